@@ -1,0 +1,156 @@
+"""Columns in: mappings of sequences, data frames, or text that is already one buffer.
+
+A column of strings becomes one UTF-8 buffer and two arrays of positions, at the cost of one `str` visit a text. `TextColumn` can also
+be built over a buffer that came from the network, without a `str` in between.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.kernels.layout import Texts
+from streamnb.kernels.lookup import byte_bounds
+
+
+class TextPieces(Protocol):
+    """A column of text of which pieces can be had as one buffer."""
+
+    def __len__(self) -> int: ...
+
+    def piece(self, begin: int, end: int) -> Texts:
+        """Return rows `begin` to `end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """Texts as positions in one UTF-8 buffer, as they come from a network or a file.
+
+    Attributes
+    ----------
+    texts : Texts
+        `data` (uint8), `starts` and `ends` (int64, shape (n,)); an end of -1 marks a text that is missing. All three are
+        writable and contiguous; bytes that are not UTF-8 separate words.
+    """
+
+    texts: Texts
+
+    def __len__(self) -> int:
+        return len(self.texts.starts)
+
+    def piece(self, begin: int, end: int) -> Texts:
+        """Return rows `begin` to `end`, over the same buffer."""
+        data, starts, ends = self.texts
+        return Texts(data, starts[begin:end], ends[begin:end])
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """A list of `str`, turned into a buffer piece by piece, so that a piece stays in the processor's cache."""
+
+    values: list[str | None]
+    has_missing: bool
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def piece(self, begin: int, end: int) -> Texts:
+        """Return rows `begin` to `end`."""
+        values = self.values[begin:end]
+        strings = [v if isinstance(v, str) else "" for v in values] if self.has_missing else values
+        joined = "".join(strings)  # type: ignore[arg-type]  # checked when the column was made
+        # A lone surrogate has no UTF-8 form; "?" is one character too, so positions stay right.
+        data = np.frombuffer(bytearray(joined.encode("utf-8", "replace")), dtype=np.uint8)
+        bounds = np.zeros(len(values) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, strings), np.int64, len(values)), out=bounds[1:])  # type: ignore[arg-type]
+        if len(data) != len(joined):
+            byte_bounds(data, bounds)
+        starts, ends = bounds[:-1].copy(), bounds[1:].copy()
+        if self.has_missing:
+            ends[[not isinstance(v, str) for v in values]] = -1
+        return Texts(data, starts, ends)
+
+
+def text_column(field: str, values: Any) -> TextPieces:
+    """Return a column of text from whatever holds strings; `None` and `nan` are missing.
+
+    Raises
+    ------
+    InputError
+        Where a value is neither text nor missing; it names the field, the row and the value.
+    """
+    if isinstance(values, TextColumn):
+        return values
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InputError(
+            f"field {field!r}: a sequence of str is wanted. Got {type(values).__name__} instead;"
+            " wrap a single text in a list."
+        )
+    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if set(map(type, plain)) <= {str}:
+        return Strings(plain, has_missing=False)
+    there = [_is_there(field, row, value) for row, value in enumerate(plain)]
+    return Strings(plain, has_missing=not all(there))
+
+
+def _is_there(field: str, row: int, value: object) -> bool:
+    if isinstance(value, str):
+        return True
+    if value is None or value != value:  # noqa: PLR0124 -- only nan differs from itself
+        return False
+    raise InputError(
+        f"field {field!r}, row {row}: text must be a str, or None where it is missing."
+        f" Got {value!r} ({type(value).__name__}) instead."
+    )
+
+
+def to_mapping(columns: Any) -> Mapping[str, Any]:
+    """Return columns by name, from a mapping or from any data frame that narwhals understands."""
+    if isinstance(columns, Mapping):
+        return columns
+    try:
+        frame = nw.from_native(columns, eager_only=True)
+    except TypeError as error:
+        raise InputError(
+            "columns must be a mapping of names to sequences, or a data frame (pandas, Polars,"
+            f" Arrow, ...). Got {type(columns).__name__} instead."
+        ) from error
+    return {name: frame[name].to_list() for name in frame.columns}
+
+
+def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
+    """Return the length that all columns of `fields` share.
+
+    Raises
+    ------
+    InputError
+        Where none of the fields is there, or lengths differ.
+    """
+    lengths = {f: len(columns[f]) for f in fields if columns.get(f) is not None}
+    if not lengths:
+        raise InputError(
+            f"none of the model's fields ({', '.join(fields)}) is among the columns:"
+            f" {', '.join(map(str, columns)) or 'none'}."
+        )
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"columns differ in length: {lengths}.")
+    return next(iter(lengths.values()))
+
+
+def chunks(n: int, size: int) -> list[tuple[int, int]]:
+    """Return (begin, end) of successive pieces of at most `size` rows."""
+    bounds = [*range(0, n, size), n]
+    return list(itertools.pairwise(bounds))
+
+
+def missing_text(n: int) -> TextColumn:
+    """Return `n` texts that are not there."""
+    nothing: NDArray[np.int64] = np.zeros(n, dtype=np.int64)
+    return TextColumn(Texts(np.zeros(0, dtype=np.uint8), nothing, nothing - 1))

@@ -1,0 +1,43 @@
+"""What can go wrong in the library, as a tree.
+
+    StreamnbError
+    ├── InputError      (also a ValueError) an argument cannot be used: field, value, what is allowed
+    ├── StoreError      a file is damaged, foreign, or of another version
+    └── PredictorError  a question could not be answered
+        ├── QueueFullError    the predictor's queue is at its bound; asking again later helps
+        └── PredictorStopped  it has been stopped
+
+Every message names the place, the value found and the way out.
+"""
+
+from __future__ import annotations
+
+
+class StreamnbError(Exception):
+    """Root of the library's errors."""
+
+    exit_code: int = 1
+
+
+class InputError(StreamnbError, ValueError):
+    """An argument cannot be used; the model is unchanged."""
+
+    exit_code = 65  # EX_DATAERR of sysexits.h
+
+
+class StoreError(StreamnbError):
+    """A model file is damaged, foreign, or of a version that this library does not read."""
+
+    exit_code = 74  # EX_IOERR
+
+
+class PredictorError(StreamnbError):
+    """A question could not be answered."""
+
+
+class QueueFullError(PredictorError):
+    """The predictor's queue is full; asking again later helps."""
+
+
+class PredictorStopped(PredictorError):  # noqa: N818 -- it is a state that is reported, named for what happened
+    """The predictor has been stopped; nothing more will be answered."""

@@ -1,0 +1,4 @@
+"""Compiled loops over plain arrays: no objects, no I/O, no knowledge of the rest of the library.
+
+Each kernel has a slow, plain twin in `tests/naive.py`.
+"""

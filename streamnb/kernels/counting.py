@@ -1,0 +1,96 @@
+"""Counts of words by class: learning a row, adding rows of a batch, letting words leave.
+
+`by_word` holds N_jc with the classes of one word side by side, so that an update and a look-up touch one cache line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from streamnb.kernels._jit import inner, kernel
+from streamnb.kernels.hashing import plain_hash
+from streamnb.kernels.layout import F64, I32, I64, U8, U64, Counts, F64Grid, Flags, Rows, compiled_type
+
+ADDED, FULL = range(2)
+
+
+@inner
+def is_new(by_word: F64Grid, column: int) -> bool:
+    """Tell whether a word stands at zero in every class."""
+    for c in range(by_word.shape[1]):
+        if by_word[column, c] != 0.0:
+            return False
+    return True
+
+
+@inner
+def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
+    """Return how many words of row `i` stand at zero in every class."""
+    n_new = 0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        n_new += is_new(by_word, rows.columns[at])
+    return n_new
+
+
+@inner
+def has_no_room(counts: Counts, n_new: int, n_words_max: int) -> bool:
+    """Tell whether words must leave before a row with `n_new` new words is learned."""
+    v = counts.state[0]
+    return n_new > 0 and v > 0 and v + n_new > n_words_max
+
+
+@inner
+def learn_row(counts: Counts, rows: Rows, i: int, y: int, n_new: int) -> None:
+    """Add row `i` to the counts of class `y`."""
+    counts.state[0] += n_new
+    counts.examples[y] += 1.0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        counts.by_word[rows.columns[at], y] += rows.counts[at]
+        counts.tokens[y] += rows.counts[at]
+
+
+@kernel(
+    types.UniTuple(types.int64, 3),
+    compiled_type(Counts),
+    compiled_type(Rows),
+    types.int32[::1],
+    types.boolean[::1],
+    types.int64,
+    types.int64,
+)
+def add_rows(
+    counts: Counts, rows: Rows, labels: I32, there: Flags, row: int, n_words_max: int
+) -> tuple[int, int, int]:
+    """Add the labelled rows from `row` on; return where it stopped, why, and how many new words that row has.
+
+    A row that would take V past `n_words_max` is left for the caller, who makes room first; with V = 0 it is taken whole.
+    """
+    for i in range(row, len(labels)):
+        y = labels[i]
+        if y < 0 or not there[i]:
+            continue
+        n_new = count_new(counts.by_word, rows, i)
+        if has_no_room(counts, n_new, n_words_max):
+            return i, FULL, n_new
+        learn_row(counts, rows, i, y, n_new)
+    return len(labels), ADDED, 0
+
+
+@kernel(types.void, types.float64[:, ::1], types.int64, types.float64[::1])
+def sum_rows(by_word: F64Grid, n_words: int, out: F64) -> None:
+    """Write each word's count over all classes."""
+    for column in range(n_words):
+        total = 0.0
+        for c in range(by_word.shape[1]):
+            total += by_word[column, c]
+        out[column] = total
+
+
+@kernel(types.void, types.uint8[::1], types.int64[::1], types.int64[::1], types.uint64[::1])
+def order_words(words: U8, word_ends: I64, columns: I64, out: U64) -> None:
+    """Write a hash of each word's text that no key enters: the order in which words of equal count leave."""
+    for i in range(len(columns)):
+        column = columns[i]
+        begin = word_ends[column - 1] if column > 0 else np.int64(0)
+        out[i] = plain_hash(words, begin, word_ends[column])

@@ -1,0 +1,112 @@
+"""The arrays that travel together into kernels, as named tuples, and their compiled types.
+
+Every array is C-contiguous and writable: to the compiler a read-only array is another type. `compiled_type` derives a tuple's
+numba type from its annotations, so a signature can name it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+U8 = Annotated[NDArray[np.uint8], types.uint8[::1]]
+U16 = Annotated[NDArray[np.uint16], types.uint16[::1]]
+I32 = Annotated[NDArray[np.int32], types.int32[::1]]
+I64 = Annotated[NDArray[np.int64], types.int64[::1]]
+U64 = Annotated[NDArray[np.uint64], types.uint64[::1]]
+F64 = Annotated[NDArray[np.float64], types.float64[::1]]
+Flags = Annotated[NDArray[np.bool_], types.boolean[::1]]
+I16Grid = Annotated[NDArray[np.int16], types.int16[:, ::1]]
+I32Grid = Annotated[NDArray[np.int32], types.int32[:, ::1]]
+I64Grid = Annotated[NDArray[np.int64], types.int64[:, ::1]]
+F64Grid = Annotated[NDArray[np.float64], types.float64[:, ::1]]
+
+
+class Reader(NamedTuple):
+    """How text is read: options, hash key, and the tables behind them."""
+
+    options: I64  # by the OPT_ constants of `tokenise`
+    key: U64  # two words, SipHash's key
+    negators: U64  # fingerprints of negating words, each in the slot of its low bits
+    blocks: U16  # code point >> 7 → block
+    classes: U8  # block, code point & 127 → character class
+    folds: I32  # the same → distance to the folded character
+    expansions: I32Grid  # characters that fold to several
+    trie: I16Grid  # emoticons: node, byte → node
+    accepts: U8  # nodes at which an emoticon ends
+
+
+class Texts(NamedTuple):
+    """Texts of a batch as positions in one buffer; an end of -1 is a text that is not there."""
+
+    data: U8
+    starts: I64
+    ends: I64
+
+
+class Table(NamedTuple):
+    """Word → column, and the words' text."""
+
+    slots: U64  # tag and column + 1; a power of two of them, 0 is empty
+    fingerprints: U64  # by column
+    words: U8  # UTF-8 of all words, one behind the other
+    word_ends: I64  # by column
+    state: I64  # words in the table, bytes of text
+
+
+class Scratch(NamedTuple):
+    """Room for the tokens and n-grams of one text."""
+
+    text: U8
+    text_words: U64  # the same memory, eight bytes at a time; every token begins at a multiple of eight
+    begins: I64
+    ends: I64
+    fingerprints: U64
+    marks: U8
+    seen: I32
+    grams: U64
+    lasts: I32
+    sizes: I32
+    counts: I32
+
+
+class Rows(NamedTuple):
+    """A batch in compressed sparse rows: row i is columns[indptr[i]:indptr[i+1]], each column once."""
+
+    columns: I32
+    counts: I32
+    indptr: I64
+
+
+class Counts(NamedTuple):
+    """Sufficient statistics of one group of words.
+
+    N_jc by word and class, N_c (examples with this group) and N_·c (tokens) by class, and in `state` V, the number of words
+    with a count above zero.
+    """
+
+    by_word: F64Grid  # (capacity, n_classes)
+    examples: F64  # (n_classes,)
+    tokens: F64  # (n_classes,)
+    state: I64  # V
+
+
+def compiled_type(layout: type[Any]) -> types.Type:
+    """Return the numba type of a named tuple of arrays, from its annotations."""
+    hints = get_type_hints(layout, include_extras=True)
+    return types.NamedTuple([hint.__metadata__[0] for hint in hints.values()], layout)
+
+
+class Absence(NamedTuple):
+    """What Bernoulli keeps of the counts, by class: see `kernels.bernoulli`. A pure function of the counts."""
+
+    sums: I64Grid  # (n_classes, N_TERMS): S_p of the light words, fixed point
+    exponents: I64  # (n_classes,): k of the scale 2ᵏ
+    limits: F64  # (n_classes,): the largest light count, 2ᵏ/128
+    inverses: F64  # (n_classes,): 2⁻ᵏ
+    heavy: F64Grid  # (n_classes, room): distinct counts of the heavy words, ascending
+    repeats: I64Grid  # how many words have that count
+    n_heavy: I64  # (n_classes,): how many of them are in use

@@ -1,0 +1,335 @@
+"""Text into tokens: one pass over UTF-8 bytes, no Python object per token.
+
+A text is read once, from left to right. What is found, in this order of precedence:
+
+1. an emoticon of the list, longest first (`:-)`, `<3`, `xD`); its last sign may repeat (`:)))` is `:)`);
+2. a link (`http://…`, `https://…`, `www.…` up to white space), as the one token `<link>`;
+3. a mention (`@name`), as the one token `<user>`;
+4. an emoji with its skin tone and joined parts, or a flag; an ideograph or hiragana character;
+5. a word: letters, marks, digits and `_`, with apostrophes inside, perhaps opened by `#`; case folded; a letter that stands
+   three times or more in a row stands twice (`soooo` is `soo`); cut after `WORD_BYTES_MAX` bytes.
+
+Everything else separates. After a negating word (`not`, `never`, `…n't`) words are marked until a sign that ends a clause.
+
+Tokens are left in scratch arrays: text in `text[begin:end]`, fingerprint, and whether it is marked as negated.
+Cost: about ten nanoseconds a byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamnb.kernels._jit import inner
+from streamnb.kernels.hashing import negate, siphash
+from streamnb.kernels.layout import U8, U64, Reader, Scratch
+
+WORD_BYTES_MAX = 64
+(
+    SEPARATOR,
+    LETTER,
+    DIGIT,
+    IDEOGRAPH,
+    EMOJI,
+    CLAUSE,
+    APOSTROPHE,
+    AT,
+    HASH,
+    JOINER,
+    FLAG,
+    SPACE,
+) = range(12)
+# Places in the options array.
+OPT_CASE, OPT_MENTIONS, OPT_LINKS, OPT_SQUEEZE, OPT_EMOTICONS, OPT_NEGATION = range(6)
+OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE = 6, 7, 8
+N_OPTIONS = 9
+ZERO_WIDTH_JOINER = 0x200D
+EXPANDS = 0x200000
+LINK = np.frombuffer(b"<link>", dtype=np.uint8)
+USER = np.frombuffer(b"<user>", dtype=np.uint8)
+
+
+@inner
+def decode(data: U8, at: int, end: int) -> tuple[int, int]:
+    """Return the code point at `at` and its length in bytes; a broken sequence is one byte of no meaning."""
+    first = np.int64(data[at])
+    if first < 0x80:
+        return first, 1
+    if 0xC2 <= first < 0xE0 and at + 1 < end:
+        return (first & 0x1F) << 6 | (np.int64(data[at + 1]) & 0x3F), 2
+    if 0xE0 <= first < 0xF0 and at + 2 < end:
+        middle = (np.int64(data[at + 1]) & 0x3F) << 6
+        return (first & 0x0F) << 12 | middle | (np.int64(data[at + 2]) & 0x3F), 3
+    if 0xF0 <= first < 0xF5 and at + 3 < end:
+        high = (first & 0x07) << 18 | (np.int64(data[at + 1]) & 0x3F) << 12
+        point = high | (np.int64(data[at + 2]) & 0x3F) << 6 | (np.int64(data[at + 3]) & 0x3F)
+        return (point, 4) if point < 0x110000 else (0, 4)
+    return 0, 1
+
+
+@inner
+def encode_into(text: U8, at: int, point: int) -> int:
+    """Write a code point as UTF-8 at `at`; return where the next one goes."""
+    if point < 0x80:
+        text[at] = point
+        return at + 1
+    if point < 0x800:
+        text[at] = 0xC0 | point >> 6
+        text[at + 1] = 0x80 | point & 0x3F
+        return at + 2
+    if point < 0x10000:
+        text[at] = 0xE0 | point >> 12
+        text[at + 1] = 0x80 | point >> 6 & 0x3F
+        text[at + 2] = 0x80 | point & 0x3F
+        return at + 3
+    text[at] = 0xF0 | point >> 18
+    text[at + 1] = 0x80 | point >> 12 & 0x3F
+    text[at + 2] = 0x80 | point >> 6 & 0x3F
+    text[at + 3] = 0x80 | point & 0x3F
+    return at + 4
+
+
+@inner
+def class_of(point: int, reader: Reader) -> int:
+    """Return the character class of a code point."""
+    return np.int64(reader.classes[np.int64(reader.blocks[point >> 7]) << 7 | point & 127])
+
+
+@inner
+def match_emoticon(data: U8, at: int, end: int, reader: Reader) -> int:
+    """Return the length in bytes of the longest emoticon at `at`, or 0."""
+    node = np.int64(0)
+    best = 0
+    i = at
+    while i < end and data[i] < 128:
+        node = np.int64(reader.trie[node, data[i]])
+        if node == 0:
+            break
+        i += 1
+        if reader.accepts[node]:
+            best = i - at
+    if best == 0:
+        return 0
+    last = class_of(np.int64(data[at + best - 1]), reader)
+    if (last in (LETTER, DIGIT)) and at + best < end:
+        point, _ = decode(data, at + best, end)
+        if class_of(point, reader) in (LETTER, DIGIT):
+            return 0
+    return best
+
+
+@inner
+def link_length(data: U8, at: int, end: int, reader: Reader) -> int:
+    """Return the length in bytes of the link at `at`, or 0."""
+    rest = end - at
+    is_link = (
+        rest > 4
+        and data[at] | 32 == ord("w")
+        and data[at + 1] | 32 == ord("w")
+        and data[at + 2] | 32 == ord("w")
+        and data[at + 3] == ord(".")
+    )
+    if (
+        rest > 7
+        and data[at] | 32 == ord("h")
+        and data[at + 1] | 32 == ord("t")
+        and data[at + 2] | 32 == ord("t")
+        and data[at + 3] | 32 == ord("p")
+    ):
+        colon = at + 4 + (data[at + 4] | 32 == ord("s"))
+        if (
+            colon + 3 < end
+            and data[colon] == ord(":")
+            and data[colon + 1] == ord("/")
+            and data[colon + 2] == ord("/")
+        ):
+            is_link = True
+    if not is_link:
+        return 0
+    i = at
+    while i < end:
+        point, size = decode(data, i, end)
+        if class_of(point, reader) == SPACE or point in (10, 0):
+            break
+        i += size
+    return i - at
+
+
+@inner
+def pictograph_length(
+    data: U8, at: int, end: int, kind: int, size: int, reader: Reader
+) -> int:
+    """Return the length in bytes of the emoji, flag or ideograph at `at`, joined parts included."""
+    i = at + size
+    if kind == IDEOGRAPH:
+        return size
+    if kind == FLAG:
+        if i < end:
+            point, more = decode(data, i, end)
+            if class_of(point, reader) == FLAG:
+                i += more
+        return i - at
+    joined = False
+    while i < end:
+        point, more = decode(data, i, end)
+        part = class_of(point, reader)
+        if part != JOINER and not (joined and part == EMOJI):
+            break
+        joined = point == ZERO_WIDTH_JOINER
+        i += more
+    return min(i - at, WORD_BYTES_MAX)
+
+
+@inner
+def read_word(
+    data: U8, at: int, end: int, text: U8, begin: int, reader: Reader
+) -> tuple[int, int]:
+    """Copy the word at `at` to `text[begin:]`, folded and squeezed; return where input and output end."""
+    options = reader.options
+    i = at
+    out = begin
+    limit = begin + WORD_BYTES_MAX
+    previous = np.int64(-1)
+    run = 0
+    while i < end:
+        point, size = decode(data, i, end)
+        cell = np.int64(reader.blocks[point >> 7]) << 7 | point & 127
+        kind = np.int64(reader.classes[cell])
+        if kind == APOSTROPHE:
+            after = i + size
+            if i == at or after >= end:
+                break
+            following, _ = decode(data, after, end)
+            if class_of(following, reader) != LETTER:
+                break
+            point = np.int64(39)
+        elif kind == HASH:
+            if i != at:
+                break
+        elif kind not in (LETTER, DIGIT):
+            break
+        i += size
+        shift = np.int64(reader.folds[cell]) if options[OPT_CASE] and kind == LETTER else np.int64(0)
+        expands = shift >= EXPANDS
+        folded = point if expands else point + shift
+        run = run + 1 if point + shift == previous else 1
+        previous = point + shift
+        if options[OPT_SQUEEZE] and kind == LETTER and run > 2:
+            continue
+        if out + 12 > limit:
+            limit = out  # cut: the rest of the word is read and left out
+            continue
+        if expands:
+            for k in range(3):
+                part = np.int64(reader.expansions[shift - EXPANDS, k])
+                if part != 0:
+                    out = encode_into(text, out, part)
+        else:
+            out = encode_into(text, out, folded)
+    return i, out
+
+
+@inner
+def is_negator(text: U8, begin: int, end: int, fingerprint: np.uint64, negators: U64) -> bool:
+    """Tell whether a word negates what follows: in the list, or ending in `n't`."""
+    if negators[np.int64(fingerprint & np.uint64(len(negators) - 1))] == fingerprint:
+        return True
+    return (
+        end - begin > 3
+        and text[end - 3] == ord("n")
+        and text[end - 2] == ord("'")
+        and text[end - 1] == ord("t")
+    )
+
+
+@inner
+def put(text: U8, at: int, literal: U8) -> int:
+    """Copy a literal to `text[at:]`; return where it ends."""
+    for k in range(len(literal)):
+        text[at + k] = literal[k]
+    return at + len(literal)
+
+
+@inner
+def read_mention(data: U8, at: int, end: int, text: U8, out: int) -> tuple[int, int]:
+    """Read `@name` as `<user>`; a lone `@` is passed over."""
+    i = at + 1
+    while i < end and (48 <= data[i] <= 57 or 97 <= data[i] | 32 <= 122 or data[i] == 95):
+        i += 1
+    return i, put(text, out, USER) if i > at + 1 else out
+
+
+@inner
+def read_sign(
+    data: U8, at: int, end: int, point: int, kind: int, text: U8, out: int, reader: Reader
+) -> tuple[int, int]:
+    """Read an emoticon, a link, an emoji, a flag or an ideograph at `at`, if there is one."""
+    options = reader.options
+    if options[OPT_EMOTICONS] and point < 128 and reader.trie[0, point] != 0:
+        length = match_emoticon(data, at, end, reader)
+        if length > 0:
+            i = at + length
+            while i < end and data[i] == data[i - 1]:
+                i += 1
+            return i, put(text, out, data[at : at + length])
+    if options[OPT_LINKS] and (point | 32 == 104 or point | 32 == 119):
+        length = link_length(data, at, end, reader)
+        if length > 0:
+            return at + length, put(text, out, LINK)
+    if kind in (EMOJI, FLAG, IDEOGRAPH):
+        length = pictograph_length(data, at, end, kind, decode(data, at, end)[1], reader)
+        return at + length, put(text, out, data[at : at + length])
+    return at, out
+
+
+@inner
+def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> int:
+    """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
+
+    Tokens beyond the scratch's room are left out.
+    """
+    options = reader.options
+    text = scratch.text
+    n = 0
+    out = 0
+    i = at
+    negated = False
+    word_end = at - 1
+    while i < end and n < len(scratch.begins):
+        point, size = decode(data, i, end)
+        kind = class_of(point, reader)
+        if kind == SPACE:
+            i += size
+            continue
+        begin = out = (out + 7) & ~7
+        is_word = kind == IDEOGRAPH
+        i, out = read_sign(data, i, end, point, kind, text, out, reader)
+        if out == begin:
+            if kind in (LETTER, DIGIT, HASH):
+                is_word = True
+                i, out = read_word(data, i, end, text, out, reader)
+                word_end = i
+                if kind == HASH and out == begin + 1:  # a lone sign says nothing
+                    out = begin
+            elif kind == AT and options[OPT_MENTIONS] and word_end != i:
+                i, out = read_mention(data, i, end, text, out)
+            else:
+                negated = negated and kind != CLAUSE
+                i += size
+        if out == begin:
+            continue
+        fingerprint = siphash(
+            scratch.text_words, begin >> 3, out - begin, reader.key[0], reader.key[1]
+        )
+        marked = False
+        if options[OPT_NEGATION] and is_word:
+            if is_negator(text, begin, out, fingerprint, reader.negators):
+                negated = True
+            elif negated:
+                marked = True
+                fingerprint = negate(fingerprint)
+        scratch.begins[n] = begin
+        scratch.ends[n] = out
+        scratch.fingerprints[n] = fingerprint
+        scratch.marks[n] = marked
+        n += 1
+    return n

@@ -1,0 +1,74 @@
+"""What a group of words asks of its likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.kernels.layout import Counts, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Examples as a likelihood sees them.
+
+    Attributes
+    ----------
+    rows : Rows
+        Columns and their counts, row by row.
+    there : ndarray of shape (n,), bool
+        False where the text is missing: that row says nothing in this group.
+    """
+
+    rows: Rows
+    there: NDArray[np.bool_]
+
+
+class Estimator(Protocol):
+    """Reads and teaches counts. Whatever it caches is a pure function of them."""
+
+    def run(
+        self,
+        counts: Counts,
+        batch: Batch,
+        labels: NDArray[np.int32],
+        out: NDArray[np.float64],
+        *,
+        row: int,
+        n_judged: int,
+        learn: bool,
+        n_words_max: int,
+        n_words: int,
+    ) -> tuple[int, int, int]:
+        """Add log-likelihoods to `out` (n, n_classes), each before its row is learned, from `row` on.
+
+        Returns where it stopped, why (`kernels.counting.ADDED`, `FULL`, ...) and how many new words that row has.
+        """
+
+    def rebuild(self, counts: Counts, n_words: int) -> None:
+        """Build the cache anew, after counts changed otherwise than by `run`."""
+
+    def copy(self) -> Self:
+        """Return an independent copy, for a snapshot."""
+
+
+class WordLikelihood(Protocol):
+    """A family for words, with its prior: a value."""
+
+    name: str
+
+    @property
+    def counts_occurrences(self) -> bool:
+        """Whether a word's repetitions in a text count, unless the group says otherwise."""
+
+    def estimator(self) -> Estimator:
+        """Return a new estimator."""
+
+    def log_theta(self, counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return log θ_jc of columns, ndarray of shape (n, n_classes)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the prior for the model's header."""

@@ -1,0 +1,220 @@
+"""`NaiveBayes`: a class prior and named groups of features, each with its likelihood.
+
+The joint log-likelihood of an example is the log class prior plus each group's log-likelihood; that is all that "mixed"
+means. Examples are learned one at a time, in order, each judged before it is learned. A batch is for speed only: it gives, bit
+for bit, what single examples give, however the stream is cut. Predicting is the same run without labels.
+
+A model may be kept in parts, one for each log that it learns from (`learn_many(..., part=...)`): then it is their sum,
+each part is a function of its own log, and `max_words` bounds each part.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.columns import chunks
+from streamnb.errors import InputError
+from streamnb.kernels import posterior
+from streamnb.kernels._jit import warm_up
+from streamnb.labels import Label, check_label, check_labels, nobody, to_indices
+from streamnb.part import Part
+from streamnb.priors import Dirichlet
+from streamnb.reading import PIECE, Floats, Readable
+from streamnb.words import UNBOUNDED, Words
+
+
+class NaiveBayes(Readable):
+    """Naive Bayes that learns one example at a time and never stops.
+
+    Parameters
+    ----------
+    classes : iterable of str, int or bool
+        The classes known from the start; others are added when they come. Ties go to the class declared first.
+    class_prior : Dirichlet
+        π_c = (N_c + α) / (n + k·α).
+    features : mapping of str to group
+        Each group a likelihood over some fields, such as ``Words(Bernoulli(Beta(1, 1)))``.
+    hash_key : int, optional
+        128 bits that key the words' fingerprints; drawn at random by default. No answer depends on it, but models that
+        are to be merged must share it.
+
+    Examples
+    --------
+    >>> import streamnb as nb
+    >>> model = nb.NaiveBayes(
+    ...     classes=["ham", "spam"],
+    ...     class_prior=nb.Dirichlet(1.0),
+    ...     features={"text": nb.Words(nb.Multinomial(nb.Dirichlet(1.0)))},
+    ... )
+    >>> model.learn_one({"text": "win a prize"}, "spam")
+    >>> model.learn_one({"text": "lunch at noon"}, "ham")
+    >>> model.predict_one({"text": "a prize for you"})
+    'spam'
+    >>> model.predict_proba_one({"text": "a prize for you"})
+    {'ham': 0.2, 'spam': 0.8}
+    """
+
+    def __init__(
+        self,
+        classes: Iterable[Label] = (),
+        class_prior: Dirichlet | None = None,
+        features: Mapping[str, Words] | None = None,
+        *,
+        hash_key: int | None = None,
+    ) -> None:
+        warm_up()
+        self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
+        if len(set(self._classes)) < len(self._classes):
+            raise InputError(f"classes must differ. Got {self._classes!r} instead.")
+        if not features:
+            raise InputError("features must hold at least one group, such as {'text': Words(...)}.")
+        self._class_prior = Dirichlet() if class_prior is None else class_prior
+        self._hash_key = secrets.randbits(128) if hash_key is None else hash_key
+        if not 0 <= self._hash_key < 1 << 128:
+            raise InputError(f"hash_key must be an integer of 128 bits. Got {hash_key!r} instead.")
+        self._class_counts = np.zeros(len(self._classes))
+        self._groups = {
+            name: group.start(name, len(self._classes), self._hash_key)
+            for name, group in features.items()
+        }
+        self._parts: dict[str, Part] = {}
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The parts this model is the sum of; empty where it is kept whole."""
+        return dict(self._parts)
+
+    def learn_one(self, x: Mapping[str, Any], y: Label, *, part: str | None = None) -> None:
+        """Learn one example.
+
+        Parameters
+        ----------
+        x : mapping of str to value
+            Fields by name; a field that is missing or None says nothing.
+        y : str, int or bool
+            Its class; a new one joins the model's classes.
+        part : str, optional
+            The log it comes from, where the model is kept in parts.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        self.prequential_many(self._as_columns(x), [y], part=part)
+
+    def learn_many(self, columns: Any, labels: Sequence[Label], *, part: str | None = None) -> None:
+        """Learn examples in their order; see `prequential_many`."""
+        self.prequential_many(columns, labels, part=part)
+
+    def prequential_many(
+        self, columns: Any, labels: Sequence[Label], *, part: str | None = None
+    ) -> Floats:
+        """Learn examples in their order; return the log-posteriors that stood before each was learned.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence, or data frame
+            Fields by name, each of length n; any data frame that narwhals understands.
+        labels : sequence of str, int or bool, of length n
+        part : str, optional
+            The log they come from, where the model is kept in parts.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            A class that had not come yet when an example was judged has -inf there.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        fields, n = self._read(columns)
+        plain = check_labels(labels, n)
+        known = set(self._classes)
+        newcomers = [label for label in dict.fromkeys(plain) if label not in known]
+        index = {label: c for c, label in enumerate([*self._classes, *newcomers])}
+        indices = to_indices(plain, index)
+        target = self._target(part)
+        out = np.full((n, len(index)), -np.inf)
+        at = 0
+        for label in newcomers:
+            # An example of a new class is judged by the classes known before it, and learned with its own.
+            first = plain.index(label, at)
+            self._learn(fields, at, first, indices, out, target)
+            if self._classes:
+                out[first, : len(self._classes)] = self._posterior(fields, first)
+            self._add_class(label)
+            self._learn(fields, first, first + 1, indices, np.empty((first + 1, len(index))), target)
+            at = first + 1
+        self._learn(fields, at, n, indices, out, target)
+        return out
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _target(self, name: str | None) -> Part | None:
+        """Return the part to teach, made where it is new; None for a model kept whole."""
+        if name is None:
+            if self._parts:
+                raise InputError(
+                    f"this model is kept in parts ({', '.join(self._parts)}): part must say which one learns."
+                )
+            return None
+        if name not in self._parts:
+            if not self._parts and self._class_counts.any():
+                raise InputError(
+                    f"part {name!r}: this model has learned as a whole, and cannot be cut into parts any more."
+                )
+            for group in self._groups.values():
+                group.n_words_max = UNBOUNDED
+            self._parts[name] = Part(self._groups, len(self._classes))
+        return self._parts[name]
+
+    def _learn(
+        self,
+        fields: dict[str, Any],
+        begin: int,
+        end: int,
+        labels: NDArray[np.int32],
+        out: Floats,
+        part: Part | None,
+    ) -> None:
+        """Learn rows `begin` to `end`, and write the log-posteriors that stood before into `out`."""
+        n_classes = len(self._classes)
+        for first, last in chunks(end - begin, PIECE):
+            a, b = begin + first, begin + last
+            joint = np.empty((b - a, n_classes))
+            prior = np.empty_like(joint)
+            batches = self._run(fields, a, b, labels[a:b], joint, prior, learn=True)
+            if part is not None:
+                part.learn(self._groups, batches, labels[a:b])
+            posterior.normalise(joint, prior)
+            out[a:b, :n_classes] = joint
+            self._compact()
+
+    def _posterior(self, fields: dict[str, Any], row: int) -> Floats:
+        joint = np.empty((1, len(self._classes)))
+        prior = np.empty_like(joint)
+        self._run(fields, row, row + 1, nobody(1), joint, prior, learn=False)
+        posterior.normalise(joint, prior)
+        return joint[0]
+
+    def _compact(self) -> None:
+        for name, group in self._groups.items():
+            columns = group.compact()
+            if columns is not None:
+                for part in self._parts.values():
+                    part.move_columns(name, columns)
+
+    def _add_class(self, label: Label) -> None:
+        self._classes.append(label)
+        n_classes = len(self._classes)
+        self._class_counts = np.append(self._class_counts, 0.0)
+        for holder in (*self._groups.values(), *self._parts.values()):
+            holder.set_classes(n_classes)

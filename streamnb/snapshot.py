@@ -1,0 +1,38 @@
+"""A snapshot: a sealed value of a model at one moment. It answers as the model did then, for ever."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from streamnb.reading import Readable
+
+
+class Snapshot(Readable):
+    """What a model knew at one moment.
+
+    It shares the vocabulary's table with the model, whose later words are beyond the snapshot's count and so unseen, and
+    holds its own copy of every count. Any number of threads may read it.
+
+    Attributes
+    ----------
+    version : int
+        Rising by one with each snapshot published.
+    n_examples : int
+        How many examples it has seen.
+    """
+
+    version: int
+
+    def __init__(self, model: Readable, version: int) -> None:
+        seal = object.__setattr__
+        seal(self, "version", version)
+        seal(self, "_classes", list(model._classes))  # noqa: SLF001 -- a snapshot is the model's other half
+        seal(self, "_class_prior", model._class_prior)  # noqa: SLF001
+        seal(self, "_hash_key", model._hash_key)  # noqa: SLF001
+        seal(self, "_class_counts", model._class_counts.copy())  # noqa: SLF001
+        groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
+        seal(self, "_groups", groups)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        """Refuse: a snapshot is a value."""
+        raise AttributeError(f"a snapshot is sealed; {name} cannot be set. Teach the model instead.")

@@ -1,0 +1,191 @@
+"""What a tokeniser is set to, and the tables that the kernels read for it.
+
+Emoticons and negating words are data, here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from streamnb.errors import InputError
+from streamnb.kernels import lookup, tokenise
+from streamnb.kernels.layout import Reader, Scratch, Texts
+
+GRAMS_MAX = 1 << 17  # distinct n-grams of one text; `kernels.bernoulli` counts on it
+_SCRATCH_KEPT_BYTES = 1 << 16
+
+EMOTICONS = (
+    ":) :-) :] :-] :} :'-) :') =) =] ;) ;-) ;] ;D ;-D :D :-D =D xD XD :P :-P :p :-p =P =p ;P ;p"
+    " :3 :* :-* ;* ^^ ^_^ ^.^ ^-^ \\o/ <3 (: (-: (; (= [: C: c: :o) :^) :> :-> B-)"
+    " :( :-( :[ :-[ :{ :c :'( :'-( =( =[ ): )-: )= ]: D: D= D8 :/ :-/ :\\ :-\\ =/ =\\ :| :-| =|"
+    " :S :-S :s :x :X :@ :-@ >:( >:) >:-( >:D </3 -_- -.- T_T T.T ;_; ;( ;-( u_u o_O O_o o.O O.o"
+    " o_o O_O :O :o :-O :-o =O =o :$"
+).split()
+
+NEGATORS = (
+    "not no never none nobody nothing nowhere neither nor without hardly barely cannot cant dont"
+    " doesnt didnt isnt arent aint wasnt werent wont wouldnt couldnt shouldnt havent hasnt hadnt"
+    " mustnt neednt"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """How text becomes words; part of the model's header, because another setting is another model.
+
+    Parameters
+    ----------
+    ngrams : tuple of two int
+        Shortest and longest n-gram, in words.
+    negation : bool
+        Mark words after a negating one until the clause ends.
+    case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
+        Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as words.
+    """
+
+    ngrams: tuple[int, int] = (1, 1)
+    negation: bool = False
+    case_fold: bool = True
+    fold_mentions: bool = True
+    fold_links: bool = True
+    squeeze: bool = True
+    emoticons: bool = True
+
+    def __post_init__(self) -> None:
+        shortest, longest = self.ngrams
+        if not 1 <= shortest <= longest <= 8:
+            raise InputError(
+                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8. Got {self.ngrams!r}."
+            )
+
+    def reader(self, hash_key: int, *, occurrence: bool) -> Reader:
+        """Return the arrays that the kernels read text by.
+
+        Parameters
+        ----------
+        hash_key : int
+            128 bits.
+        occurrence : bool
+            Count every occurrence of a word, not only its presence.
+        """
+        options = np.zeros(tokenise.N_OPTIONS, dtype=np.int64)
+        options[tokenise.OPT_CASE] = self.case_fold
+        options[tokenise.OPT_MENTIONS] = self.fold_mentions
+        options[tokenise.OPT_LINKS] = self.fold_links
+        options[tokenise.OPT_SQUEEZE] = self.squeeze
+        options[tokenise.OPT_EMOTICONS] = self.emoticons
+        options[tokenise.OPT_NEGATION] = self.negation
+        options[tokenise.OPT_NGRAM_MIN], options[tokenise.OPT_NGRAM_MAX] = self.ngrams
+        options[tokenise.OPT_OCCURRENCE] = occurrence
+        key = np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
+        negators = _negator_slots(fingerprints(NEGATORS, key))
+        blocks, classes, folds, expansions = _unicode()
+        trie, accepts = _emoticon_trie()
+        return Reader(
+            options, key, negators, blocks, classes, folds, expansions, trie, accepts
+        )
+
+
+def fingerprints(words: list[str], key: np.ndarray) -> np.ndarray:
+    """Return the fingerprints of words or n-grams in the form `words` are shown in.
+
+    Parameters
+    ----------
+    words : list of str
+        N-grams have single spaces between their words; a negated word is led by `¬`.
+    key : ndarray of shape (2,), uint64
+        The hash key.
+
+    Returns
+    -------
+    ndarray of shape (n,), uint64
+    """
+    encoded = [word.encode("utf-8", "replace") for word in words]
+    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])[: len(encoded)]
+    data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
+    out = np.empty(len(encoded), dtype=np.uint64)
+    scratch = scratch_for(max(map(len, encoded), default=0), 1)
+    lookup.fingerprint_many(Texts(data, starts, ends), key, scratch, out)
+    return out
+
+
+def _negator_slots(fps: np.ndarray) -> np.ndarray:
+    """Lay fingerprints into a table with one slot each, so that membership is one look."""
+    size = 256
+    while True:
+        places = fps & np.uint64(size - 1)
+        if len(set(places.tolist())) == len(fps):
+            slots = np.zeros(size, dtype=np.uint64)
+            slots[places.astype(np.int64)] = fps
+            return slots
+        size *= 2
+
+
+@cache
+def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    with np.load(Path(__file__).parent / "kernels" / "unicode.npz") as tables:
+        return tables["index"], tables["classes"], tables["folds"], tables["expansions"]
+
+
+@cache
+def _emoticon_trie() -> tuple[np.ndarray, np.ndarray]:
+    nodes: list[dict[int, int]] = [{}]
+    ends: set[int] = set()
+    for emoticon in EMOTICONS:
+        node = 0
+        for byte in emoticon.encode("ascii"):
+            if byte not in nodes[node]:
+                nodes[node][byte] = len(nodes)
+                nodes.append({})
+            node = nodes[node][byte]
+        ends.add(node)
+    trie = np.zeros((len(nodes), 128), dtype=np.int16)
+    for node, branches in enumerate(nodes):
+        for byte, target in branches.items():
+            trie[node, byte] = target
+    accepts = np.zeros(len(nodes), dtype=np.uint8)
+    accepts[list(ends)] = 1
+    return trie, accepts
+
+
+class _Kept(threading.local):
+    scratch: Scratch | None = None
+
+
+_kept = _Kept()
+
+
+def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:
+    """Return room for a text of `n_bytes`; each thread keeps one of common size."""
+    if n_bytes <= _SCRATCH_KEPT_BYTES:
+        if _kept.scratch is None:
+            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, 8)
+        return _kept.scratch
+    return _make_scratch(n_bytes, longest_ngram)
+
+
+def _make_scratch(n_bytes: int, longest_ngram: int) -> Scratch:
+    n_tokens = min(n_bytes // 2 + 1, GRAMS_MAX)
+    n_grams = min(n_tokens * longest_ngram, GRAMS_MAX)
+    n_seen = 1 << (2 * n_grams).bit_length()
+    # A character may fold to three, and `@a` becomes `<user>`: at most thrice as long, and eight more a token.
+    text_words = np.empty((3 * n_bytes + 8 * n_tokens) // 8 + 16, dtype=np.uint64)
+    return Scratch(
+        text=text_words.view(np.uint8),
+        text_words=text_words,
+        begins=np.empty(n_tokens, dtype=np.int64),
+        ends=np.empty(n_tokens, dtype=np.int64),
+        fingerprints=np.empty(n_tokens, dtype=np.uint64),
+        marks=np.empty(n_tokens, dtype=np.uint8),
+        seen=np.zeros(n_seen, dtype=np.int32),
+        grams=np.empty(n_grams, dtype=np.uint64),
+        lasts=np.empty(n_grams, dtype=np.int32),
+        sizes=np.empty(n_grams, dtype=np.int32),
+        counts=np.empty(n_grams, dtype=np.int32),
+    )

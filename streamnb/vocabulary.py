@@ -1,0 +1,141 @@
+"""The vocabulary: word → column, growing, with each word's text for explanations.
+
+The look-up itself is `kernels.lookup`. Columns are given in order of arrival and never given again inside one table; growth
+and compaction make new arrays, and whoever holds the old ones (a snapshot) goes on with them undisturbed.
+
+Size: 24 bytes a word and its text, at up to 62 % of slots in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streamnb.kernels import lookup
+from streamnb.kernels.layout import Table
+from streamnb.tokenizer import fingerprints
+
+_FIRST_CAPACITY = 1 << 10
+
+
+class Vocabulary:
+    """A growing table of words.
+
+    Parameters
+    ----------
+    table : Table, optional
+        Arrays to go on with; an empty table by default.
+
+    Examples
+    --------
+    >>> Vocabulary().n_words
+    0
+    """
+
+    def __init__(self, table: Table | None = None) -> None:
+        self.table = table or _empty(_FIRST_CAPACITY, 2 * _FIRST_CAPACITY, 8 * _FIRST_CAPACITY)
+
+    @property
+    def n_words(self) -> int:
+        """Number of columns in use, those of words at zero included."""
+        return int(self.table.state[lookup.N_WORDS])
+
+    @property
+    def capacity(self) -> int:
+        """Number of columns there is room for."""
+        return len(self.table.fingerprints)
+
+    def make_room(self, why: int, wanted: int) -> None:
+        """Grow what `kernels.lookup.encode` found too small."""
+        table = self.table
+        if why == lookup.NEEDS_COLUMNS:
+            size = max(2 * self.capacity, wanted)
+            self.table = table._replace(
+                fingerprints=_longer(table.fingerprints, size, self.n_words),
+                word_ends=_longer(table.word_ends, size, self.n_words),
+            )
+        elif why == lookup.NEEDS_TEXT:
+            used = int(table.state[lookup.TEXT_BYTES])
+            size = max(len(table.words) * 3 // 2, wanted)
+            self.table = table._replace(words=_longer(table.words, size, used))
+        else:
+            self._resize_slots(max(2 * len(table.slots), wanted))
+
+    def _resize_slots(self, size: int) -> None:
+        while True:
+            slots = np.zeros(1 << (size - 1).bit_length(), dtype=np.uint64)
+            if lookup.refill(self.table.fingerprints, self.n_words, slots):
+                self.table = self.table._replace(slots=slots)
+                return
+            size = 2 * len(slots)
+
+    def keep(self, columns: np.ndarray) -> Vocabulary:
+        """Return a new vocabulary of the given columns, in their order.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n,), int64
+            Ascending.
+        """
+        table = self.table
+        ends = table.word_ends[: self.n_words]
+        sizes = np.diff(ends, prepend=0)[columns]
+        new_ends = np.cumsum(sizes)
+        words = np.empty(int(sizes.sum()), dtype=np.uint8)
+        lookup.gather_text(table.words, ends[columns], new_ends, words)
+        return Vocabulary.from_arrays(table.fingerprints[columns], words, new_ends)
+
+    @classmethod
+    def from_arrays(
+        cls, fps: np.ndarray, words: np.ndarray, word_ends: np.ndarray
+    ) -> Vocabulary:
+        """Build from fingerprints (uint64), text (uint8) and where each word's text ends (int64)."""
+        n = len(fps)
+        room = max(n, _FIRST_CAPACITY)
+        made = _empty(room, 2 * room, max(len(words), 8 * _FIRST_CAPACITY))
+        made.fingerprints[:n] = fps
+        made.words[: len(words)] = words
+        made.word_ends[:n] = word_ends
+        made.state[:] = n, len(words)
+        vocabulary = cls(made)
+        vocabulary._resize_slots(2 * room)
+        return vocabulary
+
+    def view(self) -> Vocabulary:
+        """Return this vocabulary as it is now, over the same arrays: later words are beyond its count."""
+        return Vocabulary(self.table._replace(state=self.table.state.copy()))
+
+    def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:
+        """Return the column of each word, -1 where there is none; ndarray of shape (n,), int32."""
+        out = np.full(len(words), -1, dtype=np.int32)
+        if len(words):
+            fps = fingerprints(list(words), key)
+            lookup.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
+        return out
+
+    def words(self, columns: np.ndarray) -> list[str]:
+        """Return the text of columns."""
+        ends = self.table.word_ends
+        data = self.table.words
+        begins = [int(ends[c - 1]) if c else 0 for c in columns]
+        return [
+            data[b : int(ends[c])].tobytes().decode("utf-8", "replace")
+            for b, c in zip(begins, columns, strict=True)
+        ]
+
+
+def _empty(n_columns: int, n_slots: int, n_bytes: int) -> Table:
+    return Table(
+        slots=np.zeros(1 << (n_slots - 1).bit_length(), dtype=np.uint64),
+        fingerprints=np.zeros(n_columns, dtype=np.uint64),
+        words=np.zeros(n_bytes, dtype=np.uint8),
+        word_ends=np.zeros(n_columns, dtype=np.int64),
+        state=np.zeros(2, dtype=np.int64),
+    )
+
+
+def _longer(array: np.ndarray, size: int, used: int) -> np.ndarray:
+    longer = np.zeros(size, dtype=array.dtype)
+    longer[:used] = array[:used]
+    return longer
