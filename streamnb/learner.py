@@ -1,0 +1,127 @@
+"""The learner: the single writer. It teaches the model and puts snapshots on the board.
+
+A snapshot copies every count, so publishing follows a policy: by time for a daemon, stretched where the vocabulary is so large that
+copying would take more than a set share of the learner's time; by number of examples for replay, where runs must not differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from streamnb.board import SnapshotBoard
+from streamnb.labels import Label
+from streamnb.model import NaiveBayes
+from streamnb.reading import Floats
+from streamnb.snapshot import Snapshot
+
+
+class PublishPolicy(Protocol):
+    """Decides when a snapshot is due."""
+
+    def is_due(self, n_examples: int) -> bool:
+        """Tell whether to publish now."""
+
+    def published(self, n_examples: int, seconds: float) -> None:
+        """Note that a snapshot was published, and how long it took."""
+
+
+class EveryInterval:
+    """Publish each `interval_s`, but spend at most `share_max` of the time on it.
+
+    Parameters
+    ----------
+    interval_s : float
+    share_max : float
+        Between 0 and 1.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(self, interval_s: float, share_max: float, clock: Callable[[], float]) -> None:
+        self._interval_s = interval_s
+        self._share_max = share_max
+        self._clock = clock
+        self._due_at = clock()
+
+    def is_due(self, n_examples: int) -> bool:  # noqa: ARG002 -- this policy goes by time
+        """Tell whether the interval is over."""
+        return self._clock() >= self._due_at
+
+    def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
+        """Begin the next interval."""
+        self._due_at = self._clock() + max(self._interval_s, seconds / self._share_max - seconds)
+
+
+class EveryExamples:
+    """Publish each time `n` more examples have been learned: the same in every run of a recorded stream."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._due_at = n
+
+    def is_due(self, n_examples: int) -> bool:
+        """Tell whether enough examples have come."""
+        return n_examples >= self._due_at
+
+    def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
+        """Begin the next stretch."""
+        self._due_at = n_examples + self._n
+
+
+class Learner:
+    """Teaches a model and publishes snapshots of it. Used by one thread.
+
+    Parameters
+    ----------
+    model : NaiveBayes
+        Nobody else may teach it from now on.
+    board : SnapshotBoard
+        Gets a first snapshot at once, so that there is always one to answer from.
+    policy : PublishPolicy
+    clock : callable
+        Monotonic seconds, to know what publishing costs.
+    """
+
+    def __init__(
+        self,
+        model: NaiveBayes,
+        board: SnapshotBoard,
+        policy: PublishPolicy,
+        clock: Callable[[], float],
+    ) -> None:
+        self.model = model
+        self._board = board
+        self._policy = policy
+        self._clock = clock
+        self._version = 0
+        self.publish()
+
+    @property
+    def version(self) -> int:
+        """Version of the newest snapshot."""
+        return self._version
+
+    def learn(self, part: str, columns: Any, labels: Sequence[Label]) -> Floats:
+        """Judge, then learn examples of one part in order; return log-posteriors as `NaiveBayes.prequential_many` does."""
+        return self.model.prequential_many(columns, labels, part=part)
+
+    def publish_if_due(self) -> bool:
+        """Publish where the policy says so; an unchanged model's snapshot simply stays. Return whether it was due."""
+        if not self._policy.is_due(self.model.n_examples):
+            return False
+        current = self._board.current()
+        if current is not None and current.n_examples == self.model.n_examples:
+            self._policy.published(self.model.n_examples, 0.0)
+        else:
+            self.publish()
+        return True
+
+    def publish(self) -> Snapshot:
+        """Publish now."""
+        began = self._clock()
+        self._version += 1
+        snapshot = Snapshot(self.model, self._version)
+        self._board.publish(snapshot)
+        self._policy.published(self.model.n_examples, self._clock() - began)
+        return snapshot

@@ -1,0 +1,165 @@
+"""A model as a header and arrays, and back: what `store` puts into its file.
+
+Only words with a count above zero in the model are packed, in the order of their columns; each section then names the columns it
+knows. Sections are sparse so that a part of a few words costs little beside a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb import statistics
+from streamnb.errors import InputError
+from streamnb.kernels import lookup
+from streamnb.kernels.layout import Counts
+from streamnb.model import NaiveBayes
+from streamnb.part import Part
+from streamnb.priors import Dirichlet
+from streamnb.vocabulary import Vocabulary
+from streamnb.words import UNBOUNDED, Words, WordsState
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def describe(model: NaiveBayes) -> dict[str, Any]:
+    """Return what makes two models the same kind: classes, priors, groups with their tokenisers; without the hash key."""
+    return {
+        "classes": list(model.classes),
+        "class_prior": model._class_prior.concentration,  # noqa: SLF001 -- packing is the model's own suitcase
+        "groups": {name: group.spec.to_dict() for name, group in model._groups.items()},  # noqa: SLF001
+    }
+
+
+def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model; arrays may share the model's memory.
+
+    Raises
+    ------
+    InputError
+        Where a position is given for a part that does not exist.
+    """
+    unknown = set(positions) - set(model.parts)
+    if unknown:
+        raise InputError(f"positions of parts that the model does not have: {', '.join(sorted(unknown))}.")
+    arrays: Arrays = {}
+    chosen: dict[str, NDArray[np.int64]] = {}
+    for name, group in model._groups.items():  # noqa: SLF001
+        chosen[name] = statistics.live_columns(group.counts, group.vocabulary.n_words)
+        arrays |= _pack_words(f"groups/{name}", group.vocabulary, chosen[name])
+    sections = []
+    for i, (name, part) in enumerate(_sections(model).items()):
+        sections.append(
+            {
+                "part": name,
+                "position": None if name is None else positions.get(name),
+                "n_dropped": part.n_dropped,
+            }
+        )
+        arrays[f"sections/{i}/class_counts"] = part.class_counts
+        for group_name, counts in part.counts.items():
+            arrays |= _pack_counts(f"sections/{i}/{group_name}", counts, chosen[group_name])
+    header = describe(model) | {"hash_key": f"{model._hash_key:032x}", "sections": sections}  # noqa: SLF001
+    return header, arrays
+
+
+def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[NaiveBayes, dict[str, int]]:
+    """Return the model that `pack` described, and its parts' positions."""
+    model = NaiveBayes(
+        classes=header["classes"],
+        class_prior=Dirichlet(header["class_prior"]),
+        features={name: Words.from_dict(spec) for name, spec in header["groups"].items()},
+        hash_key=int(header["hash_key"], 16),
+    )
+    groups = model._groups  # noqa: SLF001
+    for name, group in groups.items():
+        _unpack_words(f"groups/{name}", arrays, group)
+    positions: dict[str, int] = {}
+    for i, section in enumerate(header["sections"]):
+        part = Part(groups, len(model.classes))
+        part.class_counts[:] = arrays[f"sections/{i}/class_counts"]
+        part.n_dropped = dict(section["n_dropped"])
+        for name, group in groups.items():
+            part.counts[name] = _unpack_counts(f"sections/{i}/{name}", arrays, group)
+        _join(model, section["part"], part)
+        if section["position"] is not None:
+            positions[section["part"]] = section["position"]
+    for group in groups.values():
+        group.counts.state[0] = len(statistics.live_columns(group.counts, group.vocabulary.n_words))
+        group.rebuild()
+    return model, positions
+
+
+def _sections(model: NaiveBayes) -> Mapping[str | None, Part]:
+    if model.parts:
+        return {**model.parts}
+    whole = Part({}, len(model.classes))
+    whole.class_counts = model._class_counts  # noqa: SLF001
+    whole.counts = {name: group.counts for name, group in model._groups.items()}  # noqa: SLF001
+    whole.n_dropped = {name: group.n_dropped for name, group in model._groups.items()}  # noqa: SLF001
+    return {None: whole}
+
+
+def _join(model: NaiveBayes, name: str | None, part: Part) -> None:
+    """Add a section to the model it belongs to, and keep it as a part where it has a name."""
+    model._class_counts += part.class_counts  # noqa: SLF001
+    alone = not model._parts  # noqa: SLF001
+    for group_name, group in model._groups.items():  # noqa: SLF001
+        counts = part.counts[group_name]
+        if name is None and alone:
+            group.counts = counts
+        else:
+            group.counts.by_word[:] += counts.by_word
+            group.counts.examples[:] += counts.examples
+            group.counts.tokens[:] += counts.tokens
+        group.n_dropped += part.n_dropped[group_name]
+        if name is not None:
+            group.n_words_max = UNBOUNDED
+    if name is not None:
+        model._parts[name] = part  # noqa: SLF001
+
+
+def _pack_words(name: str, vocabulary: Vocabulary, columns: NDArray[np.int64]) -> Arrays:
+    if len(columns) < vocabulary.n_words:
+        vocabulary = vocabulary.keep(columns)
+    table, n = vocabulary.table, vocabulary.n_words
+    return {
+        f"{name}/fingerprints": table.fingerprints[:n],
+        f"{name}/words": table.words[: table.state[lookup.TEXT_BYTES]],
+        f"{name}/word_ends": table.word_ends[:n],
+    }
+
+
+def _unpack_words(name: str, arrays: Arrays, group: WordsState) -> None:
+    group.vocabulary = Vocabulary.from_arrays(
+        arrays[f"{name}/fingerprints"], arrays[f"{name}/words"], arrays[f"{name}/word_ends"]
+    )
+    group.counts = statistics.with_capacity(group.counts, group.vocabulary.capacity)
+
+
+def _pack_counts(name: str, counts: Counts, chosen: NDArray[np.int64]) -> Arrays:
+    """Pack the words that this section knows, by their place among the chosen columns."""
+    known = chosen[chosen < len(counts.by_word)]
+    if len(known) == len(chosen) and (not len(chosen) or chosen[-1] == len(chosen) - 1):
+        by_word = counts.by_word[: len(chosen)]
+    else:
+        by_word = counts.by_word[known]
+    places = np.flatnonzero(by_word.any(axis=1)).astype(np.int32)
+    return {
+        f"{name}/columns": places,
+        f"{name}/by_word": by_word if len(places) == len(by_word) else by_word[places],
+        f"{name}/examples": counts.examples,
+        f"{name}/tokens": counts.tokens,
+    }
+
+
+def _unpack_counts(name: str, arrays: Arrays, group: WordsState) -> Counts:
+    counts = statistics.empty(len(group.counts.examples), group.vocabulary.capacity)
+    counts.by_word[arrays[f"{name}/columns"]] = arrays[f"{name}/by_word"]
+    counts.examples[:] = arrays[f"{name}/examples"]
+    counts.tokens[:] = arrays[f"{name}/tokens"]
+    counts.state[0] = len(arrays[f"{name}/columns"])
+    return counts
