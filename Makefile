@@ -1,0 +1,58 @@
+# All that is done with this project, one word each. `make` alone lists the words.
+#
+# Both `make run` and `make test` set up what they need first: .venv from the locked requirements,
+# and for the tests a real Kafka broker. The second time that takes a blink.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Words of the command line go through: make run ARGS="--config my.yaml"
+ARGS ?=
+BIN := .venv/bin
+
+.PHONY: help
+help: ## Show this list
+	@printf 'streamnb: naive Bayes that learns from a stream, one message at a time.\n\n'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nMore for a command in ARGS:  make run ARGS="--help"   make test ARGS="-k gaussian"\n'
+
+.PHONY: setup
+setup: ## Set up everything for run and test: .venv, tools, the test broker
+	@scripts/setup.sh test
+
+.PHONY: run
+run: ## Learn from the made-up stream and show it live; ARGS go to `streamnb run`
+	@scripts/setup.sh run
+	@exec $(BIN)/streamnb run $(ARGS)
+
+.PHONY: test
+test: setup lint ## Run linters, types, import contracts and every test; ARGS go to pytest
+	@scripts/test.sh $(ARGS)
+
+.PHONY: lint
+lint: setup ## Check style, formatting, types and import contracts
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: setup ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: benchmark
+benchmark: setup ## Measure speed and memory against other learners; ARGS go to the benchmark
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: lock
+lock: ## Write requirements/*.txt anew; ARGS="--upgrade" takes the newest of everything
+	@scripts/setup.sh run
+	@scripts/lock.sh $(ARGS)
+
+.PHONY: clean
+clean: ## Remove .venv, caches and the broker's jars; what was learned (state/) stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	    .coverage coverage.xml dist tests/broker/libs
+	find streamnb consumers tests benchmarks scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Write requirements/*.txt anew from pyproject.toml: every package, version and hash that is installed.
+#
+#   scripts/lock.sh              keep what is locked, where pyproject.toml still allows it
+#   scripts/lock.sh --upgrade    take the newest of everything
+#
+# test.txt is run.txt with the tests' and the linters' tools added, at the same versions.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+uv=.venv/bin/uv
+if [[ ! -x "$uv" ]]; then
+    say "installing uv into .venv"
+    .venv/bin/python -m pip --disable-pip-version-check install --quiet "uv>=0.8"
+fi
+compile=("$uv" pip compile pyproject.toml --quiet --universal --python-version 3.11
+    --generate-hashes --no-header --no-annotate --extra codecs --group build)
+"${compile[@]}" "$@" --output-file requirements/run.txt
+"${compile[@]}" "$@" --group test --group lint --constraint requirements/run.txt \
+    --output-file requirements/test.txt
+say "requirements/run.txt and requirements/test.txt are written; run make test with them"

@@ -1,0 +1,77 @@
+"""What all tests share: how hard Hypothesis looks, where recorded data is, what a skip means.
+
+Profiles of Hypothesis, chosen by ``--hypothesis-profile NAME``:
+
+- ``ci``, the default: the same examples at every run, and few of them;
+- ``deep``: ten thousand new examples for each law, for a night's search.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.kafka_fixtures"]
+
+ROOT = Path(__file__).resolve().parents[1]
+pytest_plugins = ["tests.kafka_fixtures"]
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+# No deadlines: the first call of a kernel compiles it, and a busy machine proves nothing.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    database=None,
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "deep",
+    max_examples=10_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Return the folder of recorded tweets and streams, which may not be handed on with us.
+
+    It is looked for in ``STREAMNB_DATA``, else beside the project. Where it is absent the test
+    skips; in CI that is a failure.
+    """
+    folder = Path(os.environ.get("STREAMNB_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no recorded data at {folder}; name its folder by STREAMNB_DATA")
+    return folder
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip into a failure: in CI every part is there, so a skip hides that one is not."""
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} would be skipped, and in CI nothing is: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Look at each test's report."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Look at each file's report: a whole file can skip itself while it is collected."""
+    report = yield
+    _refuse_skip(report)
+    return report
