@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,10 +85,24 @@ class NaiveBayes(Readable):
         }
         self._parts: dict[str, Part] = {}
 
+    def describe(self) -> dict[str, Any]:
+        """Return what makes two models the same kind: classes, priors, groups with their tokenisers; not the hash key."""
+        return {
+            "classes": list(self._classes),
+            "class_prior": self._class_prior.concentration,
+            "groups": {name: group.spec.to_dict() for name, group in self._groups.items()},
+        }
+
     @property
     def parts(self) -> Mapping[str, Part]:
         """The parts this model is the sum of; empty where it is kept whole."""
         return dict(self._parts)
+
+    def set_max_words(self, group: str, max_words: int) -> None:
+        """Move the bound on a group's words; it is kept from the next example learned on."""
+        state = self._group(group)
+        state.spec = replace(state.spec, max_words=max_words)
+        state.n_words_max = UNBOUNDED if self._parts else max_words
 
     def learn_one(self, x: Mapping[str, Any], y: Label, *, part: str | None = None) -> None:
         """Learn one example.

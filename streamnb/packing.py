@@ -25,15 +25,6 @@ from streamnb.words import UNBOUNDED, Words, WordsState
 Arrays = dict[str, NDArray[Any]]
 
 
-def describe(model: NaiveBayes) -> dict[str, Any]:
-    """Return what makes two models the same kind: classes, priors, groups with their tokenisers; without the hash key."""
-    return {
-        "classes": list(model.classes),
-        "class_prior": model._class_prior.concentration,  # noqa: SLF001 -- packing is the model's own suitcase
-        "groups": {name: group.spec.to_dict() for name, group in model._groups.items()},  # noqa: SLF001
-    }
-
-
 def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model; arrays may share the model's memory.
 
@@ -62,7 +53,7 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
         arrays[f"sections/{i}/class_counts"] = part.class_counts
         for group_name, counts in part.counts.items():
             arrays |= _pack_counts(f"sections/{i}/{group_name}", counts, chosen[group_name])
-    header = describe(model) | {"hash_key": f"{model._hash_key:032x}", "sections": sections}  # noqa: SLF001
+    header = model.describe() | {"hash_key": f"{model._hash_key:032x}", "sections": sections}  # noqa: SLF001
     return header, arrays
 
 

@@ -138,8 +138,10 @@ class Predictor:
                     )
                 self._queue.all_tasks_done.wait(rest)
         if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise PredictorError(f"handing on an answer failed: {failure}") from failure
+            # It stays: an answer was lost, and no later checkpoint may pass over it.
+            raise PredictorError(
+                f"handing on an answer failed: {self._failure}. Start again from the last checkpoint."
+            ) from self._failure
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Answer what waits, then end the thread."""

@@ -71,6 +71,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     positions: Mapping[str, int] | None = None,
+    notes: Mapping[str, Any] | None = None,
     keep: int = 1,
 ) -> int:
     """Save a model to one file, safely.
@@ -82,6 +83,8 @@ def save(
         The file; its folder must exist.
     positions : mapping of str to int, optional
         The next offset of each part's log, saved with the part in one step.
+    notes : mapping of str to JSON values, optional
+        Whatever the caller wants to find again in the header.
     keep : int
         How many files to keep: `path`, `path.1`, … with `path` the newest.
 
@@ -97,6 +100,7 @@ def save(
     """
     target = Path(path)
     header, arrays = packing.pack(model, positions or {})
+    header["notes"] = dict(notes or {})
     fresh = target.with_name(f".{target.name}.new")
     try:
         with fresh.open("wb") as file:

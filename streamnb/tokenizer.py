@@ -43,7 +43,7 @@ class Tokenizer:
     ngrams : tuple of two int
         Shortest and longest n-gram, in words.
     negation : bool
-        Mark words after a negating one until the clause ends.
+        Mark the two words after a negating one, unless the clause ends before.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
         Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as words.
     """

@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["tests.kafka_fixtures"]
 
 ROOT = Path(__file__).resolve().parents[1]
-pytest_plugins = ["tests.kafka_fixtures"]
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 

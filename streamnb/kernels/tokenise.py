@@ -9,7 +9,7 @@ A text is read once, from left to right. What is found, in this order of precede
 5. a word: letters, marks, digits and `_`, with apostrophes inside, perhaps opened by `#`; case folded; a letter that stands
    three times or more in a row stands twice (`soooo` is `soo`); cut after `WORD_BYTES_MAX` bytes.
 
-Everything else separates. After a negating word (`not`, `never`, `…n't`) words are marked until a sign that ends a clause.
+Everything else separates. The two words after a negating one (`not`, `never`, `…n't`) are marked, unless a sign ends the clause before.
 
 Tokens are left in scratch arrays: text in `text[begin:end]`, fingerprint, and whether it is marked as negated.
 Cost: about ten nanoseconds a byte.
@@ -24,6 +24,8 @@ from streamnb.kernels.hashing import negate, siphash
 from streamnb.kernels.layout import U8, U64, Reader, Scratch
 
 WORD_BYTES_MAX = 64
+# On 500,000 tweets, unigrams: 79.2 % right with two words, 78.2 % without negation, 77.7 % up to the end of the clause.
+NEGATION_REACH = 2
 (
     SEPARATOR,
     LETTER,
@@ -292,7 +294,7 @@ def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> i
     n = 0
     out = 0
     i = at
-    negated = False
+    reach = np.int64(0)  # how many words the last negation still governs
     word_end = at - 1
     while i < end and n < len(scratch.begins):
         point, size = decode(data, i, end)
@@ -313,7 +315,7 @@ def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> i
             elif kind == AT and options[OPT_MENTIONS] and word_end != i:
                 i, out = read_mention(data, i, end, text, out)
             else:
-                negated = negated and kind != CLAUSE
+                reach = np.int64(0) if kind == CLAUSE else reach
                 i += size
         if out == begin:
             continue
@@ -323,8 +325,9 @@ def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> i
         marked = False
         if options[OPT_NEGATION] and is_word:
             if is_negator(text, begin, out, fingerprint, reader.negators):
-                negated = True
-            elif negated:
+                reach = np.int64(NEGATION_REACH)
+            elif reach > 0:
+                reach -= 1
                 marked = True
                 fingerprint = negate(fingerprint)
         scratch.begins[n] = begin

@@ -1,0 +1,8 @@
+"""`python -m consumers` is `streamnb`."""
+
+from __future__ import annotations
+
+from consumers.cli import main
+
+if __name__ == "__main__":
+    main()

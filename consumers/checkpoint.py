@@ -1,0 +1,191 @@
+"""The checkpoint: the model and the positions of its stream, saved as one.
+
+The state has one section a partition (next offset, and the counts of that partition's log alone); the model is their sum. A
+checkpoint is made in this order:
+
+1. the predictor answers what it was asked, and the sinks make safe what they were given;
+2. counts **and** next offsets of every partition go into one file: write, fsync, rename, fsync the folder;
+3. positions are told to the source, for its lag tools only.
+
+At the start and at every assignment of a partition the file's position wins over any other. So after a kill at any instant the counts
+are, bit for bit, those of a run that was never killed. What left by the sinks after the last checkpoint leaves again (at
+least once, with the message's id as its key).
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from consumers.errors import CheckpointError, MismatchError
+from consumers.messages import Partition
+from consumers.settings.running import CheckpointSettings
+from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
+from streamnb.store import older_files, read
+
+FILE_NAME = "model.nb"
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What writing a checkpoint took."""
+
+    n_bytes: int
+    seconds: float
+
+
+def part_name(partition: Partition) -> str:
+    """Return the name of a partition's part in the model."""
+    return f"{partition.topic}/{partition.partition}"
+
+
+def partition_of(name: str) -> Partition:
+    """Return the partition that `part_name` named."""
+    topic, _, number = name.rpartition("/")
+    return Partition(topic, int(number))
+
+
+class Checkpoint:
+    """The folder where the state is kept.
+
+    Parameters
+    ----------
+    settings : CheckpointSettings
+    identity : mapping
+        What the stream is (topic, seed, ...): a checkpoint of another stream is refused.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        identity: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._identity = dict(identity)
+        self._clock = clock
+        self._due_at = clock() + settings.interval_s
+        self._written_at: float | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file, or None where nothing is kept."""
+        folder = self._settings.folder
+        return None if folder is None else folder / FILE_NAME
+
+    def is_due(self) -> bool:
+        """Tell whether the interval is over."""
+        return self.path is not None and self._clock() >= self._due_at
+
+    def age_s(self) -> float | None:
+        """Return how long ago the last checkpoint of this run was written; None before the first."""
+        return None if self._written_at is None else self._clock() - self._written_at
+
+    def postpone(self) -> None:
+        """Begin the next interval, after a checkpoint or a failed one."""
+        self._due_at = self._clock() + self._settings.interval_s
+
+    def restore(self, fresh: NaiveBayes) -> tuple[NaiveBayes, dict[Partition, int]]:
+        """Return the saved model and its positions, or `fresh` and none where nothing was saved yet.
+
+        Raises
+        ------
+        MismatchError
+            Where the saved state is of another configuration or another stream.
+        CheckpointError
+            Where none of the kept files can be read.
+        """
+        path = self.path
+        if path is None:
+            return fresh, {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint.folder {path.parent}: cannot be made ({error.strerror}). Name another folder."
+            ) from error
+        if not path.exists() and not older_files(path):
+            return fresh, {}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StoreWarning)
+            try:
+                stored = read(path)
+            except StreamnbError as error:
+                raise CheckpointError(
+                    f"{error} No kept file can be used; move {path.parent} away to learn anew from the start."
+                ) from error
+        for warning in caught:
+            log.error("checkpoint_damaged", detail=str(warning.message))
+        self._refuse_other(path, fresh, stored.model, stored.header["notes"])
+        for name, group in fresh.describe()["groups"].items():
+            stored.model.set_max_words(name, group["max_words"])
+        log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
+        return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
+
+    def write(self, model: NaiveBayes, positions: Mapping[Partition, int]) -> Written:
+        """Write model and positions as one file.
+
+        Raises
+        ------
+        CheckpointError
+            Where it cannot be written; the file before it still stands.
+        """
+        path = self.path
+        if path is None:
+            return Written(0, 0.0)
+        began = self._clock()
+        try:
+            size = save(
+                model,
+                path,
+                positions={part_name(p): at for p, at in positions.items()},
+                notes=self._identity,
+                keep=self._settings.keep,
+            )
+        except StreamnbError as error:
+            raise CheckpointError(f"{error} Check checkpoint.folder and the disk's room.") from error
+        self._written_at = self._clock()
+        return Written(size, self._written_at - began)
+
+    def _refuse_other(
+        self, path: Path, fresh: NaiveBayes, stored: NaiveBayes, notes: Mapping[str, Any]
+    ) -> None:
+        ours = {"model": _comparable(fresh), "stream": self._identity}
+        theirs = {"model": _comparable(stored), "stream": dict(notes)}
+        found = [
+            f"  {where}: the checkpoint has {old!r}, the configuration {new!r}"
+            for where, old, new in differences(theirs, ours)
+        ]
+        if found:
+            raise MismatchError(
+                f"{path} was made by another configuration:\n"
+                + "\n".join(found)
+                + "\nPut the configuration back, or name another checkpoint.folder to learn anew."
+            )
+
+
+def _comparable(model: NaiveBayes) -> dict[str, Any]:
+    """Return a model's description without the bound on its words, which may be moved at any time."""
+    description = model.describe()
+    for group in description["groups"].values():
+        group.pop("max_words")
+    return description
+
+
+def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, old, new) for each leaf in which two nested mappings differ."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            path = f"{where}.{key}" if where else str(key)
+            yield from differences(old.get(key), new.get(key), path)
+    elif old != new:
+        yield where, old, new

@@ -1,0 +1,357 @@
+"""The `streamnb` command.
+
+Heavy imports (the library with its compiled kernels, Kafka) are made inside the commands that need
+them, so that `streamnb --help` answers at once. An error is one block of red text and an exit code;
+a traceback is shown where STREAMNB_DEBUG is set to 1.
+"""
+
+# ruff: noqa: PLC0415 -- imports inside commands are this file's point, see above
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from consumers.errors import CheckpointError, ConfigError, ConsumerError
+
+DEFAULT_CONFIG = Path("config.yaml")
+DEBUG_VARIABLE = "STREAMNB_DEBUG"
+EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+
+EXIT_CODES = {
+    0: "done; also after Ctrl-C or SIGTERM, once the last checkpoint is safe",
+    1: "it could not be done, for a reason without a number of its own",
+    2: "the command line is wrong",
+    65: "data that cannot be used was given to a command",
+    69: "the source cannot be read, and trying again does not help",
+    70: "an unexpected error: a fault in streamnb itself",
+    74: "a checkpoint, model or output cannot be read or written",
+    78: "the configuration is wrong, or the checkpoint is another configuration's",
+    130: "a command other than run was interrupted",
+}
+
+_EPILOG = "\n\n".join(
+    [
+        "[bold]Examples[/bold]",
+        "  streamnb run",
+        "  streamnb run --source kafka://127.0.0.1:9092/tweets",
+        "  streamnb run --source file:tweets.jsonl --until-end --json",
+        '  streamnb predict "what a lovely day"',
+        "[bold]Exit codes[/bold]",
+        *(f"  {code:>3}  {text}" for code, text in EXIT_CODES.items()),
+        f"Set {DEBUG_VARIABLE}=1 to see the traceback of an error.",
+    ]
+)
+
+app = typer.Typer(
+    help="Naive Bayes that learns from a stream, one message at a time, and answers as it learns.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The configuration; without it config.yaml if there is one, else the defaults.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def find_config(config: Path | None) -> Path | None:
+    """Return the file to read: the one named, else `config.yaml` if there is one, else None."""
+    if config is not None:
+        return config
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
+
+
+@app.command(
+    help="Read the source, learn from what is labelled, judge the rest. Runs until it is stopped "
+    "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
+    epilog="\n\n".join(
+        [
+            "  streamnb run --source generator --max-messages 100000",
+            "  streamnb run -c tweets.yaml --view log",
+            "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json",
+            "  cat tweets.jsonl | streamnb run --source stdin --until-end",
+        ]
+    ),
+)
+def run(
+    config: ConfigOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="generator, stdin, file:PATH or kafka://HOST:PORT/TOPIC; wins over the file.",
+            show_default=False,
+        ),
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop once all that is there now has been read.")
+    ] = False,
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    ] = None,
+    view: Annotated[
+        Literal["auto", "live", "log"] | None,
+        typer.Option(help="What to show meanwhile; wins over the file.", show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object.")
+    ] = False,
+) -> None:
+    """Run the daemon."""
+    import structlog
+
+    from consumers import logs
+    from consumers.config import load
+    from consumers.printing import print_summary
+    from consumers.view import LiveView, make_view
+
+    path = find_config(config)
+    given = {"source": source, "view": view}
+    overrides = {key: value for key, value in given.items() if value is not None}
+    settings = load(path, os.environ, overrides)
+    # With --json standard output belongs to the summary alone.
+    console = Console(stderr=as_json)
+    shown = make_view(settings.view, console, time.monotonic)
+    held = logs.HeldLines(sys.stderr) if isinstance(shown, LiveView) else None
+    logs.configure(held if held is not None and sys.stderr.isatty() else None)
+    structlog.get_logger("streamnb").info(
+        "configuration", file="the built-in defaults" if path is None else str(path)
+    )
+    try:
+        from consumers.daemon import run as run_daemon
+
+        summary = run_daemon(
+            settings, until_end=until_end, max_messages=max_messages, view=shown
+        )
+    finally:
+        shown.stop()
+        if held is not None:
+            held.release()
+    if as_json:
+        _print_json(asdict(summary))
+    else:
+        print_summary(console, summary)
+
+
+@app.command(
+    help="Judge texts by the newest checkpoint: label, probabilities, and the words that weigh "
+    "most (in nats: above 0 for the label, below 0 against it).",
+    epilog='  streamnb predict "what a lovely day" "my head hurts"\n\n'
+    "  streamnb predict --model state/model.nb --json -- ':-)'",
+)
+def predict(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What to judge.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge texts."""
+    from consumers import answers
+    from consumers.printing import print_prediction
+
+    stored, troubles = answers.read_model(model or _newest_checkpoint(config))
+    _warn(troubles)
+    console = Console()
+    for text in texts:
+        answer = answers.predict(stored.model, text)
+        if as_json:
+            _print_json(answer)
+        else:
+            print_prediction(console, answer)
+
+
+@app.command(
+    help="Show what is in a checkpoint: classes with counts and priors, words with counts and "
+    "likelihoods, sections with their positions.",
+    epilog="  streamnb inspect state/model.nb\n\n"
+    "  streamnb inspect state/model.nb --word love --word hate --json",
+)
+def inspect(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The file.")],
+    words: Annotated[
+        int, typer.Option(min=0, metavar="N", help="How many of the most frequent words.")
+    ] = 20,
+    word: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="Show this word; may be repeated.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a checkpoint."""
+    from consumers import answers
+    from consumers.printing import print_inspection
+
+    stored, troubles = answers.read_model(checkpoint)
+    _warn(troubles)
+    found = answers.inspect(stored, words, word or ())
+    if as_json:
+        _print_json(found)
+    else:
+        print_inspection(Console(), found)
+
+
+@app.command(
+    "check-config",
+    help="Check the configuration and print it whole, with every default. Exit code 78 where it "
+    "is wrong; all mistakes are listed.",
+    epilog="  streamnb check-config -c tweets.yaml",
+)
+def check_config(config: ConfigOption = None) -> None:
+    """Check the configuration and print the settings in force."""
+    from consumers.config import load, to_yaml
+
+    path = find_config(config)
+    settings = load(path, os.environ)
+    typer.echo(f"# {'the built-in defaults' if path is None else path}: no mistakes")
+    typer.echo(to_yaml(settings), nl=False)
+
+
+@app.command(
+    help="Write a recorded stream (JSON lines or CSV, also packed) into a Kafka topic.",
+    epilog="  streamnb replay tweets.csv.xz --to kafka://127.0.0.1:9092/tweets --speed 60",
+)
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording.")],
+    to: Annotated[str, typer.Option(metavar="kafka://HOST:PORT/TOPIC", help="Where to.")],
+    speed: Annotated[
+        str,
+        typer.Option(
+            metavar="recorded|max|N", help="Its own pace, as fast as it goes, or N times as fast."
+        ),
+    ] = "recorded",
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a recording into a topic."""
+    from consumers.config import SourceAddress, load
+
+    settings = load(find_config(config), os.environ)
+    try:
+        address = SourceAddress.parse(to)
+        if address.kind != "kafka" or address.topic is None:
+            raise ValueError("must be kafka://HOST:PORT[,HOST:PORT...]/TOPIC")
+        pace = speed if speed in {"recorded", "max"} else float(speed)
+    except ValueError as error:
+        name = "--speed" if str(error).startswith("could not convert") else "--to"
+        what = "must be recorded, max or a number above 0" if name == "--speed" else str(error)
+        raise typer.BadParameter(what, param_hint=name) from None
+    from consumers.replay import replay as replay_file
+
+    done = replay_file(
+        file,
+        address.servers,
+        address.topic,
+        pace,  # type: ignore[arg-type]
+        kafka=settings.kafka,
+        file=settings.file,
+        message=settings.message,
+        show=sys.stderr.isatty(),
+    )
+    if as_json:
+        _print_json(asdict(done))
+    else:
+        typer.echo(
+            f"{done.sent:,} records written to {address.topic}, {done.unreadable:,} of them as "
+            f"they were because they could not be read"
+        )
+
+
+@app.command(help="Print the versions of streamnb and of what it stands on.")
+def version() -> None:
+    """Print versions."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    for name in ("streamnb", "numpy", "numba", "kafka-python"):
+        try:
+            typer.echo(f"{name} {version_of(name)}")
+        except PackageNotFoundError:
+            typer.echo(f"{name} from its source folder, not installed")
+    typer.echo(f"python {python}")
+
+
+def _newest_checkpoint(config: Path | None) -> Path:
+    from consumers.checkpoint import FILE_NAME
+    from consumers.config import load
+
+    folder = load(find_config(config), os.environ).checkpoint.folder
+    if folder is None:
+        raise ConfigError("checkpoint.folder is null: name a model with --model FILE")
+    path = folder / FILE_NAME
+    if not any(folder.glob(f"{FILE_NAME}*")):
+        raise CheckpointError(
+            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name a model "
+            "with --model FILE"
+        )
+    return path
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _warn(texts: list[str]) -> None:
+    for text in texts:
+        Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """Print an error and end with its exit code."""
+    from consumers.printing import print_error
+
+    code = getattr(error, "exit_code", None)
+    text = str(error)
+    if not isinstance(code, int):
+        code = EXIT_UNEXPECTED
+        text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
+    print_error(Console(stderr=True), text)
+    raise SystemExit(code) from error
+
+
+def main() -> None:
+    """Run the command line; the entry point of `streamnb`."""
+    try:
+        app()
+    except BrokenPipeError:
+        _hush()
+    except Exception as error:
+        # The last line of defence: whatever it is, its reader is a person at a terminal.
+        if os.environ.get(DEBUG_VARIABLE) == "1":
+            raise
+        _fail(error)
+    except SystemExit:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+            raise
+        _hush()
+
+
+def _hush() -> None:
+    """Let Python's own last flush go nowhere: who read our output has closed it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,229 @@
+"""`config.yaml` as frozen, checked settings.
+
+Every key has its default in a section class of `consumers.settings`, and its story in `config.yaml`
+and `docs/configuration.md`; a test holds the three together. Units stand at the end of the name.
+`load` lists every mistake at once: its line, its path, what was found, what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from consumers.errors import ConfigError
+from consumers.settings.addresses import OutputAddress, SourceAddress
+from consumers.settings.base import Section, wrong
+from consumers.settings.content import EmoticonLabels, FieldLabels, Labels, MessageSettings
+from consumers.settings.model import ModelSettings, WordsSettings
+from consumers.settings.problems import problems_of, render, settings_of
+from consumers.settings.running import (
+    CheckpointSettings,
+    HttpSettings,
+    LearningSettings,
+    OutputSettings,
+    PredictorSettings,
+)
+from consumers.settings.sources import FileSettings, GeneratorSettings, KafkaSettings
+from consumers.settings.yaml_file import Document, Problem, read_yaml
+
+__all__ = [
+    "CheckpointSettings",
+    "EmoticonLabels",
+    "FieldLabels",
+    "FileSettings",
+    "GeneratorSettings",
+    "HttpSettings",
+    "KafkaSettings",
+    "Labels",
+    "LearningSettings",
+    "MessageSettings",
+    "ModelSettings",
+    "OutputAddress",
+    "OutputSettings",
+    "PredictorSettings",
+    "Section",
+    "Settings",
+    "SourceAddress",
+    "WordsSettings",
+    "load",
+    "settings_of",
+    "to_yaml",
+]
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    source: str = "generator"  # generator | stdin | file:PATH | kafka://HOST:PORT[,HOST:PORT]/TOPIC
+    generator: GeneratorSettings = GeneratorSettings()
+    file: FileSettings = FileSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    message: MessageSettings = MessageSettings()
+    labels: Labels = FieldLabels()
+    model: ModelSettings = ModelSettings()
+    learning: LearningSettings = LearningSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    predictions: OutputSettings = OutputSettings()
+    rejects: OutputSettings = OutputSettings()
+    predictor: PredictorSettings = PredictorSettings()
+    http: HttpSettings = HttpSettings()
+    view: Literal["auto", "live", "log"] = "auto"
+
+    @property
+    def source_address(self) -> SourceAddress:
+        """`source`, taken apart."""
+        return SourceAddress.parse(self.source)
+
+    @property
+    def output_servers(self) -> tuple[str, ...]:
+        """The brokers that `kafka:TOPIC` outputs go to: `kafka.servers`, else the source's own."""
+        return self.kafka.servers or self.source_address.servers
+
+    @field_validator("source")
+    @classmethod
+    def _source(cls, source: str) -> str:
+        try:
+            SourceAddress.parse(source)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return source
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        problems = [
+            *_wrong_labels(self),
+            *_wrong_features(self),
+            *_wrong_outputs(self),
+        ]
+        if problems:
+            lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
+            raise PydanticCustomError("setting", "{text}", {"text": lines, "problems": problems})
+        return self
+
+
+_Found = tuple[tuple[str | int, ...], str]
+
+
+def _wrong_labels(settings: Settings) -> Iterator[_Found]:
+    """Find labels that no class answers to: their messages would all be rejected."""
+    classes = settings.model.classes
+    labels = settings.labels
+    if isinstance(labels, FieldLabels):
+        for value, name in labels.mapping.items():
+            if name not in classes:
+                yield ("labels", "mapping", value), _no_class(name, classes)
+        return
+    for name in labels.signs:
+        if name not in classes:
+            yield ("labels", "signs", name), _no_class(name, classes)
+    for name in classes:
+        if not labels.signs.get(name):
+            text = f"has {name!r}, for which labels.signs has no sign: it could never be learned"
+            yield ("model", "classes"), text
+
+
+def _wrong_features(settings: Settings) -> Iterator[_Found]:
+    """Find feature groups that read a field which no message will bring along."""
+    kept = ("text", "user", "lang", *settings.message.fields)
+    for name in settings.model.features:
+        if name not in kept:
+            text = f"reads a field that is not kept; add {name!r} to message.fields"
+            yield ("model", "features", name), f"{text}, or take one of {', '.join(kept)}"
+
+
+def _no_class(name: str, classes: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, classes, n=1)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    known = ", ".join(map(repr, classes))
+    return f"names {name!r}, which is not in model.classes: {known}{guess}"
+
+
+def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
+    """Find outputs that lead nowhere, into each other, or back into the source."""
+    source = settings.source_address
+    outputs = {"predictions": settings.predictions, "rejects": settings.rejects}
+    for name, output in outputs.items():
+        address = output.address
+        if address.kind == "kafka" and not settings.output_servers:
+            yield (name, "to"), "needs brokers: set kafka.servers, as the source is not Kafka"
+        same_cluster = set(settings.output_servers) & set(source.servers)
+        if address.kind == "kafka" and address.topic == source.topic and same_cluster:
+            yield (name, "to"), "must not be the source's own topic: it would read what it writes"
+        if address.kind == "file" and address.path == source.path:
+            yield (name, "to"), "must not be the source's own file: it would read what it writes"
+    if settings.predictions.to == settings.rejects.to != "none":
+        yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the settings from a file, or take the built-in defaults.
+
+    Parameters
+    ----------
+    path : Path or None
+        A YAML file; None for the defaults.
+    environ : mapping
+        Where `${NAME}` is looked up, usually `os.environ`.
+    overrides : mapping, optional
+        Top-level settings that win over the file, such as ``{"source": "stdin"}``.
+
+    Returns
+    -------
+    Settings
+        Checked, and frozen.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is no YAML, or has mistakes; all of them are listed.
+    """
+    name = "the built-in configuration" if path is None else str(path)
+    document = Document() if path is None else _read(path, environ)
+    data = {} if document.data is None else document.data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
+    for key, value in (overrides or {}).items():
+        data[key] = value
+        document.written[(key,)] = value
+        document.lines.pop((key,), None)  # it came from the command line
+    problems: list[Problem] = list(document.problems)
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        problems += problems_of(error, Settings, document)
+        # The cause is left out: pydantic's own text repeats values, and one may be a secret.
+        raise ConfigError(render(name, problems, document)) from None
+    if problems:
+        raise ConfigError(render(name, problems, document))
+    return settings
+
+
+def _read(path: Path, environ: Mapping[str, str]) -> Document:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; --config names the file"
+        ) from None
+    try:
+        return read_yaml(text, environ)
+    except ValueError as error:
+        raise ConfigError(f"{path} is no YAML: {error}") from None
+
+
+def to_yaml(settings: Settings) -> str:
+    """Return the settings as YAML with every key, secrets masked."""
+    data: dict[str, Any] = settings.model_dump(mode="json")
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=None))

@@ -1,0 +1,150 @@
+"""The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
+
+Start: view · model (restored from its checkpoint) · sinks · predictor · learner's first snapshot · HTTP · loop.
+Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · predictor · sinks · HTTP · view.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from consumers.building import build_decoder, build_sink, build_source, stream_identity
+from consumers.checkpoint import Checkpoint
+from consumers.config import Settings
+from consumers.features import build_model
+from consumers.health import Health
+from consumers.metrics import Metrics
+from consumers.pipeline import Limits, Pipeline
+from consumers.reporter import Reporter
+from consumers.status import Status, Summary
+from consumers.tally import Tally
+from consumers.view import View
+from consumers.web.server import HttpServer
+from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
+from streamnb.kernels import is_warm
+
+COMPILING = "compiling the kernels: the first run takes up to 40 s, later ones start at once"
+log = structlog.get_logger(__name__)
+
+
+def run(
+    settings: Settings,
+    view: View,
+    *,
+    until_end: bool = False,
+    messages_max: int | None = None,
+) -> Summary:
+    """Learn and judge until told to stop.
+
+    Parameters
+    ----------
+    settings : Settings
+    view : View
+        Where the run is watched.
+    until_end : bool
+        End where the source ended at the start.
+    messages_max : int, optional
+        End after that many messages.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    ConsumerError
+        Where the run cannot begin or go on; see its subclasses.
+    """
+    stop = threading.Event()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_signals(stop))
+        view.start()
+        stack.callback(view.stop)
+        if not is_warm():
+            log.warning("compiling", detail=COMPILING)
+            view.update(Status(source=settings.source, note=COMPILING))
+        pipeline, reporter = _build(settings, view, stop, stack, until_end=until_end)
+        reporter.update(force=True)
+        reason = "failed"
+        try:
+            reason = pipeline.run(Limits(until_end, messages_max))
+        finally:
+            pipeline.finish()
+        reporter.update(force=True)
+        return reporter.summary(reason, pipeline.positions)
+
+
+def _build(
+    settings: Settings, view: View, stop: threading.Event, stack: contextlib.ExitStack, *, until_end: bool
+) -> tuple[Pipeline, Reporter]:
+    clock = time.monotonic
+    registry = CollectorRegistry()
+    checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), clock)
+    model, positions = checkpoint.restore(build_model(settings.model))
+    metrics = Metrics(registry, settings.model.classes, clock)
+    health = Health(clock, settings.http.stuck_after_s)
+    fields = tuple(settings.model.features)
+    tally = Tally(settings.model.classes, fields, settings.learning.window, metrics, clock)
+    metrics.resume_from(tally.prequential, model.words_dropped)
+    source = build_source(settings, until_end=until_end)
+    predictions = build_sink(settings.predictions, settings)
+    stack.callback(predictions.close)
+    rejects = build_sink(settings.rejects, settings)
+    stack.callback(rejects.close)
+    board = SnapshotBoard()
+    learning = settings.learning
+    policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
+    learner = Learner(model, board, policy, clock)
+    predictor = Predictor(board, settings.predictor.queue_size_max)
+    predictor.start()
+    stack.callback(predictor.stop)
+    metrics.watch_queue(lambda: predictor.n_waiting)
+    address = None
+    if settings.http.enabled:
+        server = HttpServer(settings.http, registry, health)
+        address = f"http://{settings.http.host}:{server.start()}"
+        stack.callback(server.stop)
+        log.info("serving", address=address)
+    reporter = Reporter(
+        source, board, tally, metrics, health, view, checkpoint, http_address=address, clock=clock
+    )
+    pipeline = Pipeline(
+        source=source,
+        decoder=build_decoder(settings, source),
+        learner=learner,
+        predictor=predictor,
+        predictions=predictions,
+        rejects=rejects,
+        checkpoint=checkpoint,
+        metrics=metrics,
+        health=health,
+        tally=tally,
+        show=reporter.update,
+        positions=positions,
+        stop=stop,
+    )
+    return pipeline, reporter
+
+
+@contextlib.contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the loop in its order; only the main thread can be told so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

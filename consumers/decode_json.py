@@ -1,0 +1,172 @@
+r"""Rows from JSON messages: a type with the declared fields alone, and the getters of its parts.
+
+msgspec builds only what the type declares and steps over the rest, so a message of 3 kB of which
+five fields are wanted costs little more than one that has only these. Lone surrogates (`"\ud800"`,
+half of an emoji that was cut in two) are JSON but not text; they become U+FFFD, as a browser would.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from consumers.errors import ConfigError
+from consumers.fault import Fault
+from consumers.messages import Reason
+
+Getter = Callable[[Any], Any]
+
+# One escape of a JSON string at a time: a surrogate pair, half of one, or any other.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", flags=re.DOTALL
+)
+
+
+class _Node:
+    """One field of the tree that the configured paths make."""
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.wanted = False
+
+    def add(self, path: Sequence[str]) -> None:
+        """Put a path into the tree."""
+        node = self
+        for name in path:
+            node = node.children.setdefault(name, _Node())
+        node.wanted = True
+
+    def type(self, place: str) -> Any:
+        """Return the msgspec type of this field: anything at an end, else an object of its parts.
+
+        The Python names are f0, f1, …, for a JSON name can be any text.
+        """
+        if self.wanted:
+            return Any
+        parts = list(self.children.items())
+        fields = [
+            (f"f{i}", child.type(f"{place}.{name}"), None) for i, (name, child) in enumerate(parts)
+        ]
+        try:
+            made: Any = msgspec.defstruct(
+                "Row", fields, rename={f"f{i}": name for i, (name, _) in enumerate(parts)}
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"message: a field name in {place} cannot be used: {error}"
+            ) from error
+        return made if place == "$" else made | None
+
+    def getter(self, path: Sequence[str]) -> Getter:
+        """Return the function that takes the value at a path out of a row, None where it is absent.
+
+        Where a path goes on below another wanted field, that field is a plain dict.
+        """
+        names: list[str] = []
+        node, rest = self, list(path)
+        while rest and not node.wanted:
+            names.append(f"f{list(node.children).index(rest[0])}")
+            node = node.children[rest.pop(0)]
+        take = operator.attrgetter(".".join(names))
+        if len(path) == 1:
+            return take
+
+        def get(row: Any) -> Any:
+            try:
+                value = take(row)
+            except AttributeError:  # an object on the way is missing, which reads as None
+                return None
+            for name in rest:
+                value = value.get(name) if isinstance(value, dict) else None
+            return value
+
+        return get
+
+
+class JsonReader:
+    """Reads rows from JSON messages.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        The fields that will be asked for, such as `text` or `commit.record.text`.
+    encoding : str
+        The encoding of the messages; JSON is UTF-8 unless somebody says otherwise.
+
+    Raises
+    ------
+    ConfigError
+        When a path holds a quote, a backslash or a control character.
+    """
+
+    def __init__(self, paths: Iterable[str], encoding: str = "utf-8") -> None:
+        self._encoding = encoding
+        self._root = _Node()
+        for path in paths:
+            self._root.add(path.split("."))
+        row_type = self._root.type("$")
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row_type).decode
+
+    def getter(self, path: str) -> Getter:
+        """Return the function that takes the value at `path`, one of `paths`, out of a row."""
+        return self._root.getter(path.split("."))
+
+    def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, Fault]]:
+        """Return a row for each value (None where it has none), and why by position."""
+        if self._encoding != "utf-8":
+            values = [value.decode(self._encoding).encode() for value in values]
+        decode = self._decode
+        rows: list[Any] = []
+        faults: dict[int, Fault] = {}
+        for i, value in enumerate(values):
+            try:
+                # msgspec looks only at the strings it builds; a message is one encoding as a whole.
+                if not value.isascii():
+                    value.decode()
+                rows.append(decode(value))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                row = self._second_look(value, error)
+                if isinstance(row, Fault):
+                    faults[i] = row
+                    row = None
+                rows.append(row)
+        return rows, faults
+
+    def _second_look(self, value: bytes, error: Exception) -> Any:
+        """Return the row of a value that decodes once lone surrogates are mended, else a fault."""
+        mended = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], value)
+        if mended != value and not isinstance(error, UnicodeDecodeError):
+            try:
+                return self._decode(mended)
+            except (msgspec.DecodeError, RecursionError) as second:
+                error = second
+        return _fault(value, error)
+
+
+def _fault(value: bytes, error: Exception) -> Fault:
+    """Name what is wrong with a value that did not decode."""
+    at = value.find(b"\0")
+    if at >= 0:
+        return Fault(Reason.NULL_BYTES, f"a NUL at byte {at} of {len(value)}")
+    if isinstance(error, UnicodeDecodeError):
+        return Fault(Reason.NOT_UTF8, _utf8_detail(value))
+    if isinstance(error, RecursionError):
+        return Fault(Reason.NOT_JSON, "arrays or objects are nested too deeply")
+    if not isinstance(error, msgspec.ValidationError):
+        return Fault(Reason.NOT_JSON, f"{error}, {len(value)} bytes")
+    if " - at " in str(error):
+        return Fault(Reason.WRONG_TYPE, f"{error} (see the paths under `message`)")
+    return Fault(Reason.NOT_AN_OBJECT, f"{error}; a message is one JSON object")
+
+
+def _utf8_detail(value: bytes) -> str:
+    """Say where a value stops being UTF-8."""
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        return f"byte 0x{value[error.start]:02x} at {error.start} of {len(value)}: {error.reason}"
+    return "a string in it is not UTF-8"

@@ -1,0 +1,49 @@
+"""What can go wrong in the application, as a tree.
+
+    ConsumerError
+    ├── ConfigError        the configuration is wrong: path, what was found, what is allowed
+    ├── CheckpointError    a checkpoint cannot be used
+    │   └── MismatchError  it belongs to another configuration
+    ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
+    └── SinkError          records could not be made safe
+
+Each carries the exit code its command ends with.
+"""
+
+from __future__ import annotations
+
+
+class ConsumerError(Exception):
+    """Root of the application's errors; its message names the place, the value and the way out."""
+
+    exit_code: int = 1
+
+
+class ConfigError(ConsumerError):
+    """The configuration cannot be used."""
+
+    exit_code = 78  # EX_CONFIG of sysexits.h
+
+
+class CheckpointError(ConsumerError):
+    """No checkpoint in the folder can be read, or none can be written."""
+
+    exit_code = 74  # EX_IOERR
+
+
+class MismatchError(CheckpointError):
+    """The checkpoint was made by another configuration."""
+
+    exit_code = 78
+
+
+class SourceError(ConsumerError):
+    """The source cannot go on by itself."""
+
+    exit_code = 69  # EX_UNAVAILABLE
+
+
+class SinkError(ConsumerError):
+    """Records could not be made safe."""
+
+    exit_code = 74

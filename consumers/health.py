@@ -1,0 +1,131 @@
+"""Is the daemon alive, and is it ready? The answers behind `/healthz` and `/readyz`.
+
+The consuming thread beats once a turn of its loop, with or without messages: silence from the
+source is healthy, a loop that no longer turns is stuck. Ready means more than alive: there is a
+snapshot to answer from, and the source can be read. Written by the consuming thread, read by the
+serving one; each field is one reference, set whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+# The first run compiles its kernels before the loop turns: up to 40 s on a slow machine.
+START_LIMIT_S = 120.0
+# A message within the last two seconds counts as reading; then the source has nothing new.
+READING_WITHIN_S = 2.0
+
+
+class State(StrEnum):
+    """What the consuming thread is doing."""
+
+    STARTING = "starting"
+    READING = "reading"
+    IDLE = "idle"
+    WAITING = "waiting for source"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The daemon's health at one moment.
+
+    Attributes
+    ----------
+    state : State
+        What the consuming thread is doing.
+    alive : bool
+        False where a restart would help: the loop is stuck.
+    ready : bool
+        True where questions can be answered from what is being learned now.
+    reason : str or None
+        Why it is not alive or not ready, in a sentence.
+    last_message_age_s : float or None
+        Seconds since a message came; None before the first.
+    snapshot_version : int or None
+        Version of the published snapshot; None before the first.
+    """
+
+    state: State
+    alive: bool
+    ready: bool
+    reason: str | None
+    last_message_age_s: float | None
+    snapshot_version: int | None
+
+
+class Health:
+    """Watches the consuming thread's beat.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds that only grow, such as `time.monotonic`.
+    stuck_after_s : float
+        Seconds without a beat after which the loop counts as stuck (`http.stuck_after_s`).
+    """
+
+    def __init__(self, clock: Callable[[], float], stuck_after_s: float) -> None:
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._lock = threading.Lock()
+        self._started_s = clock()
+        self._beat_s: float | None = None
+        self._message_s: float | None = None
+        self._trouble: str | None = None
+        self._snapshot_version: int | None = None
+
+    def beat(self, n_messages: int = 0) -> None:
+        """Say that the loop has turned, and how many messages it took in."""
+        now_s = self._clock()
+        with self._lock:
+            self._beat_s = now_s
+            if n_messages:
+                self._message_s = now_s
+
+    def set_trouble(self, text: str | None) -> None:
+        """Say what keeps the source from reading; None when all is well again."""
+        with self._lock:
+            self._trouble = text
+
+    def set_ready(self, snapshot_version: int = 0) -> None:
+        """Say that a snapshot is published, and which."""
+        with self._lock:
+            self._snapshot_version = snapshot_version
+
+    def report(self) -> HealthReport:
+        """Return how things stand now."""
+        now_s = self._clock()
+        with self._lock:
+            beat_s, message_s = self._beat_s, self._message_s
+            trouble, version = self._trouble, self._snapshot_version
+        starting = beat_s is None
+        silent_s = now_s - (self._started_s if beat_s is None else beat_s)
+        limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s
+        message_age_s = None if message_s is None else now_s - message_s
+        if silent_s > limit_s:
+            state = State.STUCK
+            reason: str | None = (
+                f"the consuming loop has not turned for {silent_s:.1f} s, and may be silent for "
+                f"{limit_s:g} s (http.stuck_after_s); after a restart the daemon goes on from its "
+                "last checkpoint"
+            )
+        elif trouble is not None:
+            state, reason = State.WAITING, trouble
+        elif starting:
+            state, reason = State.STARTING, "the consuming loop has not begun"
+        else:
+            reading = message_age_s is not None and message_age_s <= READING_WITHIN_S
+            state = State.READING if reading else State.IDLE
+            reason = None if version is not None else "no snapshot is published yet"
+        return HealthReport(
+            state=state,
+            alive=state is not State.STUCK,
+            ready=reason is None,
+            reason=reason,
+            last_message_age_s=message_age_s,
+            snapshot_version=version,
+        )

@@ -1,0 +1,175 @@
+"""The values that travel through the daemon: raw columns from a source, decoded messages, rejects.
+
+A source hands over **columns**: one buffer for a whole batch of one partition, and arrays that say where each
+key and value lies in it. Decoding turns them into `Messages`, lists side by side, one entry a message;
+`Messages.envelope(i)` is the row view for sinks and screens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Partition(NamedTuple):
+    """One ordered log: a Kafka partition, or a file, the generator, standard input (partition 0 or more)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RawColumns:
+    """The next messages of one partition, as they came.
+
+    Attributes
+    ----------
+    partition : Partition
+        The log they come from.
+    buffer : bytes
+        Every key and value of the batch; the arrays below point into it.
+    value_starts, value_ends : ndarray of shape (n,), int64
+        Where each value lies. An end of -1 marks a null value (a tombstone).
+    key_starts, key_ends : ndarray of shape (n,), int64
+        Where each key lies. An end of -1 marks a null key.
+    offsets : ndarray of shape (n,), int64
+        Each message's offset in its partition, increasing.
+    times_ms : ndarray of shape (n,), int64
+        Time of each message by the source's clock, in Unix milliseconds; -1 where unknown.
+    next_offset : int
+        Where reading goes on once this batch is done.
+    """
+
+    partition: Partition
+    buffer: bytes
+    value_starts: NDArray[np.int64]
+    value_ends: NDArray[np.int64]
+    key_starts: NDArray[np.int64]
+    key_ends: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
+    next_offset: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def value(self, i: int) -> bytes | None:
+        """Return the raw value of message `i`, or None for a tombstone."""
+        end = int(self.value_ends[i])
+        return None if end < 0 else self.buffer[int(self.value_starts[i]) : end]
+
+    def key(self, i: int) -> bytes | None:
+        """Return the raw key of message `i`, or None where it has none."""
+        end = int(self.key_ends[i])
+        return None if end < 0 else self.buffer[int(self.key_starts[i]) : end]
+
+
+    def head(self, n: int) -> RawColumns:
+        """Return the first `n` messages; reading goes on at the one behind them."""
+        if n >= len(self):
+            return self
+        return replace(
+            self,
+            value_starts=self.value_starts[:n],
+            value_ends=self.value_ends[:n],
+            key_starts=self.key_starts[:n],
+            key_ends=self.key_ends[:n],
+            offsets=self.offsets[:n],
+            times_ms=self.times_ms[:n],
+            next_offset=int(self.offsets[n]),
+        )
+
+
+class Operation(StrEnum):
+    """What a message asks for."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Reason(StrEnum):
+    """Why a message was rejected: the metric's label and the first field of the rejects file."""
+
+    NOT_UTF8 = "not_utf8"
+    NOT_JSON = "not_json"
+    NOT_AN_OBJECT = "not_an_object"
+    NOT_CSV = "not_csv"
+    MISSING_TEXT = "missing_text"
+    WRONG_TYPE = "wrong_type"
+    UNKNOWN_LABEL = "unknown_label"
+    TOO_LARGE = "too_large"
+    NULL_BYTES = "null_bytes"
+    TOMBSTONE = "tombstone"
+
+
+class Reject(NamedTuple):
+    """A message that could not be used, with all that is needed to look at it again."""
+
+    reason: Reason
+    detail: str
+    partition: Partition
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decoded message as a row."""
+
+    id: str
+    time_ms: int
+    user: str | None
+    lang: str | None
+    text: str
+    label: str | None
+    operation: Operation
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Messages:
+    """The decoded messages of one batch, column by column; rejects stand apart.
+
+    `labels[i]` is one of the model's classes or None (to be judged, not learned). `n_ambiguous` counts those whose
+    emoticons speak for more than one class: they are judged, never learned.
+    """
+
+    partition: Partition
+    next_offset: int
+    offsets: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    times_ms: list[int] = field(default_factory=list)
+    users: list[str | None] = field(default_factory=list)
+    langs: list[str | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    labels: list[str | None] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    fields: list[dict[str, Any]] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    n_ambiguous: int = 0
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def envelope(self, i: int) -> Envelope:
+        """Return message `i` as a row."""
+        return Envelope(
+            id=self.ids[i],
+            time_ms=self.times_ms[i],
+            user=self.users[i],
+            lang=self.langs[i],
+            text=self.texts[i],
+            label=self.labels[i],
+            operation=self.operations[i],
+            fields=self.fields[i],
+        )

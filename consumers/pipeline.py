@@ -1,0 +1,204 @@
+"""The loop, whole on one screen: poll, decode, learn, hand on, publish, checkpoint.
+
+It runs on the consuming thread, which owns the source, the learner and the checkpoint. Labelled messages are judged by the
+learner just before it learns them; unlabelled ones go to the predictor's thread, which writes its judgements to their sink.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import structlog
+
+from consumers.checkpoint import Checkpoint, part_name
+from consumers.decode import Decoder
+from consumers.errors import CheckpointError, SinkError
+from consumers.features import columns_of
+from consumers.health import Health
+from consumers.messages import Messages, Operation, Partition, RawColumns
+from consumers.metrics import Metrics
+from consumers.sinks.base import Record, Sink
+from consumers.sinks.none import NoSink
+from consumers.sinks.records import prediction_record, reject_record
+from consumers.sources.base import Source
+from consumers.tally import Tally
+from streamnb import Answer, Learner, Predictor
+from streamnb.errors import PredictorError, QueueFullError
+
+POLL_TIMEOUT_S = 0.1
+_DRAIN_TIMEOUT_S = 30.0
+_SINK_PAUSE_S = 0.5
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Limits:
+    """When a run ends by itself."""
+
+    until_end: bool = False
+    messages_max: int | None = None
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The rooms that the loop walks through, and the stream's positions.
+
+    Attributes
+    ----------
+    positions : dict of Partition to int
+        The next offset of each partition that has been read.
+    """
+
+    source: Source
+    decoder: Decoder
+    learner: Learner
+    predictor: Predictor
+    predictions: Sink
+    rejects: Sink
+    checkpoint: Checkpoint
+    metrics: Metrics
+    health: Health
+    tally: Tally
+    show: Callable[[], None]
+    positions: dict[Partition, int] = field(default_factory=dict)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, limits: Limits) -> str:
+        """Read until told to stop; return why it ended: "told to stop", "end of source" or "max messages"."""
+        self.source.open(self.positions.get)
+        while not self.stop.is_set():
+            batches = self.source.poll(POLL_TIMEOUT_S)
+            for raw in batches:
+                self._take(raw, limits)
+            self._look_around(sum(map(len, batches)))
+            if limits.messages_max is not None and self.tally.n_messages >= limits.messages_max:
+                return "max messages"
+            if limits.until_end and not batches and self.source.at_end():
+                return "end of source"
+        return "told to stop"
+
+    def finish(self) -> None:
+        """Publish, write the last checkpoint and let go of the source.
+
+        Raises
+        ------
+        CheckpointError
+            Where the last checkpoint could not be written.
+        """
+        try:
+            self.learner.publish()
+            self._make_checkpoint()
+        finally:
+            self.source.close()
+
+    def _take(self, raw: RawColumns, limits: Limits) -> None:
+        if limits.messages_max is not None:
+            raw = raw.head(limits.messages_max - self.tally.n_messages)
+            if not len(raw):
+                return
+        messages = self.decoder.decode(raw)
+        self._learn(messages)
+        self._judge(messages)
+        if messages.rejects:
+            self._give(self.rejects, [reject_record(reject) for reject in messages.rejects])
+        self.positions[raw.partition] = raw.next_offset
+        self.tally.count(len(raw), messages)
+
+    def _learn(self, messages: Messages) -> None:
+        model = self.learner.model
+        rows = [
+            i
+            for i, label in enumerate(messages.labels)
+            if label is not None and messages.operations[i] is not Operation.DELETE
+        ]
+        labels = [str(messages.labels[i]) for i in rows]
+        columns = columns_of(messages, rows, self.tally.fields)
+        # A partition without labels gets its part too: its position is saved with it.
+        posteriors = self.learner.learn(part_name(messages.partition), columns, labels)
+        if rows:
+            index = {label: c for c, label in enumerate(model.classes)}
+            truth = np.fromiter((index[label] for label in labels), np.int64, len(labels))
+            self.tally.learned(messages, rows, posteriors, truth)
+
+    def _judge(self, messages: Messages) -> None:
+        rows = [
+            i
+            for i, label in enumerate(messages.labels)
+            if label is None and messages.operations[i] is not Operation.DELETE
+        ]
+        if not rows:
+            return
+        columns = columns_of(messages, rows, self.tally.fields)
+        then = partial(self._judged, messages, rows, time.perf_counter())
+        while True:
+            try:
+                self.predictor.submit(columns, then=then, timeout_s=1.0)
+            except QueueFullError:
+                self.health.beat()  # waiting for the predictor is work, not a stuck consumer
+            else:
+                return
+
+    def _judged(self, messages: Messages, rows: list[int], asked_at: float, answer: Answer) -> None:
+        """Hand judgements on; runs on the predictor's thread."""
+        self.tally.judged(messages, rows, answer)
+        self.metrics.observe_predict(time.perf_counter() - asked_at, len(rows))
+        if isinstance(self.predictions, NoSink):
+            return
+        classes = [str(label) for label in answer.classes]
+        records = [
+            prediction_record(messages.envelope(i), classes, row, answer.version)
+            for i, row in zip(rows, answer.log_posteriors.tolist(), strict=True)
+        ]
+        self._give(self.predictions, records)
+
+    def _give(self, sink: Sink, records: Sequence[Record]) -> None:
+        """Hand records to a sink, waiting for one that is away: they are owed, and the stream can wait.
+
+        Once the daemon is told to stop it gives up; no checkpoint is written then, so they come again.
+        """
+        said = False
+        while True:
+            try:
+                sink.add(records)
+            except SinkError as error:
+                if self.stop.is_set():
+                    raise
+                if not said:
+                    log.warning("sink_waits", detail=str(error))
+                    said = True
+                self.health.beat()
+                self.stop.wait(_SINK_PAUSE_S)
+            else:
+                return
+
+    def _look_around(self, n_messages: int) -> None:
+        """Do what is due between two polls."""
+        self.health.beat(n_messages)
+        self.health.set_trouble(self.source.trouble())
+        self.learner.publish_if_due()
+        self.show()
+        if self.checkpoint.is_due():
+            try:
+                self._make_checkpoint()
+            except CheckpointError as error:
+                log.exception("checkpoint_failed", detail=str(error))
+
+    def _make_checkpoint(self) -> None:
+        """Carry out the steps of a checkpoint, in their order; see `checkpoint`."""
+        try:
+            self.predictor.drain(_DRAIN_TIMEOUT_S)
+            self.predictions.flush(_DRAIN_TIMEOUT_S)
+            self.rejects.flush(_DRAIN_TIMEOUT_S)
+            written = self.checkpoint.write(self.learner.model, self.positions)
+        except (PredictorError, SinkError, CheckpointError) as error:
+            self.metrics.checkpoint_failed()
+            raise CheckpointError(f"no checkpoint was written: {error}") from error
+        finally:
+            self.checkpoint.postpone()
+        self.metrics.checkpoint_written(written.seconds, written.n_bytes)
+        self.source.commit(self.positions)

@@ -1,0 +1,145 @@
+"""Prequential accuracy and log-loss: each example is predicted just before it is learned.
+
+The log-loss of an example is minus the log-posterior of its true class, in nats. A posterior below
+1e-15 counts as 1e-15, so that one impossible word does not make the mean infinite: 1e-15 is the
+bound of River's `LogLoss`, and was scikit-learn's until it took the machine epsilon (2.2e-16 for
+float64) in its place.
+
+River's own metrics would do, at 3.6 µs an example for rolling accuracy and log-loss (measured),
+which is more than twice what all the rest of a message costs. These are two numpy rings: about 20
+ns an example in batches of a thousand. Sums over the window are taken afresh when asked for, so no
+rounding creeps in however long the stream.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOG_POSTERIOR_MIN = math.log(1e-15)
+
+
+class Prequential:
+    """Accuracy and log-loss, over the last `window` examples and since the beginning.
+
+    Parameters
+    ----------
+    window : int
+        Examples in the window, at least 1. It takes 9 bytes for each.
+
+    Attributes
+    ----------
+    n : int
+        Examples seen.
+    n_correct : int
+        Those predicted right.
+    log_loss_sum : float
+        Sum of their log-losses, in nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prequential = Prequential(window=1000)
+    >>> prequential.update(np.log([[0.75, 0.25], [0.5, 0.5]]), np.array([0, 1]))
+    >>> prequential.accuracy
+    0.5
+    """
+
+    def __init__(self, window: int) -> None:
+        self.n = 0
+        self.n_correct = 0
+        self.log_loss_sum = 0.0
+        self._losses: NDArray[np.float64] = np.zeros(window)
+        self._correct: NDArray[np.bool_] = np.zeros(window, dtype=np.bool_)
+        self._n_held = 0  # how many of the window's places are taken
+        self._next = 0  # the place that the next example takes
+
+    @property
+    def window(self) -> int:
+        """Examples that the window holds at most."""
+        return len(self._losses)
+
+    def update(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
+        """Take in examples, in the order they were predicted.
+
+        Parameters
+        ----------
+        log_posteriors : ndarray of shape (n, n_classes), float64
+            Normalised log-posteriors from before each example was learned. -inf is legal. Of
+            classes that tie, the first one is taken as predicted.
+        labels : ndarray of shape (n,), integer
+            Index of each example's true class.
+        """
+        if not len(labels):
+            return
+        true = np.take_along_axis(log_posteriors, labels[:, np.newaxis], axis=1)[:, 0]
+        # Rounding can leave a posterior a hair above 1; a loss is never negative.
+        losses = -np.clip(true, LOG_POSTERIOR_MIN, 0.0)
+        correct = log_posteriors.argmax(axis=1) == labels
+        self.n += len(labels)
+        self.n_correct += int(np.count_nonzero(correct))
+        self.log_loss_sum += float(losses.sum())
+        self._hold(losses, correct)
+
+    def _hold(self, losses: NDArray[np.float64], correct: NDArray[np.bool_]) -> None:
+        kept = min(len(losses), self.window)
+        start = self._next
+        places = np.arange(start, start + kept) % self.window
+        self._losses[places] = losses[len(losses) - kept :]
+        self._correct[places] = correct[len(correct) - kept :]
+        self._next = (start + kept) % self.window
+        self._n_held = min(self._n_held + kept, self.window)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share predicted right since the beginning; None before the first example."""
+        return self.n_correct / self.n if self.n else None
+
+    @property
+    def log_loss(self) -> float | None:
+        """Mean log-loss since the beginning, in nats; None before the first example."""
+        return self.log_loss_sum / self.n if self.n else None
+
+    @property
+    def window_accuracy(self) -> float | None:
+        """Share predicted right within the window; None before the first example."""
+        held = self._n_held
+        return float(np.count_nonzero(self._correct[:held])) / held if held else None
+
+    @property
+    def window_log_loss(self) -> float | None:
+        """Mean log-loss within the window, in nats; None before the first example."""
+        held = self._n_held
+        return float(self._losses[:held].sum()) / held if held else None
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that is needed to go on after a restart, the window's oldest example first."""
+        first = self._next if self._n_held == self.window else 0
+        return {
+            "totals": np.array([self.n, self.n_correct], dtype=np.int64),
+            "log_loss_sum": np.array([self.log_loss_sum]),
+            "losses": np.roll(self._losses, -first)[: self._n_held],
+            "correct": np.roll(self._correct, -first)[: self._n_held],
+        }
+
+    @classmethod
+    def from_arrays(cls, window: int, arrays: dict[str, NDArray[np.generic]]) -> Prequential:
+        """Return what `to_arrays` was taken from; a shorter window keeps the newest examples.
+
+        Parameters
+        ----------
+        window : int
+            Examples in the window from now on.
+        arrays : dict of str to ndarray
+            What `to_arrays` gave.
+        """
+        restored = cls(window)
+        restored.n, restored.n_correct = (int(total) for total in arrays["totals"])
+        restored.log_loss_sum = float(arrays["log_loss_sum"][0])
+        restored._hold(
+            np.asarray(arrays["losses"], dtype=np.float64),
+            np.asarray(arrays["correct"], dtype=np.bool_),
+        )
+        return restored

@@ -1,0 +1,130 @@
+"""The two small languages of addresses: where messages come from, and where records go.
+
+A source is `generator`, `stdin`, `file:PATH` or `kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output
+is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises `ValueError` with a sentence on what is
+allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+SOURCE_FORMS = "generator, stdin, file:PATH or kafka://HOST:PORT[,HOST:PORT...]/TOPIC"
+OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
+
+# A host is a name, an IPv4 address, or an IPv6 address in square brackets.
+_SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """Where messages come from, taken apart.
+
+    Attributes
+    ----------
+    kind : {"generator", "stdin", "file", "kafka"}
+        What kind of source it is.
+    path : Path or None
+        The file of a `file` source.
+    servers : tuple of str
+        ``host:port`` of the brokers of a `kafka` source, in the order written.
+    topic : str or None
+        The topic of a `kafka` source.
+    """
+
+    kind: Literal["generator", "stdin", "file", "kafka"]
+    path: Path | None = None
+    servers: tuple[str, ...] = ()
+    topic: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SourceAddress:
+        """Take a source's address apart.
+
+        Raises
+        ------
+        ValueError
+            It has none of the forms; the message names the part that is wrong.
+
+        Examples
+        --------
+        >>> SourceAddress.parse("kafka://127.0.0.1:9092/tweets").servers
+        ('127.0.0.1:9092',)
+        """
+        if text in {"generator", "stdin"}:
+            return cls(kind="generator" if text == "generator" else "stdin")
+        if text.startswith("file:"):
+            return cls(kind="file", path=_path(text.removeprefix("file:")))
+        if text.startswith("kafka://"):
+            servers, slash, topic = text.removeprefix("kafka://").partition("/")
+            if not slash:
+                raise ValueError("must end with /TOPIC: kafka://HOST:PORT/TOPIC")
+            return cls(kind="kafka", servers=parse_servers(servers), topic=check_topic(topic))
+        raise ValueError(f"must be {SOURCE_FORMS}")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAddress:
+    """Where records of one kind go: nowhere, to `path`, or to `topic`."""
+
+    kind: Literal["none", "file", "kafka"]
+    path: Path | None = None
+    topic: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> OutputAddress:
+        """Take an output's address apart.
+
+        Raises
+        ------
+        ValueError
+            It has none of the forms; the message names the part that is wrong.
+        """
+        if text == "none":
+            return cls(kind="none")
+        if text.startswith("file:"):
+            return cls(kind="file", path=_path(text.removeprefix("file:")))
+        if text.startswith("kafka://"):
+            raise ValueError("must be kafka:TOPIC; the servers go to kafka.servers")
+        if text.startswith("kafka:"):
+            return cls(kind="kafka", topic=check_topic(text.removeprefix("kafka:")))
+        raise ValueError(f"must be {OUTPUT_FORMS}")
+
+
+def parse_servers(text: str) -> tuple[str, ...]:
+    """Return the brokers of a comma-separated list, each checked by `check_server`."""
+    if "@" in text:
+        # Said without repeating it: what stands before an @ is usually a password.
+        raise ValueError(
+            "must not hold a user or a password; use kafka.sasl_username and kafka.sasl_password"
+        )
+    return tuple(check_server(server) for server in text.split(","))
+
+
+def check_server(text: str) -> str:
+    """Return ``HOST:PORT`` unchanged, or raise `ValueError` where it is anything else."""
+    match = _SERVER.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
+        raise ValueError(
+            f"must name each server as HOST:PORT with a port of 1 to 65535, not {text!r}"
+        )
+    return text
+
+
+def check_topic(text: str) -> str:
+    """Return a topic's name unchanged, or raise `ValueError` where Kafka would refuse it."""
+    if _TOPIC.fullmatch(text) is None or text in {".", ".."}:
+        raise ValueError(
+            f"must name a topic of 1 to 249 letters, digits, '.', '_' or '-', not {text!r}"
+        )
+    return text
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError("must name a file: file:PATH")
+    return Path(text)

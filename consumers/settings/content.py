@@ -1,0 +1,85 @@
+"""Settings of what is in a message: its parts, and where its label comes from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from consumers.settings.base import Section, distinct, wrong
+
+FieldPath = Annotated[str, Field(min_length=1)]
+
+
+class MessageSettings(Section):
+    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`."""
+
+    id: FieldPath = "id"
+    time: FieldPath = "created_at"
+    user: FieldPath = "user"
+    lang: FieldPath = "lang"
+    text: FieldPath = "text"
+    operation: FieldPath = "operation"
+    fields: tuple[FieldPath, ...] = ()
+    max_bytes: int = Field(default=1 << 20, ge=64)
+
+    @field_validator("fields")
+    @classmethod
+    def _fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        return distinct(fields)
+
+
+class FieldLabels(Section):
+    """Labels stand in a field of the message."""
+
+    kind: Literal["field"] = "field"
+    field: FieldPath = "label"
+    mapping: dict[str, str] = Field(default_factory=lambda: {"0": "negative", "4": "positive"})
+
+    @field_validator("mapping", mode="before")
+    @classmethod
+    def _keys_are_text(cls, mapping: Any) -> Any:
+        """Take a key that YAML reads as a whole number for the text it was written as."""
+        if not isinstance(mapping, dict):
+            return mapping
+        if any(isinstance(key, bool) for key in mapping):
+            raise wrong("has a key that YAML reads as true or false: put the key in quotes")
+        return {str(key) if isinstance(key, int) else key: mapping[key] for key in mapping}
+
+
+class EmoticonLabels(Section):
+    """Labels are read off the emoticons, which then leave the text (Go, Bhayani and Huang 2009)."""
+
+    kind: Literal["emoticons"] = "emoticons"
+    signs: dict[str, tuple[str, ...]] = Field(
+        default_factory=lambda: {
+            "positive": (":)", ":-)", ": )", ":D", ":-D", "=)", "=D", ";)", ";-)"),
+            "negative": (":(", ":-(", ": (", "=(", ":'("),
+        }
+    )
+
+    @field_validator("signs")
+    @classmethod
+    def _signs(cls, signs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        if any(not sign.strip() for own in signs.values() for sign in own):
+            raise wrong("must not hold an empty sign: it would be found in every text")
+        distinct(tuple(sign for own in signs.values() for sign in own))
+        return signs
+
+
+def _kind(labels: Any) -> Any:
+    """Tell which labels are meant; they stand in a field unless `kind` says otherwise."""
+    return (
+        labels.get("kind", "field") if isinstance(labels, dict) else getattr(labels, "kind", None)
+    )
+
+
+Labels = Annotated[
+    Annotated[FieldLabels, Tag("field")] | Annotated[EmoticonLabels, Tag("emoticons")],
+    Discriminator(
+        _kind,
+        custom_error_type="setting",
+        custom_error_message="{text}",
+        custom_error_context={"text": "must be a section whose kind is field or emoticons"},
+    ),
+]

@@ -1,0 +1,32 @@
+"""The sink protocol, and the two kinds of record that leave the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One record on its way out: a key that makes repeats recognisable, and its JSON value."""
+
+    key: bytes
+    value: bytes
+
+
+class Sink(Protocol):
+    """Takes records; keeps them safe when asked.
+
+    Owned by one thread. `flush` returns once everything added is safe, or raises `SinkError`, and the checkpoint
+    that asked for it is then not written.
+    """
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Take records, in order. May block for a bounded time when the outside is slow."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Make everything that was added safe, or raise `SinkError`."""
+
+    def close(self) -> None:
+        """Flush what can be flushed and let go."""

@@ -1,0 +1,140 @@
+"""What leaves the daemon, as JSON: a prediction, a rejected message.
+
+The keys make repeats recognisable: a message's own id for its prediction, its place in the stream
+for a reject.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from consumers.messages import Envelope, Reason, Reject
+from consumers.sinks.base import Record
+
+_TEXT_BYTES_MAX = 4096
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """A prediction as it is written.
+
+    Attributes
+    ----------
+    id : str
+        The message's id.
+    time_ms : int
+        When the message was written, in Unix milliseconds.
+    text : str or UNSET
+        Its text, where it is asked for.
+    label : str
+        The most probable class.
+    probabilities, log_posterior : dict of str to float
+        By class. A class that cannot be has probability 0 and log-posterior null (JSON knows no
+        infinity).
+    snapshot_version : int
+        Which state of the model answered.
+    """
+
+    id: str
+    time_ms: int
+    text: str | msgspec.UnsetType
+    label: str
+    probabilities: dict[str, float]
+    log_posterior: dict[str, float]
+    snapshot_version: int
+
+
+class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A rejected message as it is written: why, from where, and all its bytes.
+
+    `value` repeats the bytes for the eye where they are UTF-8 and no more than 4 KiB.
+    """
+
+    reason: Reason
+    detail: str
+    topic: str
+    partition: int
+    offset: int
+    time_ms: int
+    key_base64: str | None
+    value_base64: str | None
+    value: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def prediction_record(
+    envelope: Envelope,
+    classes: Sequence[str],
+    log_posteriors: Sequence[float],
+    snapshot_version: int,
+    *,
+    with_text: bool = True,
+) -> Record:
+    """Return the record of one prediction.
+
+    Parameters
+    ----------
+    envelope : Envelope
+        The message.
+    classes : sequence of str, of length n_classes
+        The model's classes.
+    log_posteriors : sequence of float, of length n_classes
+        Their normalised log-posteriors; `-inf` is allowed.
+    snapshot_version : int
+        The snapshot that answered.
+    with_text : bool
+        Whether the text goes out as well.
+
+    Returns
+    -------
+    Record
+        Keyed by the message's id.
+    """
+    logs = dict(zip(classes, map(float, log_posteriors), strict=True))
+    prediction = Prediction(
+        id=envelope.id,
+        time_ms=envelope.time_ms,
+        text=envelope.text if with_text else msgspec.UNSET,
+        label=max(logs, key=logs.__getitem__),
+        probabilities={name: math.exp(log) for name, log in logs.items()},
+        log_posterior=logs,
+        snapshot_version=snapshot_version,
+    )
+    return Record(key=envelope.id.encode(), value=_encode(prediction))
+
+
+def reject_record(reject: Reject) -> Record:
+    """Return the record of one rejected message, keyed by its place: `topic-partition-offset`."""
+    topic, partition = reject.partition
+    message = RejectedMessage(
+        reason=reject.reason,
+        detail=reject.detail,
+        topic=topic,
+        partition=partition,
+        offset=reject.offset,
+        time_ms=reject.time_ms,
+        key_base64=_base64(reject.key),
+        value_base64=_base64(reject.value),
+        value=_readable(reject.value),
+    )
+    return Record(key=f"{topic}-{partition}-{reject.offset}".encode(), value=_encode(message))
+
+
+def _base64(data: bytes | None) -> str | None:
+    """Return bytes as ASCII that JSON can carry."""
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _readable(data: bytes | None) -> str | msgspec.UnsetType:
+    """Return bytes as text where they are short UTF-8."""
+    if data is None or len(data) > _TEXT_BYTES_MAX:
+        return msgspec.UNSET
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return msgspec.UNSET

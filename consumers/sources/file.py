@@ -1,0 +1,214 @@
+"""A recorded file as a source: JSON lines or CSV, plain or packed.
+
+An offset is the place of a record's first byte in the unpacked file. So a plain file is entered
+anywhere by one seek, `tail -c +N` shows the record of a reject, and a header line, a blank line or
+a byte order mark shifts nothing. A packed file has to be unpacked up to the place, which `poll`
+does a batch at a time. The file is one partition, named after it: `file:tweets.csv[0]`.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from consumers.config import FileSettings
+from consumers.errors import SourceError
+from consumers.messages import Partition, RawColumns
+from consumers.record_format import recognise
+from consumers.sources._records import raw_columns, split_csv, split_lines
+from consumers.sources._unpack import FileBytes
+
+_HEAD_BYTES = 1 << 18
+_IDLE_WAIT_S_MAX = 0.2  # how soon a line that was appended is noticed
+_READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
+
+
+class FileSource:
+    """Reads a file once, or follows it as it grows.
+
+    Parameters
+    ----------
+    path : Path
+        A regular file.
+    settings : FileSettings
+        Its format and encoding, and how much is read at a time.
+    follow : bool
+        Keep looking for what is appended to a plain file; its last line is then waited for until it
+        is whole. A file put in its place under the same name is not noticed. Otherwise the end of
+        the file is the end, and its last line needs no line end.
+    wait : callable
+        Passes the given number of seconds when nothing is there.
+
+    Attributes
+    ----------
+    record_format : RecordFormat
+        How the records are written, for the decoder; found out from the first 256 KiB.
+
+    Raises
+    ------
+    SourceError
+        When the file cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: FileSettings,
+        *,
+        follow: bool = False,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._path = Path(path)
+        self.name = f"file:{self._path.name}"
+        self.partition = Partition(self.name, 0)
+        self._settings = settings
+        self._wait = wait
+        self._finished = False
+        self._pending = b""
+        self._bytes = self._opened()
+        self._follow = follow and not self._bytes.packed
+        head = self._read(_HEAD_BYTES)
+        self._bytes.close()
+        self.record_format, self._first = recognise(head, settings)
+        self._split = split_csv if self.record_format.kind == "csv" else split_lines
+        self._position = self._skip_to = self._size = 0
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin at the partition's position, or at the first record.
+
+        Raises
+        ------
+        SourceError
+            When the file cannot be read, or is too short to be the one the position is from.
+        """
+        self._bytes = self._opened()
+        self._size = self._bytes.size()
+        self._skip_to = max(position_of(self.partition) or 0, self._first)
+        self._position = 0
+        self._pending = b""
+        self._finished = False
+        if self._bytes.packed:
+            return
+        try:
+            self._refuse_shorter(self._skip_to, self._size)
+        except SourceError:
+            self._bytes.close()
+            raise
+        self._bytes.seek(self._skip_to)
+        self._position = self._skip_to
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return the next batch; at the end, wait up to `timeout_s` and return none.
+
+        Raises
+        ------
+        SourceError
+            At a damaged place of a packed file, once all before it was handed over; and when the
+            file cannot be read or has become shorter.
+        """
+        for _ in range(_READS_MAX):
+            if self._finished:
+                break
+            data = self._read(self._settings.batch_bytes)
+            batch = self._batch(self._behind_skipped(data)) if data else self._end()
+            if batch is not None:
+                return [batch]
+            if not data:
+                break
+        else:
+            return []
+        self._wait(min(timeout_s, _IDLE_WAIT_S_MAX))
+        return []
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return nothing: bytes are known to be left, messages are not."""
+        return {}
+
+    def at_end(self) -> bool:
+        """Tell whether all that was there when the file was opened has been handed over."""
+        return self._finished or (self._follow and self._position >= self._size)
+
+    def trouble(self) -> str | None:
+        """Say so while a packed file is still being unpacked up to its position."""
+        if self._position < self._skip_to:
+            return f"{self._path}: unpacking to byte {self._skip_to}, now at {self._position}"
+        return None
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Do nothing: a file keeps no positions."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._bytes.close()
+
+    def _opened(self) -> FileBytes:
+        """Open the file, or say in a `SourceError` why that cannot be."""
+        try:
+            # A named pipe would let the program wait for ever in opening it.
+            regular = stat.S_ISREG(self._path.stat().st_mode)
+            opened = FileBytes(self._path) if regular else None
+        except OSError as error:
+            raise SourceError(
+                f"{self._path}: cannot be opened ({error.strerror}); check the path in `source`"
+            ) from error
+        if opened is None:
+            raise SourceError(
+                f"{self._path}: is not a regular file; name a file, or set `source: stdin` and "
+                "redirect it there"
+            )
+        return opened
+
+    def _read(self, size: int) -> bytes:
+        """Read on, or raise `SourceError`."""
+        try:
+            return self._bytes.read(size)
+        except OSError as error:
+            raise SourceError(
+                f"{self._path}: reading failed after byte {self._position} ({error.strerror}); "
+                "once the disk is well, start again, and it goes on at the checkpoint"
+            ) from error
+
+    def _behind_skipped(self, data: bytes) -> bytes:
+        """Return what of the data stands behind the position to begin at."""
+        skipped = min(max(self._skip_to - self._position, 0), len(data))
+        self._position += skipped
+        return data[skipped:]
+
+    def _batch(self, data: bytes, *, last: bool = False) -> RawColumns | None:
+        """Return the whole records of what was read and not handed over yet, None without any."""
+        buffer = self._pending + data
+        records = self._split(buffer, last=last)
+        begin = self._position
+        self._position += records.consumed
+        self._pending = buffer[records.consumed :]
+        if not len(records.starts):
+            return None
+        offsets = records.starts + begin
+        return raw_columns(self.partition, buffer, records, offsets, self._position)
+
+    def _end(self) -> RawColumns | None:
+        """Deal with the end: take the last line, or tell of damage or of a file replaced."""
+        at = self._position + len(self._pending)
+        if self._bytes.damage is not None:
+            raise SourceError(
+                f"{self._path}: cannot be unpacked behind byte {at}: {self._bytes.damage}; all "
+                f"whole records before it are handed over. Get an undamaged copy and start again "
+                f"(it goes on at byte {self._position}), or unpack what can be and read that"
+            )
+        if self._follow or at < self._skip_to:
+            self._refuse_shorter(at, self._bytes.size() if self._follow else at)
+            return None
+        batch = self._batch(b"", last=True)
+        self._finished = not self._pending
+        return batch
+
+    def _refuse_shorter(self, needed: int, size: int) -> None:
+        """Raise `SourceError` where the file is too short to be the one that was read before."""
+        needed = max(needed, self._skip_to)
+        if size < needed:
+            raise SourceError(
+                f"{self._path}: has {size} bytes, but was read up to byte {needed} before; "
+                "if it is another file now, begin with an empty checkpoint.folder"
+            )

@@ -1,0 +1,71 @@
+"""The consumer's settings, and the three places where kafka-python 3.0 has to be helped.
+
+Each helper reaches into the client, says which fault it makes up for, and has a test with a real
+broker; the client's version is pinned for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafka.structs import MemberState
+
+from consumers.config import KafkaSettings
+from consumers.kafka_client import client_settings
+from consumers.messages import Partition
+
+# The longest a learner may be busy with one batch before the group gives its partitions away.
+MAX_POLL_INTERVAL_S: Final = 600.0
+
+
+def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
+    """Return what the client's consumer is made with."""
+    return client_settings(servers, settings) | {
+        "group_id": settings.group_id,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",  # we decide where to go on
+        "isolation_level": "read_committed",  # what a transaction took back is never learned
+        "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
+        "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
+        "max_partition_fetch_bytes": settings.message_max_bytes,
+    }
+
+
+def make_no_topics(consumer: Any) -> None:
+    """Keep the broker from making a topic because we asked for it.
+
+    The client drops its own setting `allow_auto_create_topics` on the way, so a mistyped name
+    would become an empty topic wherever the broker makes topics by itself.
+    """
+    consumer._cluster.config["allow_auto_create_topics"] = False  # noqa: SLF001
+
+
+def is_member(consumer: Any) -> bool:
+    """Tell whether the consumer has joined its group and no change of the group is under way."""
+    return bool(consumer.group_metadata().state == MemberState.STABLE)
+
+
+def finish_join(consumer: Any) -> None:
+    """Let a join of the group that outlived its poll come to its end.
+
+    When new partitions make the group's leader join anew, and the poll's time is up before the
+    broker has answered, the client never looks at the answer: it neither reads nor sends heartbeats
+    from then on. A request to rejoin mends that; where all is well, none is made.
+    """
+    if not is_member(consumer):
+        consumer._coordinator.request_rejoin()  # noqa: SLF001
+
+
+def drop_broken_batch(consumer: Any) -> Partition | None:
+    """Make the client forget the batch it failed on; return whose it was, if it was a batch.
+
+    The client keeps the failed batch's iterator, which then yields nothing for ever, and the next
+    poll would not return, whatever its timeout. A seek to another offset frees it; one to the same
+    offset, which is the right one, does not.
+    """
+    broken = consumer._fetcher._next_partition_records  # noqa: SLF001
+    if not broken:
+        return None
+    broken.drain()
+    return Partition(*broken.topic_partition)

@@ -1,0 +1,157 @@
+"""What the daemon tells of itself: `Status` while it runs, `Summary` when it is done.
+
+Both are plain values. The pipeline fills them; screens, logs and `--json` read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Judged(NamedTuple):
+    """One message with what was said of it.
+
+    Attributes
+    ----------
+    time_ms : int
+        Its time by the source's clock, in Unix milliseconds; -1 where unknown.
+    user : str or None
+        Who wrote it.
+    text : str
+        What it says, as it came.
+    label : str
+        The class predicted for it.
+    probability : float
+        Posterior of that class, from 0 to 1.
+    truth : str or None
+        The class it was labelled with; None where it had no label.
+    """
+
+    time_ms: int
+    user: str | None
+    text: str
+    label: str
+    probability: float
+    truth: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The daemon at one moment.
+
+    Counts are of this run. A value that does not exist yet is None: an accuracy before the first
+    example, an age before the first snapshot.
+
+    Attributes
+    ----------
+    source : str
+        Name of the source.
+    trouble : str or None
+        What keeps the source from reading, in a sentence.
+    n_messages, n_learned, n_judged, n_rejected : int
+        Messages read; of these learned, judged without a label, rejected.
+    rate_per_s : float
+        Messages a second, lately.
+    lag_total : int or None
+        Messages still unread in all partitions; None where nobody can know.
+    classes : tuple of str
+        The model's classes.
+    shares : tuple of float
+        For each class, its share of the newest predictions; sums to 1, or empty.
+    accuracy, log_loss : float or None
+        Prequential, since the beginning; the log-loss in nats.
+    window_accuracy, window_log_loss : float or None
+        The same over the last `learning.window` examples.
+    vocabulary_size, words_dropped : int
+        Words known; words that found the vocabulary full.
+    snapshot_version : int
+        Of the published snapshot; 0 before the first.
+    snapshot_age_s, checkpoint_age_s : float or None
+        Seconds since the last snapshot and the last checkpoint.
+    http_address : str or None
+        Where metrics and health are served.
+    newest : tuple of Judged
+        The newest messages, oldest first.
+    telling_words : mapping of str to tuple of str
+        For each class, the words that speak for it most, the strongest first.
+    elapsed_s : float
+        Seconds since the start.
+    note : str or None
+        What the daemon is busy with, where that explains a pause.
+    """
+
+    source: str
+    classes: tuple[str, ...] = ()
+    trouble: str | None = None
+    n_messages: int = 0
+    n_learned: int = 0
+    n_judged: int = 0
+    n_rejected: int = 0
+    rate_per_s: float = 0.0
+    lag_total: int | None = None
+    shares: tuple[float, ...] = ()
+    accuracy: float | None = None
+    log_loss: float | None = None
+    window_accuracy: float | None = None
+    window_log_loss: float | None = None
+    vocabulary_size: int = 0
+    words_dropped: int = 0
+    snapshot_version: int = 0
+    snapshot_age_s: float | None = None
+    checkpoint_age_s: float | None = None
+    http_address: str | None = None
+    newest: tuple[Judged, ...] = ()
+    telling_words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did; printed at its end, and as one JSON object with `--json`.
+
+    Attributes
+    ----------
+    source : str
+        Name of the source.
+    messages, learned, judged, ambiguous : int
+        Messages read; of these learned, judged without a label, and with contradicting emoticons.
+    rejected : mapping of str to int
+        Messages rejected, by reason.
+    accuracy, log_loss : float or None
+        Prequential, over everything that the model has learned in this run; None before any.
+    vocabulary_size, words_dropped : int
+        Words known; words that found the vocabulary full.
+    classes : tuple of str
+        The model's classes.
+    class_counts : tuple of float
+        Examples learned of each class, all runs together.
+    positions : mapping of str to int
+        For each partition (``topic[0]``), where reading goes on.
+    seconds, messages_per_s : float
+        How long it took, and how many messages a second that makes.
+    snapshot_version : int
+        Of the last snapshot.
+    exit_reason : str
+        Why it ended: ``"end of source"``, ``"max messages"``, ``"SIGTERM"`` and so on.
+    """
+
+    source: str
+    messages: int
+    learned: int
+    judged: int
+    rejected: Mapping[str, int]
+    ambiguous: int
+    accuracy: float | None
+    log_loss: float | None
+    vocabulary_size: int
+    words_dropped: int
+    classes: tuple[str, ...]
+    class_counts: tuple[float, ...]
+    positions: Mapping[str, int]
+    seconds: float
+    messages_per_s: float
+    snapshot_version: int
+    exit_reason: str

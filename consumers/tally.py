@@ -1,0 +1,160 @@
+"""What a run has seen so far: the figures behind metrics, screens and the summary.
+
+The consuming thread counts what it read and learned, the predictor's thread what it judged; each figure is written by one
+thread alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.messages import Messages, Operation
+from consumers.metrics import Metrics
+from consumers.prequential import Prequential
+from consumers.status import Judged
+from streamnb import Answer
+
+_NEWEST_KEPT = 40
+_NEWEST_A_BATCH = 6
+_SHARES_OVER = 2_000  # newest predictions
+_RATE_OVER_S = 1.0
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Messages a second, over the last stretch of about a second."""
+
+    n: int = 0
+    at_s: float = 0.0
+    per_s: float = 0.0
+
+    def update(self, n: int, now_s: float) -> float:
+        if now_s - self.at_s >= _RATE_OVER_S:
+            self.per_s = (n - self.n) / (now_s - self.at_s)
+            self.n, self.at_s = n, now_s
+        return self.per_s
+
+
+class Tally:
+    """Counts, and hands on to the metrics.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The configured classes.
+    fields : sequence of str
+        The fields that the model's groups read.
+    window : int
+        Examples of the prequential window.
+    metrics : Metrics
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        fields: Sequence[str],
+        window: int,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.classes = tuple(classes)
+        self.fields = tuple(fields)
+        self.prequential = Prequential(window)
+        self.n_messages = 0
+        self.n_learned = 0
+        self.n_judged = 0
+        self.n_ambiguous = 0
+        self.rejected: Counter[str] = Counter()
+        self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
+        self._predicted: deque[int] = deque(maxlen=_SHARES_OVER)
+        self._metrics = metrics
+        self._clock = clock
+        self._began_s = clock()
+        self._rate = _Rate(at_s=self._began_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._began_s
+
+    def rate_per_s(self) -> float:
+        """Return messages a second, lately."""
+        return self._rate.update(self.n_messages, self._clock())
+
+    def shares(self) -> tuple[float, ...]:
+        """Return each class's share of the newest predictions; empty before the first."""
+        predicted = list(self._predicted)
+        if not predicted:
+            return ()
+        counts = np.bincount(predicted, minlength=len(self.classes))
+        return tuple((counts / counts.sum()).tolist())
+
+    def count(self, n: int, messages: Messages) -> None:
+        """Count a batch of `n` messages that has been dealt with."""
+        self.n_messages += n
+        self.n_ambiguous += messages.n_ambiguous
+        reasons = Counter(reject.reason for reject in messages.rejects)
+        self.rejected.update({reason.value: count for reason, count in reasons.items()})
+        n_deleted = messages.operations.count(Operation.DELETE)
+        n_learned = sum(
+            label is not None and operation is not Operation.DELETE
+            for label, operation in zip(messages.labels, messages.operations, strict=True)
+        )
+        self._metrics.count_messages(
+            learned=n_learned,
+            unlabelled=len(messages) - n_learned - n_deleted - messages.n_ambiguous,
+            ambiguous=messages.n_ambiguous,
+            deleted=n_deleted,
+        )
+        if reasons:
+            self._metrics.count_rejects(reasons)
+
+    def learned(
+        self,
+        messages: Messages,
+        rows: Sequence[int],
+        posteriors: NDArray[np.float64],
+        truth: NDArray[np.int64],
+    ) -> None:
+        """Take in labelled messages that were judged and learned."""
+        self.n_learned += len(rows)
+        self.prequential.update(posteriors, truth)
+        self._metrics.set_prequential(self.prequential)
+        counts = np.bincount(truth, minlength=len(self.classes)).tolist()
+        self._metrics.count_learned(dict(zip(self.classes, counts, strict=True)))
+        self._remember(messages, rows, posteriors)
+
+    def judged(self, messages: Messages, rows: Sequence[int], answer: Answer) -> None:
+        """Take in unlabelled messages that were judged; on the predictor's thread."""
+        self.n_judged += len(rows)
+        predicted = self._remember(messages, rows, answer.log_posteriors)
+        counts = np.bincount(predicted, minlength=len(self.classes)).tolist()
+        self._metrics.count_predictions(dict(zip(self.classes, counts, strict=True)))
+
+    def _remember(
+        self, messages: Messages, rows: Sequence[int], posteriors: NDArray[np.float64]
+    ) -> NDArray[np.intp]:
+        """Keep the newest for the screen; return the predicted classes."""
+        predicted = posteriors.argmax(axis=1)
+        self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
+        for k in range(max(0, len(rows) - _NEWEST_A_BATCH), len(rows)):
+            i, c = rows[k], int(predicted[k])
+            self.newest.append(
+                Judged(
+                    time_ms=messages.times_ms[i],
+                    user=messages.users[i],
+                    text=messages.texts[i],
+                    label=self.classes[c],
+                    probability=float(np.exp(posteriors[k, c])),
+                    truth=messages.labels[i],
+                )
+            )
+        return predicted

@@ -1,0 +1,196 @@
+"""One frame of the live view, made from a status alone.
+
+    streamnb  kafka://127.0.0.1:9092/tweets                          reading  0:42
+    rate         12,345 /s               window  overall    positive  ━━━━━━━  61%
+    ...
+    ── telling words ─────────────────────────────────────────────────────────────
+    ── newest ────────────────────────────────────────────────────────────────────
+    snapshot 421, 0.1 s ago · checkpoint 3.2 s ago · http://127.0.0.1:8100
+
+It fits 80 columns by 24 rows; where there is more room there are more messages and words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.text import Text
+
+from consumers.status import Judged, Status
+from consumers.view.text import (
+    age,
+    bar,
+    colour_of,
+    elapsed,
+    nats,
+    number,
+    plain,
+    share,
+    sparkline,
+)
+
+UNSURE_BELOW = 0.7  # a posterior below it is shown dimmed
+_WORDS_CLASSES_MAX = 4
+_N_NUMBERS = 6  # rows of figures
+_STREAM_WIDTH = 27
+_QUALITY_WIDTH = 30
+
+
+def frame(
+    status: Status, accuracies: Sequence[float], width: int, height: int
+) -> RenderableType:
+    """Return one frame.
+
+    Parameters
+    ----------
+    status : Status
+        What to show.
+    accuracies : sequence of float
+        Window accuracies, oldest first, for the sparkline.
+    width, height : int
+        Room, in columns and rows.
+
+    Returns
+    -------
+    RenderableType
+        At most `height` rows.
+    """
+    rows: list[RenderableType] = [_title(status, width), Text("")]
+    rows += _numbers(status, accuracies, width)
+    rows.append(Text(""))
+    if status.telling_words:
+        rows += [_rule("telling words"), *_words(status, width), Text("")]
+    rows.append(_rule("newest"))
+    room = max(0, height - len(rows) - 2)
+    newest = [_message(judged, status.classes, width) for judged in status.newest[-room:]]
+    newest = newest[:room]  # without room, [-0:] would have been all of them
+    filling = [Text("")] * (room - len(newest) + 1)
+    return Group(*rows, *newest, *filling, _foot(status))
+
+
+def _line(*parts: str | Text | tuple[str, str]) -> Text:
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def _rule(title: str) -> Rule:
+    return Rule(Text(f" {title} ", style="dim"), style="grey30", align="left", characters="─")
+
+
+def _title(status: Status, width: int) -> RenderableType:
+    if status.trouble is not None:
+        state = Text("● waiting for source", style="bold yellow")
+    elif status.note is not None:
+        state = Text("● busy", style="cyan")
+    elif status.rate_per_s > 0:
+        state = Text("● reading", style="green")
+    else:
+        state = Text("● idle", style="dim")
+    right = Text.assemble(state, ("  " + elapsed(status.elapsed_s), "dim"))
+    left = Text.assemble(("streamnb", "bold"), ("  " + plain(status.source), "dim"))
+    left.truncate(max(8, width - right.cell_len - 4), overflow="ellipsis", pad=True)
+    return _line(" ", left, "  ", right)
+
+
+def _numbers(status: Status, accuracies: Sequence[float], width: int) -> list[Text]:
+    """Return the six rows of figures: the stream, its quality, the shares of the newest."""
+    stream = _stream(status)
+    quality = _quality(status, accuracies)
+    shares = _shares(status, min(30, max(5, width - _STREAM_WIDTH - _QUALITY_WIDTH - 17)))
+    lines = []
+    for i in range(_N_NUMBERS):
+        right = shares[i] if i < len(shares) else Text("")
+        lines.append(_line(stream[i], quality[i], right))
+    return lines
+
+
+def _stream(status: Status) -> list[Text]:
+    lag = "–" if status.lag_total is None else number(status.lag_total)
+    rows = (
+        ("rate", f"{number(status.rate_per_s)} /s"),
+        ("learned", number(status.n_learned)),
+        ("judged", number(status.n_judged)),
+        ("rejected", number(status.n_rejected)),
+        ("lag", lag),
+        ("words", number(status.vocabulary_size)),
+    )
+    return [
+        Text.assemble((f" {name:<9}", "dim"), f"{value:>{_STREAM_WIDTH - 14}}", "    ")
+        for name, value in rows
+    ]
+
+
+def _quality(status: Status, accuracies: Sequence[float]) -> list[Text]:
+    rows = (
+        ("accuracy", share(status.window_accuracy), share(status.accuracy)),
+        ("log-loss", nats(status.window_log_loss), nats(status.log_loss)),
+    )
+    blank = Text(" " * _QUALITY_WIDTH)
+    lines = [Text(f"{'':<9}{'window':>8}{'overall':>9}    ", style="dim")]
+    lines += [
+        Text.assemble((f"{name:<9}", "dim"), f"{window:>8}", (f"{overall:>9}    ", "dim"))
+        for name, window, overall in rows
+    ]
+    spark = sparkline(accuracies, _QUALITY_WIDTH - 4)
+    lines += [blank, Text(f"{spark:<{_QUALITY_WIDTH}}", style="cyan"), blank]
+    return lines
+
+
+def _shares(status: Status, room: int) -> list[Text]:
+    lines = []
+    for label, value in zip(status.classes, status.shares, strict=False):
+        colour = colour_of(label, status.classes)
+        name = plain(label)[:9]
+        lines.append(Text.assemble((f"{name:<9} ", colour), bar(value, room, colour), f" {value:4.0%}"))
+    return lines[:_N_NUMBERS]
+
+
+def _words(status: Status, width: int) -> list[Text]:
+    lines = []
+    for label, words in list(status.telling_words.items())[:_WORDS_CLASSES_MAX]:
+        colour = colour_of(label, status.classes)
+        told = " · ".join(map(plain, words))
+        line = Text.assemble((f" {plain(label)[:9]:<9} ", "dim"), (told, colour))
+        line.truncate(width - 1, overflow="ellipsis")
+        lines.append(line)
+    return lines
+
+
+def _message(judged: Judged, classes: Sequence[str], width: int) -> Text:
+    colour = colour_of(judged.label, classes)
+    sure = judged.probability >= UNSURE_BELOW
+    if judged.truth is None:
+        mark = Text("  ")
+    elif judged.truth == judged.label:
+        mark = Text("✓ ", style="dim")
+    else:
+        mark = Text("✗ ", style="yellow")
+    user = f"@{plain(judged.user)} " if judged.user else ""
+    line = Text.assemble(
+        " ",
+        (f"{plain(judged.label)[:8]:<8}", colour if sure else f"dim {colour}"),
+        (f" {judged.probability:4.0%} ", "" if sure else "dim"),
+        mark,
+        (user, "dim"),
+        (plain(judged.text), colour if sure else "dim"),
+    )
+    line.no_wrap = True
+    line.truncate(width - 1, overflow="ellipsis")
+    return line
+
+
+def _foot(status: Status) -> Text:
+    if status.trouble is not None:
+        return _line((f" {plain(status.trouble)}", "yellow"))
+    if status.note is not None:
+        return _line((f" {plain(status.note)}", "cyan"))
+    parts = [
+        f"snapshot {status.snapshot_version}, {age(status.snapshot_age_s)}",
+        f"checkpoint {age(status.checkpoint_age_s)}",
+    ]
+    if status.http_address:
+        parts.append(status.http_address)
+    if status.words_dropped:
+        parts.append(f"{number(status.words_dropped)} words dropped")
+    return _line((" " + "  ·  ".join(parts), "dim"))

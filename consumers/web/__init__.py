@@ -1,0 +1,1 @@
+"""Metrics and health over HTTP: `app` answers, `server` listens."""

@@ -1,0 +1,270 @@
+"""A real Kafka broker for tests: one Java process on loopback, its own controller, its own folder.
+
+With a new folder `start` takes two seconds, `stop` half a second, and a start after `kill` five to
+six: the controller waits until the dead broker's session is over. Memory is bounded by `-Xmx512m`,
+and the process ends with the tests that started it, even where they are killed.
+
+The jars come from `fetch_jars.sh`, beside this file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+HERE = Path(__file__).parent
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+ADMIN_TIMEOUT_S = 20.0
+
+# A single node needs one replica of everything, and a test wants the group to form at once. The
+# session timeout decides how soon a broker may come back after it was killed. Topics are made when
+# asked for, as Kafka's default is: so it shows when a reader asks for one that is not there.
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={folder}/data
+num.network.threads=2
+num.io.threads=4
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=true
+log.cleaner.dedupe.buffer.size=16777216
+log.retention.ms=-1
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=4000
+"""
+
+LOGGING = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=OUT
+appender.out.type=Console
+appender.out.name=OUT
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
+logger.ready.name=kafka.server.KafkaRaftServer
+logger.ready.level=INFO
+"""
+READY_LINE = "Kafka Server started"
+
+
+def missing_parts() -> str | None:
+    """Return one line on what a broker lacks on this machine, or None where it can run."""
+    if shutil.which("java") is None:
+        return "the Kafka tests need Java 17 or later on the PATH"
+    if not list((HERE / "libs").glob("kafka_*.jar")):
+        return "the Kafka tests need the broker's jars: run tests/broker/fetch_jars.sh"
+    return None
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different loopback ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Broker:
+    """One Kafka broker.
+
+    Parameters
+    ----------
+    folder : Path
+        Where its data, settings and log are; made when missing.
+    **properties : str
+        More of the broker's properties, with `_` for each `.` of their names.
+    """
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        self.folder = folder
+        self.port = 0
+        self._properties = {name.replace("_", "."): value for name, value in properties.items()}
+        self._process: subprocess.Popen[str] | None = None
+        self._ready = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """Return `127.0.0.1:port`, the same before and after a restart."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Tell whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, port: int = 0) -> str:
+        """Start on `port`, or on a free one where it is 0; return the address once it answers.
+
+        Raises
+        ------
+        RuntimeError
+            When the broker ends or says nothing for a minute; the end of its log is in the message.
+        """
+        self.reserve(port)
+        self._write_settings()
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format()
+        self._ready.clear()
+        self._process = subprocess.Popen(
+            self._java("-Xmx512m", "kafka.Kafka", str(self.folder / "server.properties")),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # so that Ctrl-C reaches pytest, and pytest stops it in order
+        )
+        self._reader = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
+        self._reader.start()
+        if not self._ready.wait(READY_TIMEOUT_S) or not self.running:
+            self.kill()
+            tail = (self.folder / "log").read_text()[-2000:]
+            message = f"the test broker in {self.folder} did not start; its log ends with:\n{tail}"
+            raise RuntimeError(message)
+        return self.address
+
+    def reserve(self, port: int = 0) -> str:
+        """Settle on an address without starting, and return it; a later `start` uses it."""
+        self.port = port or self.port or free_ports(1)[0]
+        return self.address
+
+    def stop(self) -> None:
+        """End the broker in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the broker as a power cut would (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop it where it runs, and start it at the same address."""
+        self.stop()
+        self.start(self.port)
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Create a topic; `config` has `_` for each `.` of a setting's name."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        admin = self._admin()
+        admin.create_topics([topic])[name].result(ADMIN_TIMEOUT_S)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all it holds."""
+        admin = self._admin()
+        admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
+
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        """Remove all messages of a partition that lie before an offset."""
+        where = TopicPartition(name, partition, before)
+        admin = self._admin()
+        admin.delete_records([where])[where].result(ADMIN_TIMEOUT_S)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the offsets that a group has committed, by topic and partition."""
+        request = [ConsumerGroupTopicPartitions(group)]
+        admin = self._admin()
+        try:
+            answer = admin.list_consumer_group_offsets(request)[group].result(ADMIN_TIMEOUT_S)
+        except KafkaException as error:
+            # A group that is new to the broker is still being looked for: nothing committed yet.
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return {}
+        return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+
+    def members(self, group: str) -> int:
+        """Return how many members a consumer group has."""
+        admin = self._admin()
+        description = admin.describe_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S)
+        return len(description.members)
+
+    def _admin(self) -> AdminClient:
+        # Its caller holds it until the answer is there: a request dies with its client.
+        return AdminClient({"bootstrap.servers": self.address})
+
+    def _write_settings(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        controller = free_ports(1)[0]
+        text = PROPERTIES.format(port=self.port, controller=controller, folder=self.folder)
+        extra = "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        (self.folder / "server.properties").write_text(text + extra)
+        (self.folder / "log4j2.properties").write_text(LOGGING)
+
+    def _format(self) -> None:
+        command = self._java("-Xmx256m", "kafka.tools.StorageTool", "format")
+        settings = str(self.folder / "server.properties")
+        subprocess.run(
+            [*command, "-t", "c3RyZWFtbmItdGVzdHMtMQ", "-c", settings],
+            check=True,
+            capture_output=True,
+        )
+
+    def _java(self, heap: str, *arguments: str) -> list[str]:
+        java = [
+            "java",
+            heap,
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # the tests are short: quick to warm up is all that counts
+            "-XX:+ExitOnOutOfMemoryError",
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            "-cp",
+            str(HERE / "libs" / "*"),
+        ]
+        wrapper = [sys.executable, str(HERE / "die_with_parent.py"), str(os.getpid())]
+        return [*wrapper, *java, *arguments]
+
+    def _follow(self, process: subprocess.Popen[str]) -> None:
+        """Write the broker's log, and notice the line that says it is ready, or its end."""
+        assert process.stdout is not None
+        with (self.folder / "log").open("a") as log, process.stdout:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                if READY_LINE in line:
+                    self._ready.set()
+        self._ready.set()
+
+    def _end(self, sign: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(sign)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if self._reader is not None:
+            self._reader.join()

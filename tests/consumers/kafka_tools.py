@@ -1,0 +1,104 @@
+"""Short ways to fill a topic, and to read one until something is true, for the Kafka tests."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
+
+from confluent_kafka import Producer
+
+from consumers.config import KafkaSettings
+from consumers.messages import Partition, RawColumns
+from consumers.sources.kafka import KafkaSource
+
+PATIENCE_S = 60.0
+
+
+def fill(
+    address: str,
+    topic: str,
+    values: Iterable[bytes | None],
+    partition: int = 0,
+    compression: str = "none",
+) -> None:
+    """Write values, in order, to one partition; the key of value i is `i`."""
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "message.max.bytes": 16 << 20,
+            "compression.type": compression,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    for i, value in enumerate(values):
+        producer.produce(topic, value, key=str(i).encode(), partition=partition)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def numbered(start: int, stop: int) -> list[bytes]:
+    """Return one value a number."""
+    return [b"message %d" % i for i in range(start, stop)]
+
+
+class Reader:
+    """Reads a source as the pipeline does, keeping all it got and where it stands."""
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        group: str | None = None,
+        positions: Mapping[Partition, int] | None = None,
+        **settings: object,
+    ) -> None:
+        self.topic = topic
+        self.positions = dict(positions or {})
+        self.values: defaultdict[int, list[bytes | None]] = defaultdict(list)
+        self.offsets: defaultdict[int, list[int]] = defaultdict(list)
+        self.batches: list[RawColumns] = []
+        values = {"group_id": group or f"group-of-{topic}", **settings}
+        self.source = KafkaSource([address], topic, KafkaSettings.model_validate(values))
+        self.source.open(self.positions.get)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.source.close()
+
+    def step(self, timeout_s: float = 0.2) -> None:
+        """Poll once, and take in what came."""
+        for batch in self.source.poll(timeout_s):
+            self.batches.append(batch)
+            number = batch.partition.partition
+            self.values[number] += [batch.value(i) for i in range(len(batch))]
+            self.offsets[number] += batch.offsets.tolist()
+            self.positions[batch.partition] = batch.next_offset
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Poll until the condition holds; fail when it does not within a minute."""
+        until_all([self], condition)
+
+    @property
+    def n_values(self) -> int:
+        """Return how many values came."""
+        return sum(map(len, self.values.values()))
+
+    def place(self, number: int = 0) -> Partition:
+        """Return one of the topic's partitions."""
+        return Partition(self.topic, number)
+
+
+def until_all(readers: Iterable[Reader], condition: Callable[[], bool]) -> None:
+    """Poll all readers in turn until the condition holds; fail when it does not in a minute."""
+    readers = list(readers)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        troubles = [each.source.trouble() for each in readers]
+        got = [each.n_values for each in readers]
+        assert time.monotonic() < deadline_s, f"still not so: {got} values, troubles {troubles}"
+        for each in readers:
+            each.step()

@@ -1,0 +1,282 @@
+"""Recorded files: each record once, from any position, whatever the packing and the damage."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from consumers.config import FieldLabels, FileSettings, MessageSettings
+from consumers.decode import Decoder
+from consumers.errors import SourceError
+from consumers.labels import FieldLabeller
+from consumers.messages import Partition, Reason
+from consumers.record_format import RecordFormat
+from consumers.sources.file import FileSource
+
+SMALL = FileSettings(batch_bytes=1024)
+LINES = [b'{"id":%d,"text":"message %d"}' % (n, n * n) for n in range(500)]
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstandard": zstandard.ZstdCompressor().compress,
+}
+
+
+class Waits(list[float]):
+    """A wait that takes no time, and is remembered."""
+
+    def __call__(self, seconds: float) -> None:
+        """Remember a wait."""
+        self.append(seconds)
+
+
+OPENED: list[FileSource] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed_files() -> Iterator[None]:
+    """Close whatever a test has opened."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def begun(
+    path: Path, settings: FileSettings = SMALL, position: int | None = None, *, follow: bool = False
+) -> FileSource:
+    """Return an opened source."""
+    source = FileSource(path, settings, follow=follow, wait=Waits())
+    source.open({Partition(f"file:{path.name}", 0): position}.get)
+    OPENED.append(source)
+    return source
+
+
+def rest(source: FileSource) -> list[tuple[int, bytes]]:
+    """Read to the end; return offsets and records."""
+    found: list[tuple[int, bytes]] = []
+    read_into(found, source)
+    return found
+
+
+def read_into(found: list[tuple[int, bytes]], source: FileSource) -> None:
+    """Read to the end, or to an error."""
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            found += [(int(raw.offsets[i]), raw.value(i) or b"") for i in range(len(raw))]
+            assert not raw.times_ms.size or raw.times_ms.max() == -1
+            assert raw.key(0) is None
+
+
+def values(path: Path, settings: FileSettings = SMALL) -> list[bytes]:
+    """Return all records of a file."""
+    return [value for _, value in rest(begun(path, settings))]
+
+
+def written(path: Path, data: bytes) -> Path:
+    """Write a file."""
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_every_packing_gives_the_same_records(tmp_path: Path, packing: str) -> None:
+    """Plain or packed, told by its bytes and not its name, a file is the same stream."""
+    data = b"\n".join(LINES) + b"\n"
+    found = rest(begun(written(tmp_path / "x.dat", PACKERS[packing](data))))
+    assert [value for _, value in found] == LINES
+    assert all(data[at : at + len(value)] == value for at, value in found)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_reading_goes_on_at_any_record(tmp_path: Path, packing: str) -> None:
+    """From each batch's next offset on, a second run reads exactly what is left."""
+    path = written(tmp_path / "x", PACKERS[packing](b"\n".join(LINES)))
+    whole = rest(begun(path))
+    batch = begun(path).poll(0.0)[0]
+    after = rest(begun(path, position=batch.next_offset))
+    assert after == [record for record in whole if record[0] > batch.offsets[-1]]
+    for k in (1, 250, 499):
+        assert rest(begun(path, position=whole[k][0])) == whole[k:]
+
+
+@pytest.mark.parametrize("packing", [name for name in PACKERS if name != "plain"])
+def test_members_may_follow_each_other(tmp_path: Path, packing: str) -> None:
+    """Packed files that were joined are one stream, with zeros between them too."""
+    pack = PACKERS[packing]
+    data = pack(b"\n".join(LINES[:9]) + b"\n") + bytes(1024) + pack(LINES[9]) + bytes(8)
+    assert values(written(tmp_path / "x", data)) == LINES[:10]
+
+
+@pytest.mark.parametrize("packing", [name for name in PACKERS if name != "plain"])
+def test_a_file_that_was_cut_off_says_so_after_its_records(tmp_path: Path, packing: str) -> None:
+    """What can be unpacked is handed over, then the error names file, position and way out."""
+    noise = [b'{"text":"%s"}' % os.urandom(40).hex().encode() for _ in range(30_000)]
+    packed = PACKERS[packing](b"\n".join(noise))
+    source = begun(written(tmp_path / "cut", packed[: len(packed) * 3 // 4]))
+    found: list[tuple[int, bytes]] = []
+    with pytest.raises(SourceError, match=r"cut: cannot be unpacked .*cut off.* copy") as caught:
+        read_into(found, source)
+    assert len(found) > 5_000
+    assert [value for _, value in found] == noise[: len(found)]
+    at, value = found[-1]
+    assert f"byte {at + len(value) + 1})" in str(caught.value)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "xz", "zstandard", "bzip2"])
+def test_a_damaged_file_says_so(tmp_path: Path, packing: str) -> None:
+    """Bytes that are no packed data end the stream with an error, not with silence."""
+    pack = PACKERS[packing]
+    data = pack(b"\n".join(LINES) + b"\n") + b"garbage" * 9
+    source = begun(written(tmp_path / "bad", data))
+    with pytest.raises(SourceError, match="damaged"):
+        rest(source)
+
+
+def test_lines_end_as_they_like(tmp_path: Path) -> None:
+    """Line ends of Windows, blank lines, a byte order mark and a bare last line are all read."""
+    data = b'\xef\xbb\xbf{"a":1}\r\n\r\n\n{"b":2}\n{"c":3}'
+    found = rest(begun(written(tmp_path / "x.jsonl", data)))
+    assert found == [(3, b'{"a":1}'), (15, b'{"b":2}'), (23, b'{"c":3}')]
+
+
+def test_an_empty_file_is_at_its_end(tmp_path: Path) -> None:
+    """A file without records ends at once."""
+    assert values(written(tmp_path / "x", b"")) == []
+    assert values(written(tmp_path / "x", b"\n\n")) == []
+
+
+def test_a_growing_file_is_followed(tmp_path: Path) -> None:
+    """A followed file waits for the end of its last line, and then hands it over."""
+    path = written(tmp_path / "log.jsonl", b'{"a":1}\n{"b"')
+    source = begun(path, follow=True)
+    assert [len(raw) for raw in source.poll(0.0)] == [1]
+    assert source.poll(0.0) == []
+    assert not source.at_end()
+    with path.open("ab") as file:
+        file.write(b':2}\n{"c":3}\n')
+    (raw,) = source.poll(0.0)
+    assert [raw.value(i) for i in range(2)] == [b'{"b":2}', b'{"c":3}']
+    assert source.at_end()
+    assert source.poll(0.0) == []
+
+
+def test_at_the_end_a_poll_waits(tmp_path: Path) -> None:
+    """A source that has nothing lets the time pass, and no longer than it may."""
+    source = FileSource(written(tmp_path / "x", b"{}"), SMALL, wait=(waits := Waits()))
+    source.open(lambda _: None)
+    assert len(source.poll(5.0)) == 1
+    assert source.poll(0.05) == []
+    assert waits == [0.05]
+    assert (source.lag(), source.trouble()) == ({}, None)
+    source.commit({})
+    source.close()
+
+
+def test_a_shorter_file_is_another_file(tmp_path: Path) -> None:
+    """A position behind the end of the file is refused, plain or packed, with the way out."""
+    for packing in ("plain", "gzip"):
+        path = written(tmp_path / packing, PACKERS[packing](b"{}\n" * 9))
+        with pytest.raises(SourceError, match=r"byte 28.*checkpoint\.folder"):
+            rest(begun(path, position=28))
+    followed = begun(written(tmp_path / "log", b"{}\n" * 9), follow=True)
+    assert len(followed.poll(0.0)[0]) == 9
+    (tmp_path / "log").write_bytes(b"{}\n")
+    with pytest.raises(SourceError, match="another file"):
+        followed.poll(0.0)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """A missing file, a folder and a named pipe are refused at once, by name."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("no", "check the path"), (".", "regular file"), ("pipe", "stdin")):
+        with pytest.raises(SourceError, match=reason):
+            FileSource(tmp_path / name, SMALL)
+
+
+HEADED = b'row,polarity,id,date,exact,user,text\n0,4,1,d,1,mia,"a ""b""\nc, d"\n1,0,2,d,1,leo,e\n'
+
+
+def test_csv_records_may_hold_line_breaks(tmp_path: Path) -> None:
+    """A quoted line break is part of its record, and the header is none."""
+    path = written(tmp_path / "x.csv", HEADED)
+    source = begun(path)
+    columns = ("row", "polarity", "id", "date", "exact", "user", "text")
+    assert source.record_format == RecordFormat("csv", columns, "utf-8")
+    found = rest(source)
+    assert [value for _, value in found] == [b'0,4,1,d,1,mia,"a ""b""\nc, d"', b"1,0,2,d,1,leo,e"]
+    assert rest(begun(path, position=found[1][0])) == found[1:]
+
+
+def test_an_open_quote_is_given_up_after_a_megabyte(tmp_path: Path) -> None:
+    """A quote that never closes does not swallow a long file: its line is rejected, alone."""
+    lines = [b"%d,some words" % n for n in range(2, 120_000)]
+    data = b'id,text\n1,"open\n' + b"\n".join(lines)
+    source = begun(written(tmp_path / "x.csv", data), FileSettings())
+    decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), ("a",)), source.record_format)
+    n, reasons = 0, []
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            done = decoder.decode(raw)
+            n += len(done)
+            reasons += [found.reason for found in done.rejects]
+    assert (n, reasons) == (len(lines), [Reason.NOT_CSV])
+
+
+@pytest.mark.data
+def test_the_recorded_tweets_are_all_read(data_folder: Path) -> None:
+    """The raw subset of Sentiment140 decodes without a reject, with its labels, users and times."""
+    path = data_folder / "sentiment140" / "s140_raw_subset.csv.xz"
+    source = begun(path, FileSettings())
+    classes = ("negative", "positive")
+    decoder = Decoder(
+        MessageSettings(), FieldLabeller(FieldLabels(), classes), source.record_format
+    )
+    n, labels = 0, set()
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            done = decoder.decode(raw)
+            assert done.rejects == []
+            assert None not in done.users
+            assert min(done.times_ms) > 1_238_000_000_000
+            n += len(done)
+            labels.update(done.labels)
+    assert (n, labels) == (66_433, set(classes))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "settings", "texts", "missing"),
+    [
+        ("twitter_v1_stream_2016.jsonl.xz", {"user": "user.screen_name"}, 427, 0),
+        ("x_v2_filtered_stream_sample.jsonl", {"id": "data.id", "text": "data.text"}, 2, 0),
+        (
+            "jetstream_corpus_expected_v1.jsonl",
+            {"text": "commit.record.text", "operation": "commit.operation", "id": "commit.rkey"},
+            21,
+            131,
+        ),
+    ],
+)
+def test_recorded_streams_are_read(
+    data_folder: Path, name: str, settings: dict[str, str], texts: int, missing: int
+) -> None:
+    """Messages of three networks are understood by paths alone; likes have no text."""
+    source = begun(data_folder / "streams" / name)
+    labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    decoder = Decoder(MessageSettings.model_validate(settings), labeller, source.record_format)
+    n, reasons = 0, []
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            done = decoder.decode(raw)
+            n += len(done)
+            reasons += [found.reason for found in done.rejects]
+    assert (n, reasons) == (texts, [Reason.MISSING_TEXT] * missing)

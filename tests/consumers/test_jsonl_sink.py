@@ -1,0 +1,182 @@
+"""The JSON lines sink and the records in it: no line is torn, none is lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.errors import SinkError
+from consumers.messages import Envelope, Operation, Partition, Reason, Reject
+from consumers.sinks.base import Record, Sink
+from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.none import NoSink
+from consumers.sinks.records import prediction_record, reject_record
+
+ENVELOPE = Envelope(
+    id="7", time_ms=5, user=None, lang="en", text="héllo", label=None,
+    operation=Operation.CREATE, fields={},
+)  # fmt: skip
+
+
+def records(*values: bytes) -> list[Record]:
+    """Return records with the given values."""
+    return [Record(key=b"k", value=value) for value in values]
+
+
+def test_records_are_safe_after_a_flush(tmp_path: Path) -> None:
+    """What was flushed is in the file, one value a line, and a second run adds to it."""
+    path = tmp_path / "new" / "out.jsonl"
+    for run in (b"1", b"2"):
+        sink: Sink = JsonLinesSink(path)
+        sink.add(records(b'{"a":%s}' % run, b"{}"))
+        sink.flush(1.0)
+        assert path.read_bytes().endswith(b'{"a":%s}\n{}\n' % run)
+        sink.close()
+    assert path.read_bytes() == b'{"a":1}\n{}\n{"a":2}\n{}\n'
+
+
+def test_closing_flushes(tmp_path: Path) -> None:
+    """What was added and not flushed is written when the sink closes."""
+    sink = JsonLinesSink(tmp_path / "out")
+    sink.add(records(b"{}"))
+    sink.close()
+    assert (tmp_path / "out").read_bytes() == b"{}\n"
+
+
+def test_much_is_written_before_the_flush(tmp_path: Path) -> None:
+    """Memory is bounded: a megabyte is written when it has gathered."""
+    sink = JsonLinesSink(tmp_path / "out")
+    sink.add(records(*[b"x" * 99] * 11_000))
+    assert (tmp_path / "out").stat().st_size == 1_100_000
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "mended"),
+    [
+        (b"", b""),
+        (b'{"a":1}\n', b'{"a":1}\n'),
+        (b'{"a":1}\n{"b', b'{"a":1}\n'),
+        (b'{"b', b""),
+        (b'{"a":1}\n\xff\xfe', b'{"a":1}\n'),
+        (b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}\n'),
+    ],
+)
+def test_a_torn_line_is_mended(tmp_path: Path, found: bytes, mended: bytes) -> None:
+    """A torn last line goes before anything is added; a whole one gets its line end."""
+    path = tmp_path / "out"
+    path.write_bytes(found)
+    sink = JsonLinesSink(path)
+    sink.add(records(b"{}"))
+    sink.close()
+    assert path.read_bytes() == mended + b"{}\n"
+
+
+@given(st.integers(0, 400_000), st.integers(1, 400_000))
+def test_long_lines_are_mended_too(
+    tmp_path_factory: pytest.TempPathFactory, whole: int, torn: int
+) -> None:
+    """However long the torn line and the one before it, only the torn one goes."""
+    path = tmp_path_factory.mktemp("sink") / "out"
+    path.write_bytes(b"[" + b"1" * whole + b"]\n" + b"{" * torn)
+    JsonLinesSink(path).close()
+    assert path.stat().st_size == whole + 3
+
+
+def test_a_full_disk_is_an_error_and_loses_nothing() -> None:
+    """A disk without room refuses the flush with the file's name and what to do about it."""
+    sink = JsonLinesSink(Path("/dev/full"))
+    sink.add(records(b"{}"))
+    for _ in range(2):
+        with pytest.raises(SinkError, match=r"/dev/full: .*No space.* 3 bytes wait.*make room"):
+            sink.flush(1.0)
+    sink.close()
+
+
+def test_a_disk_that_gets_room_again_gets_the_rest(tmp_path: Path) -> None:
+    """A line of which a part was written is completed by the next flush."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    sink = JsonLinesSink(tmp_path / "out")
+    os.dup2(write, sink._fd)  # a pipe takes 64 KiB and refuses the rest, as a full disk does
+    sink.add(records(b"a" * 100_000))
+    with pytest.raises(SinkError):
+        sink.flush(1.0)
+    got = os.read(read, 1 << 20)
+    assert 0 < len(got) < 100_000
+    sink.flush(1.0)
+    assert got + os.read(read, 1 << 20) == b"a" * 100_000 + b"\n"
+    sink.close()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A folder in the file's place is refused at once, by name."""
+    with pytest.raises(SinkError, match=r"cannot be opened.*predictions\.to"):
+        JsonLinesSink(tmp_path)
+
+
+def test_no_sink_takes_everything() -> None:
+    """The sink that keeps nothing never complains."""
+    sink: Sink = NoSink()
+    sink.add(records(b"{}"))
+    sink.flush(0.0)
+    sink.close()
+
+
+def test_a_prediction_says_all_there_is() -> None:
+    """A prediction has id, time, text, label, probabilities, log-posteriors and its snapshot."""
+    logs = np.log(np.array([0.25, 0.75]))
+    record = prediction_record(ENVELOPE, ("negative", "positive"), logs.tolist(), 12)
+    value = json.loads(record.value)
+    assert record.key == b"7"
+    assert value.pop("probabilities") == pytest.approx({"negative": 0.25, "positive": 0.75})
+    assert value == {
+        "id": "7", "time_ms": 5, "text": "héllo", "label": "positive", "snapshot_version": 12,
+        "log_posterior": {"negative": logs[0], "positive": logs[1]},
+    }  # fmt: skip
+
+
+def test_an_impossible_class_has_probability_zero() -> None:
+    """A log-posterior of minus infinity is probability 0 and null, so the line stays JSON."""
+    record = prediction_record(ENVELOPE, ("a", "b"), [0.0, -math.inf], 1, with_text=False)
+    value = json.loads(record.value)
+    assert value["probabilities"] == {"a": 1.0, "b": 0.0}
+    assert value["log_posterior"] == {"a": 0.0, "b": None}
+    assert "text" not in value
+
+
+@given(st.none() | st.binary(max_size=5000), st.none() | st.binary())
+def test_a_reject_keeps_every_byte(value: bytes | None, key: bytes | None) -> None:
+    """From a reject's line its bytes can be had again, whatever they are."""
+    place = Partition("tweets", 3)
+    record = reject_record(Reject(Reason.NOT_JSON, "odd", place, 17, 99, key, value))
+    line = json.loads(record.value)
+    assert b"\n" not in record.value
+    assert record.key == b"tweets-3-17"
+    for name, data in (("value_base64", value), ("key_base64", key)):
+        assert (line[name] and base64.b64decode(line[name])) == (
+            data if data is None or data else ""
+        )
+    named = (line["reason"], line["topic"], line["partition"], line["offset"], line["time_ms"])
+    assert named == ("not_json", "tweets", 3, 17, 99)
+
+
+def test_short_text_is_readable_in_a_reject() -> None:
+    """Where the bytes are short and UTF-8 they stand there as text too, else not."""
+    place = Partition("t", 0)
+    values = (b"h\xc3\xa9", b"\xff", b"a" * 5000)
+    lines = [
+        json.loads(reject_record(Reject(Reason.NOT_JSON, "", place, 0, 0, None, value)).value)
+        for value in values
+    ]
+    assert [line.get("value") for line in lines] == ["hé", None, None]
