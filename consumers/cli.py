@@ -29,7 +29,7 @@ EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 
 EXIT_CODES = {
     0: "done; also after Ctrl-C or SIGTERM, once the last checkpoint is safe",
-    1: "it could not be done, for a reason without a number of its own",
+    1: "it could not be done for another reason, or nobody reads its output any more",
     2: "the command line is wrong",
     65: "data that cannot be used was given to a command",
     69: "the source cannot be read, and trying again does not help",
@@ -39,15 +39,17 @@ EXIT_CODES = {
     130: "a command other than run was interrupted",
 }
 
-_EPILOG = "\n\n".join(
+_EPILOG = "\n".join(
     [
         "[bold]Examples[/bold]",
         "  streamnb run",
         "  streamnb run --source kafka://127.0.0.1:9092/tweets",
         "  streamnb run --source file:tweets.jsonl --until-end --json",
         '  streamnb predict "what a lovely day"',
+        "",
         "[bold]Exit codes[/bold]",
         *(f"  {code:>3}  {text}" for code, text in EXIT_CODES.items()),
+        "",
         f"Set {DEBUG_VARIABLE}=1 to see the traceback of an error.",
     ]
 )
@@ -85,7 +87,7 @@ def find_config(config: Path | None) -> Path | None:
 @app.command(
     help="Read the source, learn from what is labelled, judge the rest. Runs until it is stopped "
     "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
-    epilog="\n\n".join(
+    epilog="\n".join(
         [
             "  streamnb run --source generator --max-messages 100000",
             "  streamnb run -c tweets.yaml --view log",
@@ -158,11 +160,11 @@ def run(
 @app.command(
     help="Judge texts by the newest checkpoint: label, probabilities, and the words that weigh "
     "most (in nats: above 0 for the label, below 0 against it).",
-    epilog='  streamnb predict "what a lovely day" "my head hurts"\n\n'
+    epilog='  streamnb predict "what a lovely day" "my head hurts"\n'
     "  streamnb predict --model state/model.nb --json -- ':-)'",
 )
 def predict(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What to judge.")],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to judge.")],
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
@@ -188,7 +190,7 @@ def predict(
 @app.command(
     help="Show what is in a checkpoint: classes with counts and priors, words with counts and "
     "likelihoods, sections with their positions.",
-    epilog="  streamnb inspect state/model.nb\n\n"
+    epilog="  streamnb inspect state/model.nb\n"
     "  streamnb inspect state/model.nb --word love --word hate --json",
 )
 def inspect(

@@ -39,7 +39,7 @@ def run(
     view: View,
     *,
     until_end: bool = False,
-    messages_max: int | None = None,
+    max_messages: int | None = None,
 ) -> Summary:
     """Learn and judge until told to stop.
 
@@ -50,7 +50,7 @@ def run(
         Where the run is watched.
     until_end : bool
         End where the source ended at the start.
-    messages_max : int, optional
+    max_messages : int, optional
         End after that many messages.
 
     Returns
@@ -74,7 +74,7 @@ def run(
         reporter.update(force=True)
         reason = "failed"
         try:
-            reason = pipeline.run(Limits(until_end, messages_max))
+            reason = pipeline.run(Limits(until_end, max_messages))
         finally:
             pipeline.finish()
         reporter.update(force=True)

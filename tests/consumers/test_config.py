@@ -1,0 +1,253 @@
+"""Settings: defaults, mistakes, secrets, and what sections say of each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.config import (
+    KafkaSettings,
+    OutputAddress,
+    Settings,
+    SourceAddress,
+    load,
+    to_yaml,
+)
+from consumers.errors import ConfigError
+
+SECRET = "correct horse battery staple"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(folder: Path, text: str, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(write(folder, text), environ)
+    assert caught.value.exit_code == 78
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "kafka:\nmodel:\n  # classes: [a, b]\n"])
+def test_an_empty_file_is_the_defaults(tmp_path: Path, text: str) -> None:
+    """A file without keys, or with sections whose keys are all commented out, is the defaults."""
+    assert load(write(tmp_path, text), {}) == Settings() == load(None, {})
+
+
+def test_every_mistake_is_listed_at_once(tmp_path: Path) -> None:
+    """Each mistake has its line, its path, what was found and what is allowed."""
+    text = mistakes(
+        tmp_path,
+        """\
+kafka:
+  group_idd: x
+  max_poll_messages: 0
+  retry_pause_max_s: .inf
+http:
+  port: 70000
+view: window
+poll: 3
+port: 1
+""",
+    )
+    lines = text.splitlines()
+    assert lines[0].endswith("6 mistakes") or lines[0].endswith("7 mistakes")
+    assert "  line 2: kafka.group_idd: is no known key; did you mean kafka.group_id?" in text
+    assert "line 3: kafka.max_poll_messages: must be greater than or equal to 1; found '0'" in text
+    assert "line 4: kafka.retry_pause_max_s: must be a finite number; found '.inf'" in text
+    assert "line 6: http.port: must be less than or equal to 65535; found '70000'" in text
+    assert "line 7: view: must be 'auto', 'live' or 'log'; found 'window'" in text
+    assert "line 8: poll: is no known key; known here: source, generator" in text
+    assert "line 9: port: is no known key; did you mean http.port?" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http: {port: true}", "http.port: must be a number; found 'true'"),
+        ("http: {enabled: 3}", "http.enabled: must be true or false; found '3'"),
+        ("http: 3", "http: must be a section of keys and values; found '3'"),
+        ("model: {classes: [yes, no]}", "model.classes.0: must be text"),
+        ("model: {classes: [a]}", "model.classes: must be at least 2 names; found ['a']"),
+        ("model: {classes: [a, a]}", "'a' stands there more than once"),
+        ("model: {features: {}}", "model.features: must hold at least one feature group"),
+        ("model: {features: {text: {ngrams: [2, 1]}}}", "1 ≤ shortest ≤ longest"),
+        ("model: {features: {text: {ngrams: [1, 9]}}}", "longest ≤ 8"),
+        ("model: {features: {text: {counts: occurrence}}}", "take the multinomial likelihood"),
+        ("model: {features: {text: {beta: [1]}}}", "model.features.text.beta.1: is missing"),
+        ("model: {features: {text: {alfa: 1}}}", "did you mean model.features.text.alpha?"),
+        ("model: {features: {title: {}}}", "add 'title' to message.fields"),
+        ("message: {fields: [a, a]}", "message.fields: must be distinct"),
+        ("labels: {kind: stars}", "whose kind is field or emoticons"),
+        ("labels: {signs: {}}", "labels.signs: is no known key"),
+        ("labels: {mapping: {4: positve}}", "labels.mapping.4: names 'positve'"),
+        ("labels: {mapping: {4: positve}}", "(did you mean 'positive'?)"),
+        ("labels: {mapping: {on: positive}}", "put the key in quotes"),
+        ("labels: {kind: emoticons, signs: {positive: ['']}}", "must not hold an empty sign"),
+        ("labels: {kind: emoticons, signs: {positive: [x], negative: [x]}}", "'x' stands there"),
+        ("labels: {kind: emoticons, signs: {positive: [x]}}", "it could never be learned"),
+        ("kafka: {servers: [localhost]}", "must name each server as HOST:PORT"),
+        ("kafka: {fetch_max_bytes: 1024}", "could never be fetched"),
+        ("kafka: {security_protocol: SASL_SSL}", "sasl_mechanism, sasl_username, sasl_password"),
+        ("kafka: {sasl_mechanism: PLAIN}", "needs security_protocol SASL_SSL"),
+        ("kafka: {ssl_cafile: /no/such.pem}", "kafka.ssl_cafile: must be a file of certificates"),
+        ("source: kafka://h:9092", "source: must end with /TOPIC"),
+        ("source: kafka://h:0/t", "with a port of 1 to 65535"),
+        ("source: 'file:'", "source: must name a file"),
+        ("predictions: {to: 'kafka:t'}", "predictions.to: needs brokers: set kafka.servers"),
+        ("predictions: {to: 'kafka://h:1/t'}", "must be kafka:TOPIC; the servers go to"),
+        ("predictions: {to: stdout}", "must be none, file:PATH or kafka:TOPIC"),
+        ("source: kafka://h:1/t\nrejects: {to: 'kafka:t'}", "it would read what it writes"),
+        ("source: file:a\nrejects: {to: 'file:a'}", "it would read what it writes"),
+        ("predictions: {to: 'file:a'}\nrejects: {to: 'file:a'}", "the records differ"),
+        ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),
+        ("- source", "it must be keys and values"),
+    ],
+)
+def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str) -> None:
+    """Whatever is wrong, the message names the place and the way out."""
+    assert expected in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: [1\nb: 2", "line 2, column 1"),
+        ("a: b: c", "line 1, column 5"),
+        ("a: 1\n---\nb: 2", "line 2, column 1"),
+        ("[" * 5000, "nested too deeply"),
+        ("a: \x00", "special characters are not allowed"),
+    ],
+)
+def test_what_is_no_yaml_is_told_with_its_place(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """A syntax error has its line and column."""
+    assert expected in mistakes(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file, and one in another encoding, are told by name."""
+    with pytest.raises(ConfigError, match=r"nowhere.yaml cannot be read: No such file"):
+        load(tmp_path / "nowhere.yaml", {})
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("source: file:caf\xe9".encode("latin-1"))
+    with pytest.raises(ConfigError, match="is not UTF-8 at byte 16"):
+        load(latin, {})
+
+
+def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
+    """`${NAME}` is filled in anywhere in a value, and text becomes a number where one belongs."""
+    path = write(
+        tmp_path,
+        "source: file:${FOLDER}/a.jsonl\nhttp: {port: '${PORT}'}\nmodel: {classes: [\"${A}\", b]}\n"
+        "labels: {mapping: {1: b}}\nkafka: {group_id: $${plain}}",
+    )
+    settings = load(path, {"FOLDER": "/data", "PORT": "9", "A": "x: y"})
+    assert settings.source_address.path == Path("/data/a.jsonl")
+    assert settings.http.port == 9
+    assert settings.model.classes == ("x: y", "b")
+    assert settings.kafka.group_id == "${plain}"
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_key(tmp_path: Path) -> None:
+    """A missing or misspelt variable is a mistake that names the key and the variable."""
+    text = mistakes(tmp_path, "http:\n  port: ${PORT}\nkafka: {group_id: '${1}'}")
+    assert "line 2: http.port: needs the variable PORT, which the environment does not" in text
+    assert "kafka.group_id: has a ${ that is not ${NAME}" in text
+
+
+@pytest.mark.parametrize("written", [SECRET, "${A}${B}", "x${A}", "12345", "$${A}"])
+def test_a_password_in_the_file_is_refused_and_not_repeated(tmp_path: Path, written: str) -> None:
+    """A password may come from the environment alone, and no message repeats one."""
+    text = mistakes(tmp_path, f"kafka: {{sasl_password: '{written}', prot: 1}}", A="a", B="b")
+    assert "write sasl_password: ${STREAMNB_KAFKA_PASSWORD} and set that variable" in text
+    assert written not in text.replace("${STREAMNB_KAFKA_PASSWORD}", "")
+
+
+def test_a_password_is_never_printed(tmp_path: Path) -> None:
+    """Neither the settings, nor their YAML, nor a mistake elsewhere show a secret's value."""
+    text = (
+        "kafka: {security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me,"
+        " sasl_password: '${PW}'}\n"
+    )
+    settings = load(write(tmp_path, text), {"PW": SECRET})
+    assert settings.kafka.sasl_password is not None
+    assert settings.kafka.sasl_password.get_secret_value() == SECRET
+    assert SECRET not in repr(settings) + str(settings) + to_yaml(settings)
+    assert SECRET not in mistakes(tmp_path, text + "view: ${PW}", PW=SECRET)
+    assert SECRET not in mistakes(tmp_path, "source: 'kafka://me:${PW}@h:1/t'", PW=SECRET)
+    at = mistakes(tmp_path, f"source: 'kafka://me:{SECRET}@h:1/t'")
+    assert "must not hold a user or a password" in at
+    assert SECRET not in at
+
+
+def test_overrides_win_over_the_file(tmp_path: Path) -> None:
+    """What the command line says wins, and a mistake in it has no line of the file."""
+    path = write(tmp_path, "source: stdin\nview: log")
+    assert load(path, {}, {"source": "file:a"}).source_address.path == Path("a")
+    with pytest.raises(ConfigError, match=r"\n  source: must be generator, .*; found 'b'"):
+        load(path, {}, {"source": "b"})
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "topic"),
+    [
+        ("kafka://127.0.0.1:9092/tweets", ("127.0.0.1:9092",), "tweets"),
+        ("kafka://a:1,b.c:2/t_1.x-y", ("a:1", "b.c:2"), "t_1.x-y"),
+        ("kafka://[::1]:9092/t", ("[::1]:9092",), "t"),
+    ],
+)
+def test_a_kafka_address_is_taken_apart(text: str, servers: tuple[str, ...], topic: str) -> None:
+    """Brokers and topic are read off the address."""
+    address = SourceAddress.parse(text)
+    assert (address.kind, address.servers, address.topic) == ("kafka", servers, topic)
+
+
+def test_outputs_go_to_their_own_servers_or_to_the_sources() -> None:
+    """`kafka.servers` is where outputs go; without it, the brokers of the source."""
+    source = "kafka://a:1,b:2/t"
+    assert Settings(source=source).output_servers == ("a:1", "b:2")
+    own = Settings(source=source, kafka=KafkaSettings(servers=("c:3",)))
+    assert own.output_servers == ("c:3",)
+    assert Settings().output_servers == ()
+    assert OutputAddress.parse("kafka:out").topic == "out"
+
+
+@given(st.text(max_size=40))
+def test_any_address_is_taken_apart_or_refused(text: str) -> None:
+    """No text, however odd, does anything but parse or raise ValueError."""
+    for prefix in ("", "kafka://", "kafka://h:1/", "file:", "kafka:"):
+        for kind in (SourceAddress, OutputAddress):
+            try:
+                kind.parse(prefix + text)
+            except ValueError as error:
+                assert str(error).startswith("must")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: (
+    st.lists(inner, max_size=4)
+    | st.dictionaries(st.sampled_from(["source", "kafka", "labels", "model", "text", "features"])
+                      | st.text(max_size=5), inner, max_size=4)
+)))  # fmt: skip
+def test_any_yaml_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
+    """Whatever a file holds, reading it ends in settings or in a ConfigError."""
+    path = tmp_path_factory.mktemp("any") / "config.yaml"
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    try:
+        assert isinstance(load(path, {}), Settings)
+    except ConfigError as error:
+        assert str(error)
+
+
+def test_what_is_in_force_can_be_read_back(tmp_path: Path) -> None:
+    """The YAML that check-config prints is a configuration with the same meaning."""
+    settings = load(None, {}, {"source": "kafka://h:1/t"})
+    assert load(write(tmp_path, to_yaml(settings)), {}) == settings

@@ -1,0 +1,95 @@
+"""Real tweets through a real broker; the daemon is killed; every count is exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from consumers.features import build_model
+from consumers.messages import Partition
+from consumers.config import Settings
+from streamnb import NaiveBayes
+from streamnb.store import read
+from tests.broker.broker import Broker
+from tests.consumers.kafka_tools import fill
+from tests.endtoend.daemon_process import Daemon, write_config
+from tests.tweets import Tweet, tweets_in_time_order
+
+N_TWEETS = 200_000
+PARTITIONS = 2
+POLARITY = {"negative": 0, "positive": 4}
+
+
+def as_message(tweet: Tweet) -> bytes:
+    """Return a tweet as a message of the topic."""
+    return json.dumps(
+        {
+            "id": tweet.id,
+            "created_at": tweet.date,
+            "text": tweet.text,
+            "label": POLARITY[tweet.label],
+        }
+    ).encode()
+
+
+def counts_by_word(model: NaiveBayes) -> dict[str, tuple[float, ...]]:
+    """Return N_jc of every word the model knows."""
+    words = model.words()
+    return dict(zip(words, map(tuple, model.word_counts(words).tolist()), strict=True))
+
+
+def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
+    """Return the model of a process that was never disturbed and knows no Kafka."""
+    model = build_model(Settings().model)
+    model.learn_many({"text": [t.text for t in tweets]}, [t.label for t in tweets])
+    return model
+
+
+@pytest.mark.integration
+@pytest.mark.data
+@pytest.mark.timeout(240)
+def test_counts_are_exact_when_the_daemon_is_killed_twice(
+    broker: Broker, new_topic: Callable[..., str], data_folder: Path, tmp_path: Path
+) -> None:
+    """200,000 tweets, two partitions, two SIGKILLs: N_c and every N_jc equal an undisturbed run's."""
+    tweets = tweets_in_time_order(data_folder, N_TWEETS)
+    topic = new_topic(PARTITIONS)
+    logs = [list(tweets[number::PARTITIONS]) for number in range(PARTITIONS)]
+    for number, log in enumerate(logs):
+        fill(broker.address, topic, map(as_message, log), number)
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"kafka://{broker.address}/{topic}",
+        # Small polls and frequent checkpoints, so that a kill finds much of both behind and before it.
+        kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 500},
+        checkpoint={"folder": "state", "interval_s": 0.2},
+    )
+    positions_at_death = []
+    for share in (0.2, 0.6):
+        with Daemon(config, "--until-end") as daemon:
+            daemon.until_metric("streamnb_checkpoints_total", 1)
+            daemon.until_metric("streamnb_messages_total", share * N_TWEETS / 2)
+            daemon.kill()
+        positions_at_death.append(sum(read(tmp_path / "state" / "model.nb").positions.values()))
+    assert 0 < positions_at_death[0] < positions_at_death[1] < N_TWEETS
+
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0
+        assert daemon.summary["messages"] == N_TWEETS - positions_at_death[1]
+    stored = read(tmp_path / "state" / "model.nb")
+    whole = learned_at_once(list(tweets))
+    assert stored.positions == {f"{topic}/{n}": len(log) for n, log in enumerate(logs)}
+    assert np.array_equal(stored.model.class_counts, whole.class_counts)
+    assert counts_by_word(stored.model) == counts_by_word(whole)
+    for number, log in enumerate(logs):
+        part = stored.model.parts[f"{topic}/{number}"]
+        alone = learned_at_once(log)
+        assert np.array_equal(part.class_counts, alone.class_counts)
+        assert part.counts["text"].state[0] == alone.vocabulary_size
+    assert daemon.summary["positions"] == {
+        str(Partition(topic, n)): len(log) for n, log in enumerate(logs)
+    }
