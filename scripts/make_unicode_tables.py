@@ -1,7 +1,8 @@
 """Write `streamnb/kernels/unicode.npz`: what the tokeniser knows of each Unicode character.
 
-Character classes and case folding must be the same on every machine, whatever Python it has, or one model would read two
-ways. So they are fixed here, from the Unicode database of the Python that runs this script (the version is kept in the file).
+Character classes and case folding must be the same on every machine, whatever Python it has, or one
+model would read two ways. So they are fixed here, from the Unicode database of the Python that runs
+this script (the version is kept in the file).
 
     python scripts/make_unicode_tables.py streamnb/kernels/unicode.npz
 """
@@ -16,8 +17,10 @@ import numpy as np
 
 BLOCK = 128
 N_CODE_POINTS = 0x110000
-SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE = range(12)
-_CLAUSE_ENDS = set(".,;:!?\n…。、！？，；：")  # noqa: RUF001 -- the full-width ones are meant
+SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE = (
+    range(12)
+)
+_CLAUSE_ENDS = set(".,;:!?\n…。、！？，；：")
 _EMOJI_RANGES = (
     (0x1F000, 0x1F0FF),
     (0x1F18E, 0x1F19A),
@@ -33,12 +36,12 @@ _EMOJI_RANGES = (
 _IDEOGRAPH_NAMES = ("CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA LETTER")
 
 
-def character_class(code_point: int) -> int:
+def character_class(code_point: int) -> int:  # noqa: PLR0911 -- one line a class
     """Return the tokeniser's class of one character."""
     if 0xD800 <= code_point <= 0xDFFF:
         return SEPARATOR
     char = chr(code_point)
-    if char in "'’":  # noqa: RUF001 -- both apostrophes are meant
+    if char in "'’":
         return APOSTROPHE
     if char in "@#":
         return AT if char == "@" else HASH
@@ -59,7 +62,7 @@ def character_class(code_point: int) -> int:
 
 
 def build() -> dict[str, np.ndarray]:
-    """Return the two-stage tables: block numbers, then classes and foldings of each distinct block."""
+    """Return the two-stage tables: block numbers, then each distinct block's classes and folds."""
     index = np.zeros(N_CODE_POINTS // BLOCK, dtype=np.uint16)
     seen: dict[bytes, int] = {}
     classes: list[np.ndarray] = []
@@ -67,7 +70,9 @@ def build() -> dict[str, np.ndarray]:
     expansions: list[list[int]] = []
     for block in range(len(index)):
         kinds = np.zeros(BLOCK, dtype=np.uint8)
-        fold = np.zeros(BLOCK, dtype=np.int32)  # difference to the folded character, so that blocks repeat
+        fold = np.zeros(
+            BLOCK, dtype=np.int32
+        )  # difference to the folded character, so that blocks repeat
         for i in range(BLOCK):
             code_point = block * BLOCK + i
             kinds[i] = character_class(code_point)

@@ -1,6 +1,7 @@
 """Naive Bayes that never stops learning.
 
-Arrays and dicts in, log-posteriors out: the library knows no transport, no clock and no configuration file.
+Arrays and dicts in, log-posteriors out: the library knows no transport, no clock and no
+configuration file.
 """
 
 from streamnb.board import SnapshotBoard

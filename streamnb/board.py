@@ -1,6 +1,7 @@
 """The board: the one place where the learning thread and the reading threads meet.
 
-Publishing is one reference store of a sealed value, and reading is one reference load; neither waits for the other.
+Publishing is one reference store of a sealed value, and reading is one reference load; neither
+waits for the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Columns in: mappings of sequences, data frames, or text that is already one buffer.
 
-A column of strings becomes one UTF-8 buffer and two arrays of positions, at the cost of one `str` visit a text. `TextColumn` can also
-be built over a buffer that came from the network, without a `str` in between.
+A column of strings becomes one UTF-8 buffer and two arrays of positions, at the cost of one `str`
+visit a text. `TextColumn` can also be built over a buffer that came from the network, without a
+`str` in between.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class TextColumn:
     Attributes
     ----------
     texts : Texts
-        `data` (uint8), `starts` and `ends` (int64, shape (n,)); an end of -1 marks a text that is missing. All three are
-        writable and contiguous; bytes that are not UTF-8 separate words.
+        `data` (uint8), `starts` and `ends` (int64, shape (n,)); an end of -1 marks a text that is
+        missing. All three are writable and contiguous; bytes that are not UTF-8 separate words.
     """
 
     texts: Texts
@@ -53,7 +54,7 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """A list of `str`, turned into a buffer piece by piece, so that a piece stays in the processor's cache."""
+    """A list of `str`, made a buffer piece by piece, each small enough for the cache."""
 
     values: list[str | None]
     has_missing: bool

@@ -1,7 +1,7 @@
 """What can go wrong in the library, as a tree.
 
     StreamnbError
-    ├── InputError      (also a ValueError) an argument cannot be used: field, value, what is allowed
+    ├── InputError      (also a ValueError) an argument cannot be used: field, value, way out
     ├── StoreError      a file is damaged, foreign, or of another version
     └── PredictorError  a question could not be answered
         ├── QueueFullError    the predictor's queue is at its bound; asking again later helps
@@ -39,5 +39,5 @@ class QueueFullError(PredictorError):
     """The predictor's queue is full; asking again later helps."""
 
 
-class PredictorStopped(PredictorError):  # noqa: N818 -- it is a state that is reported, named for what happened
+class PredictorStopped(PredictorError):  # noqa: N818 -- a state, named for what happened
     """The predictor has been stopped; nothing more will be answered."""

@@ -1,7 +1,8 @@
 """What the model asks of a group of features: a likelihood over some fields.
 
-The model's joint log-likelihood is the class prior's plus each group's. A group is given as a frozen specification (`Words(...)`)
-and lives as a `GroupState`. A new kind of group is one new file behind these two protocols.
+The model's joint log-likelihood is the class prior's plus each group's. A group is given as a
+frozen specification (`Words(...)`) and lives as a `GroupState`. A new kind of group is one new file
+behind these two protocols.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ class GroupState(Protocol):
     def read(self, columns: Mapping[str, Any], n: int) -> Any:
         """Return this group's fields of a batch of `n` examples, ready to be cut into pieces."""
 
-    def encode(self, fields: Any, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool) -> Batch:
-        """Return rows `begin` to `end` as columns and counts; where they will be learned, new words get columns."""
+    def encode(
+        self, fields: Any, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
+    ) -> Batch:
+        """Return rows `begin` to `end` as columns and counts; to learn, new words get columns."""
 
-    def run(self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool) -> None:
-        """Add each row's log-likelihood to `out` as it stands before it is learned, and learn the labelled ones."""
+    def run(
+        self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool
+    ) -> None:
+        """Add each row's log-likelihood to `out`, then learn it where it has a label."""
 
     def set_classes(self, n_classes: int) -> None:
         """Make room for classes that came anew."""

@@ -27,7 +27,8 @@ def check_label(where: str, i: int, label: Any) -> Label:
     if isinstance(label, str | int):
         return label
     raise InputError(
-        f"{where}[{i}]: a label must be a str, int or bool. Got {label!r} ({type(label).__name__}) instead."
+        f"{where}[{i}]: a label must be a str, int or bool."
+        f" Got {label!r} ({type(label).__name__}) instead."
     )
 
 
@@ -38,7 +39,7 @@ def check_labels(labels: Any, n: int) -> list[Label]:
     plain = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     if len(plain) != n:
         raise InputError(f"there are {n} examples and {len(plain)} labels.")
-    if not all(type(label) in (str, int, bool) for label in plain):
+    if not set(map(type, plain)) <= {str, int, bool}:
         return [check_label("labels", i, label) for i, label in enumerate(plain)]
     return plain
 

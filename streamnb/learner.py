@@ -1,7 +1,8 @@
 """The learner: the single writer. It teaches the model and puts snapshots on the board.
 
-A snapshot copies every count, so publishing follows a policy: by time for a daemon, stretched where the vocabulary is so large that
-copying would take more than a set share of the learner's time; by number of examples for replay, where runs must not differ.
+A snapshot copies every count, so publishing follows a policy: by time for a daemon, stretched where
+the vocabulary is so large that copying would take more than a set share of the learner's time; by
+number of examples for replay, where runs must not differ.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class EveryInterval:
 
 
 class EveryExamples:
-    """Publish each time `n` more examples have been learned: the same in every run of a recorded stream."""
+    """Publish each time `n` more examples have been learned: so every replay publishes alike."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -103,11 +104,14 @@ class Learner:
         return self._version
 
     def learn(self, part: str, columns: Any, labels: Sequence[Label]) -> Floats:
-        """Judge, then learn examples of one part in order; return log-posteriors as `NaiveBayes.prequential_many` does."""
+        """Judge, then learn examples of one part: `NaiveBayes.prequential_many`."""
         return self.model.prequential_many(columns, labels, part=part)
 
     def publish_if_due(self) -> bool:
-        """Publish where the policy says so; an unchanged model's snapshot simply stays. Return whether it was due."""
+        """Publish where the policy says so, and return whether it did.
+
+        An unchanged model's snapshot simply stays.
+        """
         if not self._policy.is_due(self.model.n_examples):
             return False
         current = self._board.current()

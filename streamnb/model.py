@@ -1,11 +1,12 @@
 """`NaiveBayes`: a class prior and named groups of features, each with its likelihood.
 
-The joint log-likelihood of an example is the log class prior plus each group's log-likelihood; that is all that "mixed"
-means. Examples are learned one at a time, in order, each judged before it is learned. A batch is for speed only: it gives, bit
-for bit, what single examples give, however the stream is cut. Predicting is the same run without labels.
+The joint log-likelihood of an example is the log class prior plus each group's log-likelihood; that
+is all that "mixed" means. Examples are learned one at a time, in order, each judged before it is
+learned. A batch is for speed only: it gives, bit for bit, what single examples give, however the
+stream is cut. Predicting is the same run without labels.
 
-A model may be kept in parts, one for each log that it learns from (`learn_many(..., part=...)`): then it is their sum,
-each part is a function of its own log, and `max_words` bounds each part.
+A model may be kept in parts, one for each log that it learns from (`learn_many(..., part=...)`):
+then it is their sum, each part is a function of its own log, and `max_words` bounds each part.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ class NaiveBayes(Readable):
     Parameters
     ----------
     classes : iterable of str, int or bool
-        The classes known from the start; others are added when they come. Ties go to the class declared first.
+        The classes known from the start; others are added when they come. Ties go to the class
+        declared first.
     class_prior : Dirichlet
         π_c = (N_c + α) / (n + k·α).
     features : mapping of str to group
         Each group a likelihood over some fields, such as ``Words(Bernoulli(Beta(1, 1)))``.
     hash_key : int, optional
-        128 bits that key the words' fingerprints; drawn at random by default. No answer depends on it, but models that
-        are to be merged must share it.
+        128 bits that key the words' fingerprints; drawn at random by default. No answer depends on
+        it, but models that are to be merged must share it.
 
     Examples
     --------
@@ -86,7 +88,7 @@ class NaiveBayes(Readable):
         self._parts: dict[str, Part] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Return what makes two models the same kind: classes, priors, groups with their tokenisers; not the hash key."""
+        """Return what makes two models the same kind: classes, priors, groups; not the hash key."""
         return {
             "classes": list(self._classes),
             "class_prior": self._class_prior.concentration,
@@ -130,7 +132,7 @@ class NaiveBayes(Readable):
     def prequential_many(
         self, columns: Any, labels: Sequence[Label], *, part: str | None = None
     ) -> Floats:
-        """Learn examples in their order; return the log-posteriors that stood before each was learned.
+        """Learn examples in order; return the log-posteriors that stood before each was learned.
 
         Parameters
         ----------
@@ -160,13 +162,16 @@ class NaiveBayes(Readable):
         out = np.full((n, len(index)), -np.inf)
         at = 0
         for label in newcomers:
-            # An example of a new class is judged by the classes known before it, and learned with its own.
+            # An example of a new class is judged by the classes known before it, and learned with
+            # its own.
             first = plain.index(label, at)
             self._learn(fields, at, first, indices, out, target)
             if self._classes:
                 out[first, : len(self._classes)] = self._posterior(fields, first)
             self._add_class(label)
-            self._learn(fields, first, first + 1, indices, np.empty((first + 1, len(index))), target)
+            self._learn(
+                fields, first, first + 1, indices, np.empty((first + 1, len(index))), target
+            )
             at = first + 1
         self._learn(fields, at, n, indices, out, target)
         return out
@@ -178,13 +183,15 @@ class NaiveBayes(Readable):
         if name is None:
             if self._parts:
                 raise InputError(
-                    f"this model is kept in parts ({', '.join(self._parts)}): part must say which one learns."
+                    f"this model is kept in parts ({', '.join(self._parts)}):"
+                    " part must say which one learns."
                 )
             return None
         if name not in self._parts:
             if not self._parts and self._class_counts.any():
                 raise InputError(
-                    f"part {name!r}: this model has learned as a whole, and cannot be cut into parts any more."
+                    f"part {name!r}: this model has learned as a whole,"
+                    " and cannot be cut into parts any more."
                 )
             for group in self._groups.values():
                 group.n_words_max = UNBOUNDED
@@ -200,7 +207,7 @@ class NaiveBayes(Readable):
         out: Floats,
         part: Part | None,
     ) -> None:
-        """Learn rows `begin` to `end`, and write the log-posteriors that stood before into `out`."""
+        """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
         n_classes = len(self._classes)
         for first, last in chunks(end - begin, PIECE):
             a, b = begin + first, begin + last

@@ -1,7 +1,8 @@
 """A model as a header and arrays, and back: what `store` puts into its file.
 
-Only words with a count above zero in the model are packed, in the order of their columns; each section then names the columns it
-knows. Sections are sparse so that a part of a few words costs little beside a large one.
+Only words with a count above zero in the model are packed, in the order of their columns; each
+section then names the columns it knows. Sections are sparse so that a part of a few words costs
+little beside a large one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
     """
     unknown = set(positions) - set(model.parts)
     if unknown:
-        raise InputError(f"positions of parts that the model does not have: {', '.join(sorted(unknown))}.")
+        raise InputError(
+            f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
+        )
     arrays: Arrays = {}
     chosen: dict[str, NDArray[np.int64]] = {}
     for name, group in model._groups.items():  # noqa: SLF001

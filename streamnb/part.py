@@ -1,8 +1,9 @@
 """A part: the statistics of one log alone. A model kept in parts is their sum.
 
-A part shares the model's vocabularies and holds its own counts. It is a function of its log's examples only: words leave
-it by its own bound and its own counts, whatever other parts hold, so that it can be saved with its log's position, read
-again after a crash, or moved elsewhere, and any complete copy of it is right.
+A part shares the model's vocabularies and holds its own counts. It is a function of its log's
+examples only: words leave it by its own bound and its own counts, whatever other parts hold, so
+that it can be saved with its log's position, read again after a crash, or moved elsewhere, and any
+complete copy of it is right.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class Part:
         """Let the part's least useful words leave, out of the sum as well."""
         counts = self.counts[name]
         columns = statistics.leaving(
-            counts, group.vocabulary.table, group.vocabulary.n_words, kept(group.spec.max_words, n_new)
+            counts,
+            group.vocabulary.table,
+            group.vocabulary.n_words,
+            kept(group.spec.max_words, n_new),
         )
         held = statistics.drop(counts, columns)
         statistics.subtract_rows(group.counts, columns, held)

@@ -1,7 +1,7 @@
 """The predictor: a thread that answers from the newest snapshot.
 
-Requests wait in a bounded queue; each is answered, whole, from one snapshot, and the answer says which. The thread never waits
-for the learner, and the learner never for it.
+Requests wait in a bounded queue; each is answered, whole, from one snapshot, and the answer says
+which. The thread never waits for the learner, and the learner never for it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class Predictor:
             self._queue.put((columns, future, then), block=timeout_s > 0, timeout=timeout_s or None)
         except queue.Full:
             raise QueueFullError(
-                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise queue_size_max."
+                f"{self._queue.maxsize} requests are waiting already;"
+                " ask again later, or raise queue_size_max."
             ) from None
         return future
 
@@ -134,13 +135,15 @@ class Predictor:
                 rest = deadline - time.monotonic()
                 if rest <= 0 or not self._thread.is_alive():
                     raise PredictorError(
-                        f"{self._queue.unfinished_tasks} requests were not answered within {timeout_s} s."
+                        f"{self._queue.unfinished_tasks} requests were not answered"
+                        f" within {timeout_s} s."
                     )
                 self._queue.all_tasks_done.wait(rest)
         if self._failure is not None:
             # It stays: an answer was lost, and no later checkpoint may pass over it.
             raise PredictorError(
-                f"handing on an answer failed: {self._failure}. Start again from the last checkpoint."
+                f"handing on an answer failed: {self._failure}."
+                " Start again from the last checkpoint."
             ) from self._failure
 
     def stop(self, timeout_s: float = 5.0) -> None:

@@ -1,4 +1,4 @@
-"""Priors, named as the field names them. They are values: frozen, comparable, and saved with the model.
+"""Priors, named as the field names them: values, frozen, comparable, saved with the model.
 
 The raw counts never hold a prior; it enters when an estimate is read:
 

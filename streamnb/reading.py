@@ -1,7 +1,8 @@
 """What can be asked of a model or a snapshot: posteriors, and the statistics by the field's names.
 
-Reading never changes anything. Formulas: class prior π_c = (N_c + α)/(n + k·α); likelihoods as in `likelihoods/`; ties go to the
-class declared first; words not known are ignored; an untrained model answers its class prior.
+Reading never changes anything. Formulas: class prior π_c = (N_c + α)/(n + k·α); likelihoods as in
+`likelihoods/`; ties go to the class declared first; words not known are ignored; an untrained model
+answers its class prior.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Readable:
     # ---- posteriors ----------------------------------------------------------------------------
 
     def predict_one(self, x: Mapping[str, Any]) -> Label | None:
-        """Return the most probable class, the one declared first on a tie; None while there are no classes."""
+        """Return the most probable class, the one declared first on a tie; None without classes."""
         posteriors = self.predict_log_proba_many(self._as_columns(x))[0]
         return self._classes[int(np.argmax(posteriors))] if len(posteriors) else None
 
@@ -50,7 +51,10 @@ class Readable:
         return self._by_class(self.predict_log_proba_many(self._as_columns(x))[0])
 
     def joint_log_likelihood_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
-        """Return log p(x, c) by class, in nats; without the multinomial coefficient, the same for all classes."""
+        """Return log p(x, c) by class, in nats.
+
+        The multinomial coefficient, the same for all classes, is left out.
+        """
         return self._by_class(self.joint_log_likelihood_many(self._as_columns(x))[0])
 
     def predict_log_proba_many(self, columns: Any) -> Floats:
@@ -109,7 +113,7 @@ class Readable:
         return np.exp(out[0])
 
     def words(self, group: str | None = None) -> list[str]:
-        """Return all words with a count above zero; n-grams with spaces, negated words led by `¬`."""
+        """Return all words with a count above zero: n-grams with spaces, `¬` if negated."""
         state = self._group(group)
         return state.vocabulary.words(
             statistics.live_columns(state.counts, state.vocabulary.n_words)
@@ -122,7 +126,7 @@ class Readable:
         return np.where(columns[:, None] >= 0, state.counts.by_word[np.maximum(columns, 0)], 0.0)
 
     def word_likelihoods(self, words: Sequence[str], group: str | None = None) -> Floats:
-        """Return θ̂_jc, ndarray of shape (n_words, n_classes); words not known have `nan`-free zeros."""
+        """Return θ̂_jc, ndarray of shape (n_words, n_classes); words not known have zeros."""
         state = self._group(group)
         columns = state.find(words)
         theta = np.exp(state.spec.likelihood.log_theta(state.counts, np.maximum(columns, 0)))
@@ -134,11 +138,14 @@ class Readable:
         totals = statistics.word_totals(state.counts, state.vocabulary.n_words)
         return state.vocabulary.words(_largest(totals, n)[0])
 
-    def telling_words(self, n: int, group: str | None = None) -> dict[Label, list[tuple[str, float]]]:
+    def telling_words(
+        self, n: int, group: str | None = None
+    ) -> dict[Label, list[tuple[str, float]]]:
         """Return the `n` most telling words of each class, with their scores.
 
-        The score is θ_jc·(log θ_jc − log θ_jo), o the other classes' mean: what the word adds on average, in nats, to the
-        log-odds of a text of that class. Frequent and one-sided words lead; words seen once do not.
+        The score is θ_jc·(log θ_jc − log θ_jo), o the other classes' mean: what the word adds on
+        average, in nats, to the log-odds of a text of that class. Frequent and one-sided words
+        lead; words seen once do not.
         """
         state = self._group(group)
         live = statistics.live_columns(state.counts, state.vocabulary.n_words)
@@ -198,7 +205,7 @@ class Readable:
         *,
         learn: bool,
     ) -> dict[str, Batch]:
-        """Write the joint log-likelihoods and log class priors of some rows, learning as it goes where `learn`."""
+        """Write joint log-likelihoods and log class priors of some rows, learning where `learn`."""
         concentration = self._class_prior.concentration
         now = np.empty(len(self._classes))
         posterior.class_prior(self._class_counts, concentration, labels, learn, now, joint)

@@ -1,4 +1,4 @@
-"""A snapshot: a sealed value of a model at one moment. It answers as the model did then, for ever."""
+"""A snapshot: a model at one moment, as a sealed value. It answers as the model did, for ever."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from streamnb.reading import Readable
 class Snapshot(Readable):
     """What a model knew at one moment.
 
-    It shares the vocabulary's table with the model, whose later words are beyond the snapshot's count and so unseen, and
-    holds its own copy of every count. Any number of threads may read it.
+    It shares the vocabulary's table with the model, whose later words are beyond the snapshot's
+    count and so unseen, and holds its own copy of every count. Any number of threads may read it.
 
     Attributes
     ----------
@@ -35,4 +35,6 @@ class Snapshot(Readable):
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         """Refuse: a snapshot is a value."""
-        raise AttributeError(f"a snapshot is sealed; {name} cannot be set. Teach the model instead.")
+        raise AttributeError(
+            f"a snapshot is sealed; {name} cannot be set. Teach the model instead."
+        )

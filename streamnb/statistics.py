@@ -1,7 +1,8 @@
-"""The sufficient statistics of a group of words: N_jc, N_c, N_·c and V, and what can be done with them.
+"""The sufficient statistics of a group of words: N_jc, N_c, N_·c and V, and what is done with them.
 
-The counts are raw: no prior is in them. All are float64, whole numbers being exact up to 2⁵³. Their columns are those of a
-vocabulary that stands elsewhere, so that several statistics (one a partition, and their sum) can share it.
+The counts are raw: no prior is in them. All are float64, whole numbers being exact up to 2⁵³. Their
+columns are those of a vocabulary that stands elsewhere, so that several statistics (one a
+partition, and their sum) can share it.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ def learn(
 
 
 def leaving(counts: Counts, table: Table, n_words: int, n_kept: int) -> NDArray[np.int64]:
-    """Return the columns of the least useful words: all but `n_kept` of those with a count above zero.
+    """Return the columns of the least useful words: all but `n_kept` of those that count.
 
-    The rule: the word with the smallest count over all classes leaves first; of words with the same count, the order is that
-    of a hash of their text, the same in every model and on every machine. It is a function of the counts and the words
-    alone, whatever the order they came in.
+    The rule: the word with the smallest count over all classes leaves first; of words with the same
+    count, the order is that of a hash of their text, the same in every model and on every machine.
+    It is a function of the counts and the words alone, whatever the order they came in.
     """
     totals = word_totals(counts, n_words)
     live = np.flatnonzero(totals)

@@ -1,15 +1,18 @@
 """Model ⇄ one file. The only room of the library that touches files.
 
-The file is a safetensors container: a JSON header and raw little-endian arrays, readable in any language, without pickle. The
-header holds format and version, classes, priors, tokeniser, hash key, and a BLAKE2b digest of the whole file (taken with the
-digest's own place zeroed). Per group there are the words (fingerprints, text, where each text ends), and per **section**
-the sparse counts of one part. A model kept whole is one section without a name; a model kept in parts has one a part, each with
-its log's position if the caller gave one. The model is the sections' sum.
+The file is a safetensors container: a JSON header and raw little-endian arrays, readable in any
+language, without pickle. The header holds format and version, classes, priors, tokeniser, hash key,
+and a BLAKE2b digest of the whole file (taken with the digest's own place zeroed). Per group there
+are the words (fingerprints, text, where each text ends), and per **section** the sparse counts of
+one part. A model kept whole is one section without a name; a model kept in parts has one a part,
+each with its log's position if the caller gave one. The model is the sections' sum.
 
-Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb` being linked as
-`model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant leaves a complete `model.nb`.
+Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb`
+being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
+leaves a complete `model.nb`.
 
-The container is written here, array by array, because the library's own writer holds every array twice; it is read by the library.
+The container is written here, array by array, because the library's own writer holds every array
+twice; it is read by the library.
 """
 
 from __future__ import annotations
@@ -120,13 +123,14 @@ def save(
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise StoreError(
-            f"{target}: cannot be written ({error.strerror or error}). The file before it still stands."
+            f"{target}: cannot be written ({error.strerror or error})."
+            " The file before it still stands."
         ) from error
     return size
 
 
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
-    """Load a model that `save` wrote; where the file is damaged and an older one is kept beside it, that one, with a warning.
+    """Load a model that `save` wrote; where it is damaged, an older one beside it, with a warning.
 
     Raises
     ------
@@ -190,7 +194,9 @@ def _container(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     blocks: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    blocks += [memoryview(np.ascontiguousarray(arrays[name]).reshape(-1)).cast("B") for name in order]
+    blocks += [
+        memoryview(np.ascontiguousarray(arrays[name]).reshape(-1)).cast("B") for name in order
+    ]
     digest = hashlib.blake2b(digest_size=32)
     for block in blocks:
         digest.update(block)
@@ -205,7 +211,8 @@ def _read_one(path: Path) -> Stored:
         model, positions = packing.unpack(header, safetensors.numpy.load_file(path))
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError, IndexError) as error:
         raise StoreError(
-            f"{path}: the file is whole but does not describe a model ({error!r}). Was it written by another program?"
+            f"{path}: the file is whole but does not describe a model ({error!r})."
+            " Was it written by another program?"
         ) from error
     return Stored(model, positions, path, header)
 
@@ -222,11 +229,13 @@ def _check(path: Path) -> dict[str, str]:
             except (ValueError, KeyError, TypeError):
                 wrong = "no header of ours"
             if wrong:
-                raise StoreError(f"{path}: not a streamnb model ({wrong}). Give a file that streamnb saved.")
+                raise StoreError(
+                    f"{path}: not a streamnb model ({wrong}). Give a file that streamnb saved."
+                )
             if meta.get("version") != str(VERSION):
                 raise StoreError(
-                    f"{path}: model format version {meta.get('version')!r}; this library reads version"
-                    f" {VERSION}. Load it with the streamnb that saved it."
+                    f"{path}: model format version {meta.get('version')!r}; this library reads"
+                    f" version {VERSION}. Load it with the streamnb that saved it."
                 )
             said = str(meta.get("digest"))
             digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=32)
@@ -237,6 +246,7 @@ def _check(path: Path) -> dict[str, str]:
         raise StoreError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if digest.hexdigest() != said:
         raise StoreError(
-            f"{path}: damaged: its digest does not match its content. Restore it from a copy, or learn anew."
+            f"{path}: damaged: its digest does not match its content."
+            " Restore it from a copy, or learn anew."
         )
     return dict(meta)

@@ -19,7 +19,8 @@ from streamnb.kernels.layout import Reader, Scratch, Texts
 GRAMS_MAX = 1 << 17  # distinct n-grams of one text; `kernels.bernoulli` counts on it
 _SCRATCH_KEPT_BYTES = 1 << 16
 
-EMOTICONS = (
+# As they read best: in a row.
+EMOTICONS = (  # noqa: SIM905
     ":) :-) :] :-] :} :'-) :') =) =] ;) ;-) ;] ;D ;-D :D :-D =D xD XD :P :-P :p :-p =P =p ;P ;p"
     " :3 :* :-* ;* ^^ ^_^ ^.^ ^-^ \\o/ <3 (: (-: (; (= [: C: c: :o) :^) :> :-> B-)"
     " :( :-( :[ :-[ :{ :c :'( :'-( =( =[ ): )-: )= ]: D: D= D8 :/ :-/ :\\ :-\\ =/ =\\ :| :-| =|"
@@ -27,7 +28,7 @@ EMOTICONS = (
     " o_o O_O :O :o :-O :-o =O =o :$"
 ).split()
 
-NEGATORS = (
+NEGATORS = (  # noqa: SIM905
     "not no never none nobody nothing nowhere neither nor without hardly barely cannot cant dont"
     " doesnt didnt isnt arent aint wasnt werent wont wouldnt couldnt shouldnt havent hasnt hadnt"
     " mustnt neednt"
@@ -45,7 +46,8 @@ class Tokenizer:
     negation : bool
         Mark the two words after a negating one, unless the clause ends before.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
-        Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as words.
+        Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as
+        words.
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -60,7 +62,8 @@ class Tokenizer:
         shortest, longest = self.ngrams
         if not 1 <= shortest <= longest <= 8:
             raise InputError(
-                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8. Got {self.ngrams!r}."
+                "ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8."
+                f" Got {self.ngrams!r} instead."
             )
 
     def reader(self, hash_key: int, *, occurrence: bool) -> Reader:
@@ -85,9 +88,10 @@ class Tokenizer:
         key = np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
+        letters = _ascii_letters(classes, folds, fold=self.case_fold)
         trie, accepts = _emoticon_trie()
         return Reader(
-            options, key, negators, blocks, classes, folds, expansions, trie, accepts
+            options, key, negators, letters, blocks, classes, folds, expansions, trie, accepts
         )
 
 
@@ -133,6 +137,15 @@ def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return tables["index"], tables["classes"], tables["folds"], tables["expansions"]
 
 
+def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.ndarray:
+    """Return, by byte, what an ASCII letter is written as, 0 for other bytes: most text takes this one look."""
+    letters = np.zeros(256, dtype=np.uint8)
+    for byte in range(128):
+        if classes[byte] == tokenise.LETTER:  # the first block of the tables holds ASCII
+            letters[byte] = byte + (int(folds[byte]) if fold else 0)
+    return letters
+
+
 @cache
 def _emoticon_trie() -> tuple[np.ndarray, np.ndarray]:
     nodes: list[dict[int, int]] = [{}]
@@ -174,7 +187,8 @@ def _make_scratch(n_bytes: int, longest_ngram: int) -> Scratch:
     n_tokens = min(n_bytes // 2 + 1, GRAMS_MAX)
     n_grams = min(n_tokens * longest_ngram, GRAMS_MAX)
     n_seen = 1 << (2 * n_grams).bit_length()
-    # A character may fold to three, and `@a` becomes `<user>`: at most thrice as long, and eight more a token.
+    # A character may fold to three, and `@a` becomes `<user>`: at most thrice as long, and eight
+    # more a token.
     text_words = np.empty((3 * n_bytes + 8 * n_tokens) // 8 + 16, dtype=np.uint64)
     return Scratch(
         text=text_words.view(np.uint8),

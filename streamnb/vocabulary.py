@@ -1,7 +1,8 @@
 """The vocabulary: word → column, growing, with each word's text for explanations.
 
-The look-up itself is `kernels.lookup`. Columns are given in order of arrival and never given again inside one table; growth
-and compaction make new arrays, and whoever holds the old ones (a snapshot) goes on with them undisturbed.
+The look-up itself is `kernels.lookup`. Columns are given in order of arrival and never given again
+inside one table; growth and compaction make new arrays, and whoever holds the old ones (a snapshot)
+goes on with them undisturbed.
 
 Size: 24 bytes a word and its text, at up to 62 % of slots in use.
 """
@@ -87,10 +88,8 @@ class Vocabulary:
         return Vocabulary.from_arrays(table.fingerprints[columns], words, new_ends)
 
     @classmethod
-    def from_arrays(
-        cls, fps: np.ndarray, words: np.ndarray, word_ends: np.ndarray
-    ) -> Vocabulary:
-        """Build from fingerprints (uint64), text (uint8) and where each word's text ends (int64)."""
+    def from_arrays(cls, fps: np.ndarray, words: np.ndarray, word_ends: np.ndarray) -> Vocabulary:
+        """Build from fingerprints (uint64), text (uint8) and where each word ends (int64)."""
         n = len(fps)
         room = max(n, _FIRST_CAPACITY)
         made = _empty(room, 2 * room, max(len(words), 8 * _FIRST_CAPACITY))
@@ -103,7 +102,7 @@ class Vocabulary:
         return vocabulary
 
     def view(self) -> Vocabulary:
-        """Return this vocabulary as it is now, over the same arrays: later words are beyond its count."""
+        """Return this vocabulary as it is now, over the same arrays: later words are beyond it."""
         return Vocabulary(self.table._replace(state=self.table.state.copy()))
 
     def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:

@@ -19,7 +19,8 @@ from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import Tokenizer, scratch_for
 from streamnb.vocabulary import Vocabulary
 
-_KEPT_SHARE = 0.75  # of max_words, when words must leave: rare enough that the pass over the table costs nothing
+# Of max_words, when words must leave: rare enough that the pass over the table costs nothing.
+_KEPT_SHARE = 0.75
 UNBOUNDED = 1 << 62
 
 
@@ -36,9 +37,11 @@ class Words:
     negation : bool
         Mark the words that a negating one governs.
     counts : {"presence", "occurrence"}, optional
-        How often a word counts in one text: once, or each time. By default what the likelihood speaks of.
+        How often a word counts in one text: once, or each time. By default what the likelihood
+        speaks of.
     max_words : int
-        Bound on V. At the bound the least useful words leave (`statistics.leaving` has the rule) until three quarters are kept.
+        Bound on V. At the bound the least useful words leave (`statistics.leaving` has the rule)
+        until three quarters are kept.
     field : str, optional
         The field of text; by default the group's name.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
@@ -64,11 +67,17 @@ class Words:
 
     def __post_init__(self) -> None:
         if self.counts not in (None, "presence", "occurrence"):
-            raise InputError(f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead.")
+            raise InputError(
+                f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead."
+            )
         if self.counts == "occurrence" and not self.likelihood.counts_occurrences:
-            raise InputError("counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence.")
+            raise InputError(
+                "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."
+            )
         if not 1 <= self.max_words < 1 << 31:
-            raise InputError(f"max_words must be between 1 and 2,147,483,647. Got {self.max_words!r} instead.")
+            raise InputError(
+                f"max_words must be between 1 and 2,147,483,647. Got {self.max_words!r} instead."
+            )
         object.__setattr__(self, "ngrams", tuple(self.ngrams))
         _ = self.tokenizer
 
@@ -91,7 +100,11 @@ class Words:
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"kind": "words", "likelihood": self.likelihood.to_dict(), "ngrams": list(self.ngrams)}
+        return values | {
+            "kind": "words",
+            "likelihood": self.likelihood.to_dict(),
+            "ngrams": list(self.ngrams),
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -137,21 +150,31 @@ class WordsState:
     def encode(
         self, text: TextPieces, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
     ) -> Batch:
-        """Return texts `begin` to `end` as columns and counts; where they will be learned, new words get columns."""
+        """Return texts `begin` to `end` as columns and counts; to learn, new words get columns."""
         texts = text.piece(begin, end)
         n = end - begin
         sizes = np.maximum(texts.ends - texts.starts, 0)
         longest = self.spec.ngrams[1]
         room = int((sizes // 2 + 1).sum()) * longest
         rows = Rows(
-            np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32), np.zeros(n + 1, dtype=np.int64)
+            np.empty(room, dtype=np.int32),
+            np.empty(room, dtype=np.int32),
+            np.zeros(n + 1, dtype=np.int64),
         )
         scratch = scratch_for(int(sizes.max(initial=0)), longest)
         n_known = self.vocabulary.n_words
         row = 0
         while row < n:
             row, why, wanted = lookup.encode(
-                texts, labels, row, learn, n_known, self.reader, self.vocabulary.table, scratch, rows
+                texts,
+                labels,
+                row,
+                learn,
+                n_known,
+                self.reader,
+                self.vocabulary.table,
+                scratch,
+                rows,
             )
             if why != lookup.DONE:
                 self.vocabulary.make_room(why, wanted)
@@ -162,7 +185,7 @@ class WordsState:
     def run(
         self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool
     ) -> None:
-        """Judge each row before it is learned, learn the labelled ones, and let words leave where V would pass its bound."""
+        """Judge each row, then learn it if labelled; words leave where V would pass its bound."""
         row = n_judged = 0
         while True:
             row, why, n_new = self.estimator.run(
@@ -183,7 +206,10 @@ class WordsState:
 
     def _drop(self, n_new: int) -> None:
         columns = statistics.leaving(
-            self.counts, self.vocabulary.table, self.vocabulary.n_words, kept(self.n_words_max, n_new)
+            self.counts,
+            self.vocabulary.table,
+            self.vocabulary.n_words,
+            kept(self.n_words_max, n_new),
         )
         statistics.drop(self.counts, columns)
         self.n_dropped += len(columns)
@@ -194,7 +220,7 @@ class WordsState:
         self.estimator.rebuild(self.counts, self.vocabulary.n_words)
 
     def compact(self) -> NDArray[np.int64] | None:
-        """Move to a new table without the words at zero, if they are many; return the old columns that stay, or None."""
+        """Move to a new table if many words are at zero; return the columns that stay, or None."""
         n_live = int(self.counts.state[0])
         if self.vocabulary.n_words <= 2 * n_live + 1024:
             return None

@@ -1,12 +1,14 @@
 """How kernels are compiled, in one place.
 
-`inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry point: it is compiled once, for
-exactly that signature, by `warm_up`, and never again: a call with other types is an error at once instead of a second
-compilation in mid-stream. Every entry point releases the GIL.
+`inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry
+point: it is compiled once, for exactly that signature, by `warm_up`, and never again: a call with
+other types is an error at once instead of a second compilation in mid-stream. Every entry point
+releases the GIL.
 
-Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the compiler's version, because
-numba's own cache does not notice an edit in a file that a kernel calls into. `STREAMNB_CACHE_DIR` moves that folder; where no
-folder can be written, kernels are compiled in memory at each start.
+Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
+compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
+into. `STREAMNB_CACHE_DIR` moves that folder; where no folder can be written, kernels are compiled
+in memory at each start.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DISABLED = bool(numba.config.DISABLE_JIT)
-# Without fastmath the order of float operations is the order in the source: answers are the same on every machine.
+# Without fastmath the order of float operations is the order in the source: answers are the same on
+# every machine.
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
 _entry_points: list[tuple[Any, Any]] = []
 _lock = threading.Lock()
@@ -63,11 +66,13 @@ CACHE_FOLDER = None if DISABLED else _find_cache_folder()
 
 
 def _compile(function: Callable[P, R], *, cache: bool) -> Any:
-    """Wrap in numba's dispatcher, with our cache folder for this one function and not for the user's own."""
+    """Wrap in numba's dispatcher, with our cache folder for this one function alone."""
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(CACHE_FOLDER or "")
     try:
-        return numba.njit(cache=cache and CACHE_FOLDER is not None, _nrt=False, forceinline=not cache, **_OPTIONS)(function)
+        return numba.njit(
+            cache=cache and CACHE_FOLDER is not None, _nrt=False, forceinline=not cache, **_OPTIONS
+        )(function)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -92,15 +97,16 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable
 
 
 def is_warm() -> bool:
-    """Tell whether the kernels' machine code is on disk or in memory, so that no compilation is due."""
+    """Tell whether the kernels' machine code is on disk or in memory: no compilation is due."""
     if DISABLED or all(dispatcher.signatures for dispatcher, _ in _entry_points):
         return True
-    # numba names an overload's file NAME-LINE.pyVERSION.NUMBER.nbc; one for each entry point means: all compiled.
+    # numba names an overload's file NAME-LINE.pyVERSION.NUMBER.nbc; one for each entry point means:
+    # all compiled.
     return CACHE_FOLDER is not None and len(list(CACHE_FOLDER.rglob("*.nbc"))) >= len(_entry_points)
 
 
 def warm_up() -> None:
-    """Compile every kernel, or load it from disk. Called before the first use; further calls cost nothing."""
+    """Compile every kernel, or load it from disk, before the first use. Again costs nothing."""
     if DISABLED:
         return
     with _lock:

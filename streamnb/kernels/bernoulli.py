@@ -1,24 +1,28 @@
 """Bernoulli likelihood of words, at a cost that does not grow with the vocabulary.
 
-Σ_j x_j·log θ_jc + (1−x_j)·log(1−θ_jc) with θ_jc = (N_jc + β₁)/(N_c + β₁ + β₂) speaks of every word there is. With
-M = N_c + β₂ it is
+Σ_j x_j·log θ_jc + (1−x_j)·log(1−θ_jc) with θ_jc = (N_jc + β₁)/(N_c + β₁ + β₂) speaks of every word
+there is. With M = N_c + β₂ it is
 
     Σ_{x_j=1} log[(N_jc + β₁)/(M − N_jc)]  +  A_c,      A_c = Σ_j log1p(−N_jc/M) − V·log1p(β₁/M)
 
-and A_c, which every example of class c moves, is kept so that it can be had at once. A word is **light** where N_jc ≤ 2ᵏ/128,
-2ᵏ the power of two at or above M, and **heavy** above that (about a hundred words in English tweets).
+and A_c, which every example of class c moves, is kept so that it can be had at once. A word is
+**light** where N_jc ≤ 2ᵏ/128, 2ᵏ the power of two at or above M, and **heavy** above that (about a
+hundred words in English tweets).
 
-* Light words enter by eight power sums S_p = Σ (N_jc/2ᵏ)ᵖ: Σ log1p(−N/M) = −Σ_p S_p·(2ᵏ/M)ᵖ/p. What is cut off is below
-  64⁻⁸/9 of the mean number of words in an example: 4e-15 of it, relative to 1.
+* Light words enter by eight power sums S_p = Σ (N_jc/2ᵏ)ᵖ: Σ log1p(−N/M) = −Σ_p S_p·(2ᵏ/M)ᵖ/p.
+  What is cut off is below 64⁻⁸/9 of the mean number of words in an example: 4e-15 of it, relative
+  to 1.
 * Heavy words enter one by one, as a product of 1 − N/M over their counts in ascending order.
 
-Both are **pure functions of the counts**: the power sums are integers (each word adds rint((N/2ᵏ)ᵖ·2^s_p)), so their order
-of addition is nothing, and heavy words are held as a sorted list of counts with how often each occurs. A model that was merged, restored
-or unlearned therefore answers bit for bit as one that was always so. When k moves, a class is built anew in one pass over the
-table, which happens once each time N_c doubles.
+Both are **pure functions of the counts**: the power sums are integers (each word adds
+rint((N/2ᵏ)ᵖ·2^s_p)), so their order of addition is nothing, and heavy words are held as a sorted
+list of counts with how often each occurs. A model that was merged, restored or unlearned therefore
+answers bit for bit as one that was always so. When k moves, a class is built anew in one pass over
+the table, which happens once each time N_c doubles.
 
-s_p = 46, 53, 60, 62, … leaves room for 2¹⁷ words an example on average, and keeps the rounding of p = 1 exact up to
-N_c = 2⁴⁶ and of p = 2 up to 2²⁶. The form V·log M never appears: its last digit alone would be 2e-9 at V = 10⁶.
+s_p = 46, 53, 60, 62, … leaves room for just under 2¹⁷ words an example on average, and keeps the
+rounding of p = 1 exact up to N_c = 2⁴⁶ and of p = 2 up to 2²⁶. The form V·log M never appears: its
+last digit alone would be 2e-9 at V = 10⁶.
 """
 
 from __future__ import annotations
@@ -31,7 +35,6 @@ from numba import types
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, is_new
 from streamnb.kernels.layout import (
-    F64,
     I32,
     I64,
     Absence,
@@ -163,9 +166,7 @@ def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, 
     return True
 
 
-@kernel(
-    types.boolean, compiled_type(Counts), types.float64, compiled_type(Absence), types.int64
-)
+@kernel(types.boolean, compiled_type(Counts), types.float64, compiled_type(Absence), types.int64)
 def rebuild(counts: Counts, beta2: float, absence: Absence, n_words: int) -> bool:
     """Build every class anew from the counts; False where the heavy lists have too little room."""
     for c in range(len(counts.examples)):
@@ -320,10 +321,12 @@ def bernoulli(
     scratch: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
-    """Add each row's log-likelihood to `out` as it stands before that row is learned, then learn it if it has a label.
+    """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
-    `base` and `scratch` have a row of three for each class. Rows before `n_judged` have their log-likelihood already. Returns where it stopped, why, and how many words that row
-    speaks of: FULL asks for words to leave, CROWDED for longer heavy lists. The row it stops at is judged and not learned.
+    `base` and `scratch` have a row of three for each class. Rows before `n_judged` have their
+    log-likelihood already. Returns where it stopped, why, and how many words that row speaks of:
+    FULL asks for words to leave, CROWDED for longer heavy lists. The row it stops at is judged and
+    not learned.
     """
     n_classes = counts.by_word.shape[1]
     for c in range(n_classes):

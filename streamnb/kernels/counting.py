@@ -1,6 +1,7 @@
 """Counts of words by class: learning a row, adding rows of a batch, letting words leave.
 
-`by_word` holds N_jc with the classes of one word side by side, so that an update and a look-up touch one cache line.
+`by_word` holds N_jc with the classes of one word side by side, so that an update and a look-up
+touch one cache line.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from numba import types
 
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.hashing import plain_hash
-from streamnb.kernels.layout import F64, I32, I64, U8, U64, Counts, F64Grid, Flags, Rows, compiled_type
+from streamnb.kernels.layout import (
+    F64,
+    I32,
+    I64,
+    U8,
+    U64,
+    Counts,
+    F64Grid,
+    Flags,
+    Rows,
+    compiled_type,
+)
 
 ADDED, FULL = range(2)
 
@@ -18,7 +30,7 @@ ADDED, FULL = range(2)
 @inner
 def is_new(by_word: F64Grid, column: int) -> bool:
     """Tell whether a word stands at zero in every class."""
-    for c in range(by_word.shape[1]):
+    for c in range(by_word.shape[1]):  # noqa: SIM110 -- numba compiles no generator here
         if by_word[column, c] != 0.0:
             return False
     return True
@@ -62,9 +74,10 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, n_new: int) -> None:
 def add_rows(
     counts: Counts, rows: Rows, labels: I32, there: Flags, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
-    """Add the labelled rows from `row` on; return where it stopped, why, and how many new words that row has.
+    """Add the labelled rows from `row` on; return where it stopped, why, and that row's new words.
 
-    A row that would take V past `n_words_max` is left for the caller, who makes room first; with V = 0 it is taken whole.
+    A row that would take V past `n_words_max` is left for the caller, who makes room first; with
+    V = 0 it is taken whole.
     """
     for i in range(row, len(labels)):
         y = labels[i]
@@ -89,7 +102,10 @@ def sum_rows(by_word: F64Grid, n_words: int, out: F64) -> None:
 
 @kernel(types.void, types.uint8[::1], types.int64[::1], types.int64[::1], types.uint64[::1])
 def order_words(words: U8, word_ends: I64, columns: I64, out: U64) -> None:
-    """Write a hash of each word's text that no key enters: the order in which words of equal count leave."""
+    """Write a hash of each word's text, without a key: words of equal count leave in its order.
+
+    It is the same in every model and on every machine.
+    """
     for i in range(len(columns)):
         column = columns[i]
         begin = word_ends[column - 1] if column > 0 else np.int64(0)

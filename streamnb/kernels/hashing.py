@@ -1,11 +1,13 @@
 """Fingerprints: 64-bit keyed hashes that are the same in every process and on every machine.
 
-A word's fingerprint is SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; one compression and
-three finalisation rounds, as Rust and CPython use it) of its UTF-8 bytes. The 128-bit key stands in the model's header and
-is drawn at random, so nobody can prepare words that collide without having the file. An n-gram's fingerprint, and that of a
-negated word, is made from the words' own by the finaliser of MurmurHash3, a bijection: unpredictable as they are.
+A word's fingerprint is SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
+2012; one compression and three finalisation rounds, as Rust and CPython use it) of its UTF-8 bytes.
+The 128-bit key stands in the model's header and is drawn at random, so nobody can prepare words
+that collide without having the file. An n-gram's fingerprint, and that of a negated word, is made
+from the words' own by the finaliser of MurmurHash3, a bijection: unpredictable as they are.
 
-Everything is uint64 and wraps around; in numba a stray int64 operand would turn the sum into a float.
+Everything is uint64 and wraps around; in numba a stray int64 operand would turn the sum into a
+float.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def _round(
 
 @inner
 def siphash(words: U64, begin: int, n_bytes: int, key0: np.uint64, key1: np.uint64) -> np.uint64:
-    """Return SipHash-1-3 of `n_bytes` bytes that begin at the word `words[begin]`, read as little-endian.
+    """Return SipHash-1-3 of `n_bytes` bytes from the little-endian word `words[begin]` on.
 
     What stands behind the last byte in its word is masked out.
     """
@@ -98,7 +100,7 @@ def negate(fingerprint: np.uint64) -> np.uint64:
 
 @inner
 def plain_hash(data: U8, start: int, end: int) -> np.uint64:
-    """Return FNV-1a, mixed: a hash without a key, for an order of words that is the same in every model."""
+    """Return FNV-1a, mixed: without a key, for an order of words that is the same everywhere."""
     value = _FNV_START
     for at in range(start, end):
         value = (value ^ np.uint64(data[at])) * _FNV_PRIME

@@ -1,7 +1,7 @@
 """The arrays that travel together into kernels, as named tuples, and their compiled types.
 
-Every array is C-contiguous and writable: to the compiler a read-only array is another type. `compiled_type` derives a tuple's
-numba type from its annotations, so a signature can name it.
+Every array is C-contiguous and writable: to the compiler a read-only array is another type.
+`compiled_type` derives a tuple's numba type from its annotations, so a signature can name it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Reader(NamedTuple):
     options: I64  # by the OPT_ constants of `tokenise`
     key: U64  # two words, SipHash's key
     negators: U64  # fingerprints of negating words, each in the slot of its low bits
+    letters: U8  # byte → the letter that an ASCII letter folds to, 0 for any other byte
     blocks: U16  # code point >> 7 → block
     classes: U8  # block, code point & 127 → character class
     folds: I32  # the same → distance to the folded character
@@ -61,7 +62,7 @@ class Scratch(NamedTuple):
     """Room for the tokens and n-grams of one text."""
 
     text: U8
-    text_words: U64  # the same memory, eight bytes at a time; every token begins at a multiple of eight
+    text_words: U64  # the same memory, eight bytes at a time; tokens begin at whole ones
     begins: I64
     ends: I64
     fingerprints: U64
@@ -74,7 +75,7 @@ class Scratch(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A batch in compressed sparse rows: row i is columns[indptr[i]:indptr[i+1]], each column once."""
+    """A batch in compressed sparse rows: row i is columns[indptr[i]:indptr[i+1]], each once."""
 
     columns: I32
     counts: I32
@@ -84,8 +85,8 @@ class Rows(NamedTuple):
 class Counts(NamedTuple):
     """Sufficient statistics of one group of words.
 
-    N_jc by word and class, N_c (examples with this group) and N_·c (tokens) by class, and in `state` V, the number of words
-    with a count above zero.
+    N_jc by word and class, N_c (examples with this group) and N_·c (tokens) by class, and in
+    `state` V, the number of words with a count above zero.
     """
 
     by_word: F64Grid  # (capacity, n_classes)
@@ -101,7 +102,7 @@ def compiled_type(layout: type[Any]) -> types.Type:
 
 
 class Absence(NamedTuple):
-    """What Bernoulli keeps of the counts, by class: see `kernels.bernoulli`. A pure function of the counts."""
+    """What Bernoulli keeps of the counts, by class, as a pure function of them: see its kernel."""
 
     sums: I64Grid  # (n_classes, N_TERMS): S_p of the light words, fixed point
     exponents: I64  # (n_classes,): k of the scale 2ᵏ

@@ -1,14 +1,17 @@
-"""Word → column: an open-addressing table of fingerprints, and the kernel that turns a batch of texts into columns.
+"""Word → column: an open-addressing table of fingerprints, and the kernel that reads texts by it.
 
-A slot is one uint64: the upper half of the fingerprint (a tag), and column + 1 in the lower half; 0 is empty. Linear probing
-from the fingerprint's low bits, at most `PROBES_MAX` slots; the full fingerprint is compared in `fingerprints[column]`, so two
-words share a column only if all 64 bits agree (at 10⁷ words: one chance in 370,000). Nothing is ever taken out or moved inside one table, and
-the writer fills a column's fingerprint before its slot: a reader with an older word count finds every word that was there
-when it got its count, and sees any later one as beyond it, that is unseen.
+A slot is one uint64: the upper half of the fingerprint (a tag), and column + 1 in the lower half; 0
+is empty. Linear probing from the fingerprint's low bits, at most `PROBES_MAX` slots; the full
+fingerprint is compared in `fingerprints[column]`, so two words share a column only if all 64 bits
+agree (at 10⁷ words: one chance in 370,000). Nothing is ever taken out or moved inside one table,
+and the writer fills a column's fingerprint before its slot: a reader with an older word count finds
+every word that was there when it got its count, and sees any later one as beyond it, that is
+unseen.
 
-`encode` reads texts one after another into a compressed sparse row batch: row i holds columns[indptr[i]:indptr[i+1]] with
-their counts, each word once, in order of first occurrence. Where the table has no room for the next example's new words it
-stops before that example and says so; the caller makes room and goes on.
+`encode` reads texts one after another into a compressed sparse row batch: row i holds
+columns[indptr[i]:indptr[i+1]] with their counts, each word once, in order of first occurrence.
+Where the table has no room for the next example's new words it stops before that example and says
+so; the caller makes room and goes on.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ _LOWER = np.uint64(0xFFFFFFFF)
 
 @inner
 def find(fingerprint: np.uint64, slots: U64, fingerprints: U64, n_words: int) -> int:
-    """Return the column of a word, -1 where the table does not have it (or only beyond `n_words`)."""
+    """Return the column of a word, -1 where the table lacks it or has it beyond `n_words`."""
     mask = len(slots) - 1
     at = np.int64(fingerprint & np.uint64(mask))
     tag = fingerprint >> _HALF
@@ -76,7 +79,7 @@ def place(fingerprint: np.uint64, column: int, slots: U64) -> bool:
 @kernel(types.boolean, types.uint64[::1], types.int64, types.uint64[::1])
 def refill(fingerprints: U64, n_words: int, slots: U64) -> bool:
     """Enter all words into an empty table; False where one does not find a place."""
-    for column in range(n_words):
+    for column in range(n_words):  # noqa: SIM110 -- numba compiles no generator here
         if not place(fingerprints[column], column, slots):
             return False
     return True
@@ -98,7 +101,7 @@ def find_many(wanted: U64, slots: U64, fingerprints: U64, n_words: int, out: I32
 
 @kernel(types.void, types.uint8[::1], types.int64[::1])
 def byte_bounds(data: U8, bounds: I64) -> None:
-    """Turn bounds that count characters into bounds that count bytes of their UTF-8 form, in place."""
+    """Turn bounds in characters into bounds in bytes of their UTF-8 form, in place."""
     at = np.int64(0)
     n_characters = np.int64(0)
     for i in range(len(bounds)):
@@ -123,7 +126,7 @@ def gather_text(words: U8, ends: I64, new_ends: I64, out: U8) -> None:
 
 @inner
 def fingerprint_of(data: U8, start: int, end: int, key: U64, scratch: Scratch) -> np.uint64:
-    """Return the fingerprint of one n-gram as it is shown: words apart by a space, `¬` before negated ones."""
+    """Return the fingerprint of one n-gram as it is shown: with spaces, and `¬` for negated."""
     whole = np.uint64(0)
     begin = start
     for at in range(start, end + 1):
@@ -175,14 +178,16 @@ def append_text(scratch: Scratch, first: int, last: int, words: U8, at: int) -> 
 def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
     """Count the distinct n-grams of a text, in order of first occurrence; return how many.
 
-    `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the scratch's room are left out.
+    `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the
+    scratch's room are left out.
     """
     n = 0
     seen = scratch.seen
     grams = scratch.grams
     shortest = options[OPT_NGRAM_MIN]
     longest = options[OPT_NGRAM_MAX]
-    n_slots = 64  # no more of the scratch than the text needs, so that it stays in the nearest cache
+    # No more of the scratch than the text needs, so that it stays in the nearest cache.
+    n_slots = 64
     while n_slots < 2 * n_tokens * (longest - shortest + 1) and n_slots < len(seen):
         n_slots *= 2
     mask = n_slots - 1
@@ -209,11 +214,8 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
                 scratch.counts[n] = 1
                 n += 1
                 seen[at] = n
-    for k in range(n):
-        at = np.int64(grams[k] >> _HALF) & mask
-        while seen[at] != 0:
-            seen[at] = 0
-            at = (at + 1) & mask
+    for at in range(n_slots):
+        seen[at] = 0
     return n
 
 
@@ -221,7 +223,7 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
 def look_up(
     n_grams: int, scratch: Scratch, table: Table, known: int, entering: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
-    """Write the columns of a text's n-grams behind `rows.columns[:n]`; return their end and how many are new.
+    """Write a text's n-grams as columns behind `rows.columns[:n]`; return the end, how many are new.
 
     A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
     """
@@ -279,10 +281,10 @@ def encode(
     scratch: Scratch,
     rows: Rows,
 ) -> tuple[int, int, int]:
-    """Turn texts from `row` on into columns; return where it stopped, why, and how much room it wants there.
+    """Turn texts from `row` on into columns; return where it stopped, why, and the room it wants.
 
-    Words enter the table only where `learn` and the row has a label. Without `learn` the table is only read, and just its
-    first `n_known` columns are seen.
+    Words enter the table only where `learn` and the row has a label. Without `learn` the table is
+    only read, and just its first `n_known` columns are seen.
     """
     n = rows.indptr[row]
     state = table.state

@@ -1,7 +1,8 @@
 """Multinomial likelihood of words: Σ_j x_j·log θ_jc with θ_jc = (N_jc + α) / (N_·c + α·V).
 
-The factors N_jc + α are multiplied and their logarithm taken once, which is faster than a logarithm for each and loses less.
-The coefficient m!/∏x_j!, the same for all classes, is left out. Cost: one multiplication a word and class.
+The factors N_jc + α are multiplied and their logarithm taken once, which is faster than a logarithm
+for each and loses less. The coefficient m!/∏x_j!, the same for all classes, is left out. Cost: one
+multiplication a word and class.
 """
 
 from __future__ import annotations
@@ -77,10 +78,11 @@ def multinomial(
     scratch: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
-    """Add each row's log-likelihood to `out` as it stands before that row is learned, then learn it if it has a label.
+    """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
-    `scratch` has a row of two for each class. Rows before `n_judged` have their log-likelihood already. Returns where it stopped, why, and how many new words that row
-    has, as `add_rows` does; the row it stops at has been judged and not learned.
+    `scratch` has a row of two for each class. Rows before `n_judged` have their log-likelihood
+    already. Returns where it stopped, why, and how many new words that row has, as `add_rows` does;
+    the row it stops at has been judged and not learned.
     """
     for i in range(row, len(labels)):
         if not there[i]:

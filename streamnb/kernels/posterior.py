@@ -1,8 +1,8 @@
 """Class prior, log-sum-exp and the posterior: written once, for every family.
 
-With joint log-likelihoods s_c, the winner's log-posterior is −log1p(Σ_{k≠best} exp(s_k − s_best)), which keeps its digits
-where 1 − p would not; the others stand below it by their distance. `-inf` (a zero of maximum likelihood) is legal. Where every
-class has it, the class prior answers.
+With joint log-likelihoods s_c, the winner's log-posterior is −log1p(Σ_{k≠best} exp(s_k − s_best)),
+which keeps its digits where 1 − p would not; the others stand below it by their distance. `-inf` (a
+zero of maximum likelihood) is legal. Where every class has it, the class prior answers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def normalise(joint: F64Grid, prior: F64Grid) -> None:
 
 @inner
 def fold(product: float, total: float) -> tuple[float, float]:
-    """Move a product that grows out of range into a sum of logs: one logarithm for dozens of factors."""
+    """Move a product that leaves the range into a sum of logs: one logarithm, dozens of factors."""
     if product > _HUGE or product < _TINY:
         return 1.0, total + np.log(product)
     return product, total

@@ -43,9 +43,10 @@ class Estimator(Protocol):
         n_words_max: int,
         n_words: int,
     ) -> tuple[int, int, int]:
-        """Add log-likelihoods to `out` (n, n_classes), each before its row is learned, from `row` on.
+        """Add log-likelihoods to `out` (n, n_classes) from `row` on, then learn the row.
 
-        Returns where it stopped, why (`kernels.counting.ADDED`, `FULL`, ...) and how many new words that row has.
+        Returns where it stopped, why (`kernels.counting.ADDED`, `FULL`, ...) and how many new words
+        that row has.
         """
 
     def rebuild(self, counts: Counts, n_words: int) -> None:

@@ -1,4 +1,7 @@
-"""Bernoulli: each word is there or not, θ_jc = (N_jc + β₁) / (N_c + β₁ + β₂), and a missing word speaks too."""
+"""Bernoulli: each word is there or not, and a missing one speaks too.
+
+θ_jc = (N_jc + β₁) / (N_c + β₁ + β₂)
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ class Bernoulli:
         return BernoulliEstimator(self.prior)
 
     def log_theta(self, counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return log θ_jc, ndarray of shape (n, n_classes); `nan` never: 0/0 of an empty class is -inf."""
+        """Return log θ_jc, ndarray of shape (n, n_classes); 0/0 of an empty class is -inf."""
         top = counts.by_word[columns] + self.prior.present
         bottom = counts.examples + self.prior.present + self.prior.absent
         with np.errstate(divide="ignore", invalid="ignore"):

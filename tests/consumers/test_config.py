@@ -119,7 +119,7 @@ def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: [1\nb: 2", "line 2, column 1"),
+        ("a: [1\nb: }", "line 2, column 2"),
         ("a: b: c", "line 1, column 5"),
         ("a: 1\n---\nb: 2", "line 2, column 1"),
         ("[" * 5000, "nested too deeply"),
@@ -148,7 +148,7 @@ def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "source: file:${FOLDER}/a.jsonl\nhttp: {port: '${PORT}'}\nmodel: {classes: [\"${A}\", b]}\n"
-        "labels: {mapping: {1: b}}\nkafka: {group_id: $${plain}}",
+        "labels: {mapping: {1: b}}\nkafka: {group_id: '$${plain}'}",
     )
     settings = load(path, {"FOLDER": "/data", "PORT": "9", "A": "x: y"})
     assert settings.source_address.path == Path("/data/a.jsonl")

@@ -65,7 +65,7 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
         tmp_path / "config.yaml",
         source=f"kafka://{broker.address}/{topic}",
         # Small polls and frequent checkpoints, so that a kill finds much of both behind and before it.
-        kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 500},
+        kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 500, "session_timeout_s": 6},
         checkpoint={"folder": "state", "interval_s": 0.2},
     )
     positions_at_death = []

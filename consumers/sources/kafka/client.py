@@ -26,6 +26,9 @@ def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
         "enable_auto_commit": False,
         "auto_offset_reset": "none",  # we decide where to go on
         "isolation_level": "read_committed",  # what a transaction took back is never learned
+        # After a kill the group waits that long for the dead member before it lets the new one read.
+        "session_timeout_ms": round(settings.session_timeout_s * 1000),
+        "heartbeat_interval_ms": round(settings.session_timeout_s * 1000 / 4),
         "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
         "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
         "max_partition_fetch_bytes": settings.message_max_bytes,

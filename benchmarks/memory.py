@@ -1,0 +1,55 @@
+"""Memory of a large model: 1,000,000 words, two classes, one part, and two snapshots alive.
+
+It is weighed in a process of its own (`weigh.py`), which gets texts on its standard input and keeps
+none. The measure is what that process holds above itself before learning, when it has the same
+imports, an untrained model and a running predictor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.result import Result
+from benchmarks.show import Show
+from benchmarks.tweets import Tweets
+
+WORDS = 1_000_000
+_PIECE = 2_000
+_ROOT = Path(__file__).resolve().parents[1]
+_MB = 1e6
+
+
+def memory(tweets: Tweets, show: Show) -> Result:
+    """Let a fresh process learn tweets until its model knows a million words, and weigh it."""
+    n_learned = 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.weigh"],
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for first in show.track(range(0, len(tweets), _PIECE)):
+            texts = tweets.texts[first : first + _PIECE]
+            labels = tweets.labels[first : first + _PIECE]
+            child.stdin.write(json.dumps([texts, labels]) + "\n")
+            child.stdin.flush()
+            n_learned += len(texts)
+            if int(child.stdout.readline()) >= WORDS:
+                break
+        child.stdin.close()
+        found = json.loads(child.stdout.read())
+    result = Result("memory", f"the first {n_learned:,} of {tweets.origin}")
+    result.add("words known", found["words"], "words")
+    result.add("process before learning, RSS", found["before_rss"] / _MB, "MB")
+    result.add("model and two snapshots, RSS", found["rss"] / _MB, "MB", at_most=150.0)
+    result.add("model and two snapshots, USS", found["uss"] / _MB, "MB", at_most=150.0)
+    result.add("peak while growing, RSS", found["peak_rss"] / _MB, "MB")
+    return result

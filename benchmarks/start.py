@@ -1,0 +1,59 @@
+"""How long the daemon takes from its start until it has learned its first message.
+
+It is started as a person starts it, told to end after one message, and timed from outside: so the
+figures hold the end of the process too. Cold is the first start on a machine: no kernel is compiled
+yet. Warm is every later one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.result import Result
+from benchmarks.show import Show
+from benchmarks.tweets import Tweets
+
+WARM_STARTS = 3
+_ROOT = Path(__file__).resolve().parents[1]
+_CONFIG = """\
+generator: {rate_per_s: 0, labelled_share: 1.0}
+checkpoint: {folder: null}
+http: {port: 0}
+"""
+_COMMAND = ["-m", "consumers", "run", "--max-messages", "1", "--json", "--view", "log"]
+
+
+def start(tweets: Tweets, show: Show) -> Result:  # noqa: ARG001 -- a case is called with texts
+    """Start the daemon without compiled kernels, then with them."""
+    with tempfile.TemporaryDirectory(prefix="streamnb-start-") as name:
+        folder = Path(name)
+        (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
+        seconds = [_timed(folder) for _ in show.track(range(1 + WARM_STARTS))]
+    result = Result("start", "the made-up stream")
+    result.add("cold", seconds[0], "s", at_most=40.0)
+    result.add("warm", statistics.median(seconds[1:]), "s", at_most=3.0)
+    return result
+
+
+def _timed(folder: Path) -> float:
+    """Return the seconds of one run, from `folder` and with a cache of kernels in it."""
+    environ = os.environ | {
+        "PYTHONPATH": str(_ROOT),
+        "STREAMNB_CACHE_DIR": str(folder / "cache"),
+    }
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *_COMMAND], cwd=folder, env=environ, capture_output=True, check=True
+    )
+    seconds = time.perf_counter() - began
+    summary = json.loads(done.stdout)
+    if summary["learned"] != 1:
+        raise RuntimeError(f"the daemon should have learned one message, and says: {summary}")
+    return seconds

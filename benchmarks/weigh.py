@@ -1,0 +1,62 @@
+"""The process that `memory.py` weighs: learns what comes, then says what it holds.
+
+In: lines of JSON, `[texts, labels]`. Out: after each line the number of words known; at the end of
+the input one JSON object of bytes, each above what the process held before learning.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import sys
+import time
+
+import psutil
+
+from consumers.config import Settings
+from consumers.features import build_model
+from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
+
+_NEVER = 1 << 62
+
+
+def main() -> None:
+    """Learn, and weigh before and after."""
+    board = SnapshotBoard()
+    model = build_model(Settings().model)
+    learner = Learner(model, board, EveryExamples(_NEVER), time.monotonic)
+    predictor = Predictor(board)
+    predictor.start()
+    predictor.predict_many({"text": ["a text to begin with"]})
+    before_rss, before_uss = weigh()
+    for line in sys.stdin:
+        texts, labels = json.loads(line)
+        learner.learn("tweets/0", {"text": texts}, labels)
+        print(model.vocabulary_size, flush=True)
+    held = learner.publish()  # as a request in progress would hold it
+    newest = learner.publish()
+    predictor.predict_many({"text": ["a text to end with"]})
+    peak_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rss, uss = weigh()
+    predictor.stop()
+    assert held.n_examples == newest.n_examples
+    found = {
+        "words": newest.vocabulary_size,
+        "before_rss": before_rss,
+        "rss": rss - before_rss,
+        "uss": uss - before_uss,
+        "peak_rss": peak_rss - before_rss,
+    }
+    print(json.dumps(found))
+
+
+def weigh() -> tuple[int, int]:
+    """Return the bytes that this process holds: resident (RSS), and its own alone (USS)."""
+    gc.collect()
+    info = psutil.Process().memory_full_info()
+    return info.rss, info.uss
+
+
+if __name__ == "__main__":
+    main()
