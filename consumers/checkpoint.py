@@ -14,6 +14,9 @@ least once, with the message's id as its key).
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -82,6 +85,39 @@ class Checkpoint:
         folder = self._settings.folder
         return None if folder is None else folder / FILE_NAME
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other process off the folder; two would overwrite each other's counts.
+
+        The lock ends with the process, however that ends. Where the file system knows no locks,
+        nothing is kept off.
+
+        Raises
+        ------
+        CheckpointError
+            Where another process uses the folder.
+        """
+        path = self.path
+        if path is None:
+            yield
+            return
+        _make_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            raise CheckpointError(
+                f"checkpoint.folder {path.parent}: another streamnb uses it. Stop that one, or "
+                "name another folder."
+            ) from None
+        except OSError as error:
+            log.warning("checkpoint_folder_without_lock", detail=str(error))
+        try:
+            yield
+        finally:
+            os.close(folder)
+
     def is_due(self) -> bool:
         """Tell whether the interval is over."""
         return self.path is not None and self._clock() >= self._due_at
@@ -107,12 +143,7 @@ class Checkpoint:
         path = self.path
         if path is None:
             return fresh, {}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"checkpoint.folder {path.parent}: cannot be made ({error.strerror}). Name another folder."
-            ) from error
+        _make_folder(path.parent)
         if not path.exists() and not older_files(path):
             return fresh, {}
         with warnings.catch_warnings(record=True) as caught:
@@ -171,6 +202,15 @@ class Checkpoint:
                 + "\n".join(found)
                 + "\nPut the configuration back, or name another checkpoint.folder to learn anew."
             )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint.folder {folder}: cannot be made ({error.strerror}). Name another folder."
+        ) from error
 
 
 def _comparable(model: NaiveBayes) -> dict[str, Any]:

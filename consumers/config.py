@@ -19,7 +19,13 @@ from pydantic_core import PydanticCustomError
 from consumers.errors import ConfigError
 from consumers.settings.addresses import OutputAddress, SourceAddress
 from consumers.settings.base import Section, wrong
-from consumers.settings.content import EmoticonLabels, FieldLabels, Labels, MessageSettings
+from consumers.settings.content import (
+    SENTIMENT140,
+    EmoticonLabels,
+    FieldLabels,
+    Labels,
+    MessageSettings,
+)
 from consumers.settings.model import ModelSettings, WordsSettings
 from consumers.settings.problems import problems_of, render, settings_of
 from consumers.settings.running import (
@@ -116,7 +122,7 @@ def _wrong_labels(settings: Settings) -> Iterator[_Found]:
     labels = settings.labels
     if isinstance(labels, FieldLabels):
         for value, name in labels.mapping.items():
-            if name not in classes:
+            if name not in classes and SENTIMENT140.get(value) != name:
                 yield ("labels", "mapping", value), _no_class(name, classes)
         return
     for name in labels.signs:

@@ -7,10 +7,9 @@ Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · pre
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -18,11 +17,16 @@ from prometheus_client import CollectorRegistry
 from consumers.building import build_decoder, build_sink, build_source, stream_identity
 from consumers.checkpoint import Checkpoint
 from consumers.config import Settings
+from consumers.errors import ConsumerError
 from consumers.features import build_model
 from consumers.health import Health
 from consumers.metrics import Metrics
 from consumers.pipeline import Limits, Pipeline
 from consumers.reporter import Reporter
+from consumers.signals import stop_on_signals
+from consumers.sinks.none import NoSink
+from consumers.sinks.base import Sink
+from consumers.sinks.patient import PatientSink
 from consumers.status import Status, Summary
 from consumers.tally import Tally
 from consumers.view import View
@@ -64,7 +68,7 @@ def run(
     """
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_signals(stop))
+        stack.enter_context(stop_on_signals(stop))
         view.start()
         stack.callback(view.stop)
         if not is_warm():
@@ -72,11 +76,16 @@ def run(
             view.update(Status(source=settings.source, note=COMPILING))
         pipeline, reporter = _build(settings, view, stop, stack, until_end=until_end)
         reporter.update(force=True)
-        reason = "failed"
         try:
             reason = pipeline.run(Limits(until_end, max_messages))
-        finally:
-            pipeline.finish()
+        except Exception:
+            try:
+                pipeline.finish()
+            except ConsumerError as error:
+                # What ended the run is what its reader has to know; this comes beside it.
+                log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400
+            raise
+        pipeline.finish()
         reporter.update(force=True)
         return reporter.summary(reason, pipeline.positions)
 
@@ -87,6 +96,7 @@ def _build(
     clock = time.monotonic
     registry = CollectorRegistry()
     checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), clock)
+    stack.enter_context(checkpoint.alone())
     model, positions = checkpoint.restore(build_model(settings.model))
     metrics = Metrics(registry, settings.model.classes, clock)
     health = Health(clock, settings.http.stuck_after_s)
@@ -94,9 +104,9 @@ def _build(
     tally = Tally(settings.model.classes, fields, settings.learning.window, metrics, clock)
     metrics.resume_from(tally.prequential, model.words_dropped)
     source = build_source(settings, until_end=until_end)
-    predictions = build_sink(settings.predictions, settings)
+    predictions = _waited_for(build_sink(settings.predictions, settings), stop)
     stack.callback(predictions.close)
-    rejects = build_sink(settings.rejects, settings)
+    rejects = _waited_for(build_sink(settings.rejects, settings), stop, health.beat)
     stack.callback(rejects.close)
     board = SnapshotBoard()
     learning = settings.learning
@@ -133,18 +143,8 @@ def _build(
     return pipeline, reporter
 
 
-@contextlib.contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the loop in its order; only the main thread can be told so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _waited_for(
+    sink: Sink, stop: threading.Event, waiting: Callable[[], None] | None = None
+) -> Sink:
+    """Return a sink that the stream waits for; nowhere needs no patience."""
+    return sink if isinstance(sink, NoSink) else PatientSink(sink, stop, waiting)

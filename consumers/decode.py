@@ -138,6 +138,8 @@ class Decoder:
         offsets: list[int] = raw.offsets[at].tolist()
         operations, texts = self._operations_and_texts(rows, wrong)
         ids = self._ids(raw, offsets, rows, wrong)
+        for k in wrong:
+            texts[k] = ""  # so that no message counts twice: as rejected, and as ambiguous
         labelled = self._labeller.label(self._label_values(rows, operations), texts)
         for k, fault in labelled.faults.items():
             wrong.setdefault(k, fault)
@@ -195,12 +197,13 @@ class Decoder:
                 f"the operation at '{self._settings.operation}' is {_shown(asked)}; it is one of "
                 f"{', '.join(Operation)} (setting message.operation)",
             )
+        if operation is Operation.DELETE:
+            # It teaches nothing: what its text says is not looked at, signs least of all.
+            return operation, ""
         if text.__class__ is str:
             if "\0" in text:
                 return Fault(Reason.NULL_BYTES, f"the text at '{path}' holds a NUL character")
             return operation, text
-        if operation is Operation.DELETE:
-            return operation, ""
         if text is None:
             return Fault(Reason.MISSING_TEXT, f"no text at '{path}' (setting message.text)")
         return Fault(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +22,7 @@ from consumers.features import columns_of
 from consumers.health import Health
 from consumers.messages import Messages, Operation, Partition, RawColumns
 from consumers.metrics import Metrics
-from consumers.sinks.base import Record, Sink
+from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
 from consumers.sinks.records import prediction_record, reject_record
 from consumers.sources.base import Source
@@ -31,8 +31,11 @@ from streamnb import Answer, Learner, Predictor
 from streamnb.errors import PredictorError, QueueFullError
 
 POLL_TIMEOUT_S = 0.1
-_DRAIN_TIMEOUT_S = 30.0
-_SINK_PAUSE_S = 0.5
+# How long a checkpoint may wait for the predictor and the sinks, all together; and how long once
+# the daemon is told to stop, for whoever told it will kill it after half a minute.
+_SAFE_TIMEOUT_S = 30.0
+_SAFE_TIMEOUT_AT_STOP_S = 8.0
+_SLICE_S = 1.0  # how often a wait says that it is not stuck
 log = structlog.get_logger(__name__)
 
 
@@ -67,6 +70,7 @@ class Pipeline:
     show: Callable[[], None]
     positions: dict[Partition, int] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    _amid_batch: bool = False
 
     def run(self, limits: Limits) -> str:
         """Read until told to stop; return why it ended: "told to stop", "end of source" or "max messages"."""
@@ -92,6 +96,11 @@ class Pipeline:
         """
         try:
             self.learner.publish()
+            if self._amid_batch:
+                raise CheckpointError(
+                    "no last checkpoint was written: the run ended amid a batch, whose counts are "
+                    "ahead of its position. The one before stands; start again to go on from it."
+                )
             self._make_checkpoint()
         finally:
             self.source.close()
@@ -102,11 +111,13 @@ class Pipeline:
             if not len(raw):
                 return
         messages = self.decoder.decode(raw)
+        self._amid_batch = True  # whatever fails from here on, no checkpoint may hold half a batch
         self._learn(messages)
         self._judge(messages)
         if messages.rejects:
-            self._give(self.rejects, [reject_record(reject) for reject in messages.rejects])
+            self.rejects.add([reject_record(reject) for reject in messages.rejects])
         self.positions[raw.partition] = raw.next_offset
+        self._amid_batch = False
         self.tally.count(len(raw), messages)
 
     def _learn(self, messages: Messages) -> None:
@@ -154,27 +165,7 @@ class Pipeline:
             prediction_record(messages.envelope(i), classes, row, answer.version)
             for i, row in zip(rows, answer.log_posteriors.tolist(), strict=True)
         ]
-        self._give(self.predictions, records)
-
-    def _give(self, sink: Sink, records: Sequence[Record]) -> None:
-        """Hand records to a sink, waiting for one that is away: they are owed, and the stream can wait.
-
-        Once the daemon is told to stop it gives up; no checkpoint is written then, so they come again.
-        """
-        said = False
-        while True:
-            try:
-                sink.add(records)
-            except SinkError as error:
-                if self.stop.is_set():
-                    raise
-                if not said:
-                    log.warning("sink_waits", detail=str(error))
-                    said = True
-                self.health.beat()
-                self.stop.wait(_SINK_PAUSE_S)
-            else:
-                return
+        self.predictions.add(records)
 
     def _look_around(self, n_messages: int) -> None:
         """Do what is due between two polls."""
@@ -186,14 +177,14 @@ class Pipeline:
             try:
                 self._make_checkpoint()
             except CheckpointError as error:
-                log.exception("checkpoint_failed", detail=str(error))
+                log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- all is said
 
     def _make_checkpoint(self) -> None:
         """Carry out the steps of a checkpoint, in their order; see `checkpoint`."""
+        began_s = time.monotonic()
         try:
-            self.predictor.drain(_DRAIN_TIMEOUT_S)
-            self.predictions.flush(_DRAIN_TIMEOUT_S)
-            self.rejects.flush(_DRAIN_TIMEOUT_S)
+            for wait in (self.predictor.drain, self.predictions.flush, self.rejects.flush):
+                self._wait_for(wait, began_s)
             written = self.checkpoint.write(self.learner.model, self.positions)
         except (PredictorError, SinkError, CheckpointError) as error:
             self.metrics.checkpoint_failed()
@@ -202,3 +193,19 @@ class Pipeline:
             self.checkpoint.postpone()
         self.metrics.checkpoint_written(written.seconds, written.n_bytes)
         self.source.commit(self.positions)
+
+    def _wait_for(self, wait: Callable[[float], None], began_s: float) -> None:
+        """Wait in slices: the daemon is not stuck meanwhile, and may be told to stop."""
+        while True:
+            self.health.beat()
+            limit_s = _SAFE_TIMEOUT_AT_STOP_S if self.stop.is_set() else _SAFE_TIMEOUT_S
+            now_s = time.monotonic()
+            try:
+                wait(max(0.0, min(_SLICE_S, began_s + limit_s - now_s)))
+            except (PredictorError, SinkError):
+                # One that is refused at once has another reason than time.
+                soon = time.monotonic() - now_s < _SLICE_S
+                if soon or time.monotonic() - began_s >= limit_s:
+                    raise
+            else:
+                return

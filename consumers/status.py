@@ -135,7 +135,7 @@ class Summary:
     snapshot_version : int
         Of the last snapshot.
     exit_reason : str
-        Why it ended: ``"end of source"``, ``"max messages"``, ``"SIGTERM"`` and so on.
+        Why it ended: ``"end of source"``, ``"max messages"`` or ``"told to stop"``.
     """
 
     source: str

@@ -8,6 +8,9 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from consumers.settings.base import Section, distinct, wrong
 
+# Of the recorded tweets; a model without a neutral class rejects those, and says so.
+SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
+
 FieldPath = Annotated[str, Field(min_length=1)]
 
 
@@ -34,7 +37,7 @@ class FieldLabels(Section):
 
     kind: Literal["field"] = "field"
     field: FieldPath = "label"
-    mapping: dict[str, str] = Field(default_factory=lambda: {"0": "negative", "4": "positive"})
+    mapping: dict[str, str] = Field(default_factory=lambda: dict(SENTIMENT140))
 
     @field_validator("mapping", mode="before")
     @classmethod

@@ -17,10 +17,10 @@ class WordsSettings(Section):
     """A feature group of words."""
 
     kind: Literal["words"] = "words"
-    likelihood: Literal["bernoulli", "multinomial"] = "bernoulli"
+    likelihood: Literal["bernoulli", "multinomial"] = "multinomial"
     beta: tuple[Prior, Prior] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
     alpha: Prior = 1.0  # multinomial's prior
-    counts: Literal["presence", "occurrence"] | None = None  # None: by the likelihood
+    counts: Literal["presence", "occurrence"] | None = "presence"  # None: by the likelihood
     ngrams: tuple[int, int] = (1, 2)
     negation: bool = True
     case_fold: bool = True

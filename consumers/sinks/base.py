@@ -9,10 +9,21 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record on its way out: a key that makes repeats recognisable, and its JSON value."""
+    """One record on its way out.
+
+    Attributes
+    ----------
+    key : bytes
+        Makes repeats recognisable.
+    value : bytes
+        JSON.
+    short : Record or None
+        What goes out instead where the outside refuses the whole as too large.
+    """
 
     key: bytes
     value: bytes
+    short: Record | None = None
 
 
 class Sink(Protocol):
@@ -23,7 +34,11 @@ class Sink(Protocol):
     """
 
     def add(self, records: Sequence[Record]) -> None:
-        """Take records, in order. May block for a bounded time when the outside is slow."""
+        """Take records, in order. May block for a bounded time when the outside is slow.
+
+        All are taken, also where it raises `SinkError`: that says that too much is owed, and that
+        a `flush` has to succeed before more may come. So nobody adds the same records twice.
+        """
 
     def flush(self, timeout_s: float) -> None:
         """Make everything that was added safe, or raise `SinkError`."""

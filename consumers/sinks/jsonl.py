@@ -45,7 +45,10 @@ class JsonLinesSink:
         self._pending = bytearray()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            # A named pipe whose reader has stopped then refuses, as a full disk does, and does not
+            # hold its writer for ever. To a file it means nothing.
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            self._fd = os.open(self._path, flags, 0o644)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
         try:

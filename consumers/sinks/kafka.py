@@ -2,7 +2,11 @@
 
 Each record is kept until then. One whose delivery failed is sent again by the next `flush`, so a
 broker that was away costs nothing but time: every record arrives at least once, and the keys make
-repeats recognisable. How much may be owed is bounded, in records and in bytes.
+repeats recognisable. How much may be owed is bounded, in records and in bytes, but for the batch
+that goes over the bound.
+
+A record that is larger than the client or the topic allows would be refused for ever, and all
+behind it would wait. Where it has a short form that is sent in its place, and the log says so.
 """
 
 from __future__ import annotations
@@ -14,7 +18,12 @@ from typing import Any, Final
 
 import structlog
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 
 from consumers.config import KafkaSettings
 from consumers.errors import SinkError
@@ -35,6 +44,8 @@ ADD_TIMEOUT_S: Final = 5.0  # how long `add` may wait for room
 CLOSE_TIMEOUT_S: Final = 1.0
 
 _BLOCK_MS: Final = 250  # how long one send may wait for the topic to be known
+_SEND_PAUSE_S: Final = 1.0  # after such a wait in vain, until `add` tries again
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 _DELIVERY_TIMEOUT_MS: Final = 15_000
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _LINGER_MS: Final = 5
@@ -93,6 +104,7 @@ class KafkaSink:
         self._owed_bytes = 0
         self._unsent: deque[_Owed] = deque()  # those of the owed ones that wait to be sent
         self._fault: Exception | None = None
+        self._send_again_s = 0.0
 
     def add(self, records: Sequence[Record]) -> None:
         """Take records and send them in order, waiting up to 5 s while too much is owed.
@@ -100,10 +112,11 @@ class KafkaSink:
         Raises
         ------
         SinkError
-            When too much is still owed then.
+            When too much is still owed then. The records are taken nevertheless.
         """
         for record in records:
-            self.write(record)
+            self._take(record, None)
+        self._bound()
 
     def write(self, record: Record, partition: int | None = None) -> None:
         """Take one record; its partition follows from its key unless it is given.
@@ -113,14 +126,8 @@ class KafkaSink:
         SinkError
             As `add`.
         """
-        if len(self._owed) >= OWED_RECORDS_MAX or self._owed_bytes >= OWED_BYTES_MAX:
-            self.flush(ADD_TIMEOUT_S)
-        owed = _Owed(record, partition)
-        self._owed.append(owed)
-        self._unsent.append(owed)
-        self._owed_bytes += len(record.value)
-        if self._connected(0.0):
-            self._send()
+        self._take(record, partition)
+        self._bound()
 
     def partitions(self, timeout_s: float) -> int:
         """Return how many partitions the topic has.
@@ -152,6 +159,7 @@ class KafkaSink:
             left_s = deadline_s - self._clock()
             if left_s <= 0 or not self._connected(left_s):
                 break
+            self._send_again_s = 0.0
             self._send()
             try:
                 self._producer.flush(max(0.0, deadline_s - self._clock()))
@@ -176,6 +184,18 @@ class KafkaSink:
             except KafkaTimeoutError as error:
                 log.info("kafka_close_failed", error=repr(error))
 
+    def _take(self, record: Record, partition: int | None) -> None:
+        owed = _Owed(record, partition)
+        self._owed.append(owed)
+        self._unsent.append(owed)
+        self._owed_bytes += len(record.value)
+        if self._clock() >= self._send_again_s and self._connected(0.0):
+            self._send()
+
+    def _bound(self) -> None:
+        if len(self._owed) > OWED_RECORDS_MAX or self._owed_bytes > OWED_BYTES_MAX:
+            self.flush(ADD_TIMEOUT_S)
+
     def _connected(self, left_s: float) -> bool:
         if self._producer is None:
             self._producer = self._connecting.wait(left_s)
@@ -195,8 +215,12 @@ class KafkaSink:
                 )
             except KafkaTimeoutError as error:  # the topic or its leader is not known
                 self._fault = error
+                # Or each of a batch's thousands of records would wait for it.
+                self._send_again_s = self._clock() + _SEND_PAUSE_S
                 return
             except KafkaError as error:
+                if self._shorten(owed, error):
+                    continue
                 raise SinkError(
                     self._sentence(f"the record {record.key!r} cannot be sent", error)
                 ) from error
@@ -213,10 +237,27 @@ class KafkaSink:
             kept.append(owed)
             if owed.future is not None and owed.future.failed():
                 self._fault = owed.future.exception
+                self._shorten(owed, owed.future.exception)
                 owed.future = None
             if owed.future is None:
                 self._unsent.append(owed)
         self._owed = kept
+
+    def _shorten(self, owed: _Owed, error: Exception) -> bool:
+        """Put a record's short form in its place where the whole is refused as too large."""
+        whole, short = owed.record, owed.record.short
+        if short is None or not isinstance(error, _TOO_LARGE):
+            return False
+        log.warning(
+            "record_shortened",
+            topic=self._topic,
+            key=short.key.decode(errors="replace"),
+            n_bytes=len(whole.value),
+            way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
+        )
+        self._owed_bytes += len(short.value) - len(whole.value)
+        owed.record = short
+        return True
 
     def _sentence(self, what: str, error: Exception | None) -> str:
         said = "" if error is None else f"; the client says: {error!r}"

@@ -16,6 +16,9 @@ from consumers.messages import Envelope, Reason, Reject
 from consumers.sinks.base import Record
 
 _TEXT_BYTES_MAX = 4096
+_SHORT_FROM_BYTES = 1 << 16  # below, no topic in its right mind refuses a record
+_SHORT_KEY_CHARS = 256
+_SHORT_VALUE_BYTES = 1 << 14
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +96,7 @@ def prediction_record(
     Returns
     -------
     Record
-        Keyed by the message's id.
+        Keyed by the message's id. A large one has a short form, without the text.
     """
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
     prediction = Prediction(
@@ -105,11 +108,19 @@ def prediction_record(
         log_posterior=logs,
         snapshot_version=snapshot_version,
     )
-    return Record(key=envelope.id.encode(), value=_encode(prediction))
+    value = _encode(prediction)
+    if len(value) < _SHORT_FROM_BYTES:
+        return Record(envelope.id.encode(), value)
+    short_id = envelope.id[:_SHORT_KEY_CHARS]
+    small = msgspec.structs.replace(prediction, id=short_id, text=msgspec.UNSET)
+    return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)))
 
 
 def reject_record(reject: Reject) -> Record:
-    """Return the record of one rejected message, keyed by its place: `topic-partition-offset`."""
+    """Return the record of one rejected message, keyed by its place: `topic-partition-offset`.
+
+    A large one has a short form, with the first 16 KiB of the message's bytes.
+    """
     topic, partition = reject.partition
     message = RejectedMessage(
         reason=reject.reason,
@@ -122,7 +133,19 @@ def reject_record(reject: Reject) -> Record:
         value_base64=_base64(reject.value),
         value=_readable(reject.value),
     )
-    return Record(key=f"{topic}-{partition}-{reject.offset}".encode(), value=_encode(message))
+    key = f"{topic}-{partition}-{reject.offset}".encode()
+    value = _encode(message)
+    if len(value) < _SHORT_FROM_BYTES:
+        return Record(key, value)
+    begin = (reject.value or b"")[:_SHORT_VALUE_BYTES]
+    small = msgspec.structs.replace(
+        message,
+        detail=f"{reject.detail}; of {len(reject.value or b'')} bytes these are the first "
+        f"{len(begin)}, for more was not taken here",
+        key_base64=_base64(reject.key and reject.key[:_SHORT_KEY_CHARS]),
+        value_base64=_base64(reject.value and begin),
+    )
+    return Record(key, value, Record(key, _encode(small)))
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -80,7 +80,7 @@ port: 1
         ("model: {features: {}}", "model.features: must hold at least one feature group"),
         ("model: {features: {text: {ngrams: [2, 1]}}}", "1 ≤ shortest ≤ longest"),
         ("model: {features: {text: {ngrams: [1, 9]}}}", "longest ≤ 8"),
-        ("model: {features: {text: {counts: occurrence}}}", "take the multinomial likelihood"),
+        ("model: {features: {text: {likelihood: bernoulli, counts: occurrence}}}", "take the multinomial"),
         ("model: {features: {text: {beta: [1]}}}", "model.features.text.beta.1: is missing"),
         ("model: {features: {text: {alfa: 1}}}", "did you mean model.features.text.alpha?"),
         ("model: {features: {title: {}}}", "add 'title' to message.fields"),

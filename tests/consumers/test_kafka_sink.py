@@ -90,7 +90,7 @@ def test_what_is_owed_is_bounded(own_broker: Broker, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(kafka, "OWED_RECORDS_MAX", 10)
     monkeypatch.setattr(kafka, "ADD_TIMEOUT_S", 0.2)
     sink = KafkaSink([own_broker.reserve()], "nowhere", KafkaSettings(bootstrap_timeout_s=0.3))
-    with pytest.raises(SinkError, match="10 records are not safe"):
+    with pytest.raises(SinkError, match="11 records are not safe"):
         sink.add(records(0, 11))
     sink.close()
 
