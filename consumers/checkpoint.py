@@ -1,15 +1,17 @@
 """The checkpoint: the model and the positions of its stream, saved as one.
 
-The state has one section a partition (next offset, and the counts of that partition's log alone); the model is their sum. A
-checkpoint is made in this order:
+The state has one section a partition (next offset, and the counts of that partition's log alone);
+the model is their sum. A checkpoint is made in this order:
 
 1. the predictor answers what it was asked, and the sinks make safe what they were given;
-2. counts **and** next offsets of every partition go into one file: write, fsync, rename, fsync the folder;
+2. counts **and** next offsets of every partition go into one file: write, fsync, rename, fsync the
+   folder;
 3. positions are told to the source, for its lag tools only.
 
-At the start and at every assignment of a partition the file's position wins over any other. So after a kill at any instant the counts
-are, bit for bit, those of a run that was never killed. What left by the sinks after the last checkpoint leaves again (at
-least once, with the message's id as its key).
+At the start and at every assignment of a partition the file's position wins over any other. So
+after a kill at any instant the counts are, bit for bit, those of a run that was never killed. What
+left by the sinks after the last checkpoint leaves again (at least once, with the message's id as
+its key).
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ class Checkpoint:
         return self.path is not None and self._clock() >= self._due_at
 
     def age_s(self) -> float | None:
-        """Return how long ago the last checkpoint of this run was written; None before the first."""
+        """Return how long ago this run wrote its last checkpoint; None before the first."""
         return None if self._written_at is None else self._clock() - self._written_at
 
     def postpone(self) -> None:
@@ -131,7 +133,7 @@ class Checkpoint:
         self._due_at = self._clock() + self._settings.interval_s
 
     def restore(self, fresh: NaiveBayes) -> tuple[NaiveBayes, dict[Partition, int]]:
-        """Return the saved model and its positions, or `fresh` and none where nothing was saved yet.
+        """Return the saved model and its positions; `fresh` and none where nothing was saved yet.
 
         Raises
         ------
@@ -152,7 +154,8 @@ class Checkpoint:
                 stored = read(path)
             except StreamnbError as error:
                 raise CheckpointError(
-                    f"{error} No kept file can be used; move {path.parent} away to learn anew from the start."
+                    f"{error} No kept file can be used; move {path.parent} away to learn anew from"
+                    " the start."
                 ) from error
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
@@ -183,7 +186,7 @@ class Checkpoint:
                 keep=self._settings.keep,
             )
         except StreamnbError as error:
-            raise CheckpointError(f"{error} Check checkpoint.folder and the disk's room.") from error
+            raise CheckpointError(f"checkpoint.folder: {error}") from error
         self._written_at = self._clock()
         return Written(size, self._written_at - began)
 
@@ -214,7 +217,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _comparable(model: NaiveBayes) -> dict[str, Any]:
-    """Return a model's description without the bound on its words, which may be moved at any time."""
+    """Return a model's description without the bound on its words, which may always be moved."""
     description = model.describe()
     for group in description["groups"].values():
         group.pop("max_words")

@@ -1,7 +1,9 @@
 """The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
 
-Start: view · model (restored from its checkpoint) · sinks · predictor · learner's first snapshot · HTTP · loop.
-Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · predictor · sinks · HTTP · view.
+Start: view · model (restored from its checkpoint) · sinks · predictor · learner's first snapshot ·
+HTTP · loop.
+Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · HTTP · predictor ·
+sinks · view.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from consumers.metrics import Metrics
 from consumers.pipeline import Limits, Pipeline
 from consumers.reporter import Reporter
 from consumers.signals import stop_on_signals
-from consumers.sinks.none import NoSink
 from consumers.sinks.base import Sink
+from consumers.sinks.none import NoSink
 from consumers.sinks.patient import PatientSink
 from consumers.status import Status, Summary
 from consumers.tally import Tally
@@ -91,7 +93,12 @@ def run(
 
 
 def _build(
-    settings: Settings, view: View, stop: threading.Event, stack: contextlib.ExitStack, *, until_end: bool
+    settings: Settings,
+    view: View,
+    stop: threading.Event,
+    stack: contextlib.ExitStack,
+    *,
+    until_end: bool,
 ) -> tuple[Pipeline, Reporter]:
     clock = time.monotonic
     registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Messages to the columns that the model's groups read, and the model that the settings describe."""
+"""Messages to the columns that the model's groups read, and the model of the settings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,24 @@ def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
     return tuple(name for name in settings.features if name not in _OWN_COLUMNS)
 
 
-def columns_of(messages: Messages, rows: Sequence[int], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the fields `names` of some rows, each a list of length ``len(rows)``; a value that is no text is missing."""
+def columns_of(
+    messages: Messages, rows: Sequence[int], names: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return the fields `names` of some rows; a value that is no text is missing.
+
+    Parameters
+    ----------
+    messages : Messages
+    rows : sequence of int
+        Places in `messages`, ascending.
+    names : sequence of str
+        Columns of a message (``text``, ``user``, ``lang``), or its other fields.
+
+    Returns
+    -------
+    dict of str to list
+        By name, each of length ``len(rows)``.
+    """
     columns: dict[str, list[Any]] = {}
     for name in names:
         if name in _OWN_COLUMNS:

@@ -7,6 +7,7 @@ can be stopped. The client is not imported here: its classes come in as argument
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import threading
@@ -131,7 +132,10 @@ class Connecting(Generic[Client]):
             return
         for _ in range(2):  # once for the attempt under way, once for one that got through
             if self._net is not None:
-                self._net.close()
+                # The attempt's own thread may be amid a poll, and the client then complains. By
+                # then it has marked itself closed, which is all that the attempt needs to end.
+                with contextlib.suppress(RuntimeError):
+                    self._net.close()
             self._thread.join(_JOIN_TIMEOUT_S)
 
     def _try(self) -> None:

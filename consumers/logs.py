@@ -14,8 +14,9 @@ from typing import Protocol, TextIO
 
 import structlog
 
-# kafka-python tells every reconnection at INFO; ours are told once, as the source's trouble.
-_LIBRARIES = {"kafka": logging.ERROR, "uvicorn": logging.WARNING, "numba": logging.WARNING}
+# While a broker is away kafka-python tells every attempt at ERROR, two lines a second; we tell it
+# once, as the source's trouble.
+_LIBRARIES = {"kafka": logging.CRITICAL, "uvicorn": logging.WARNING, "numba": logging.WARNING}
 
 HELD_LINES_MAX = 200
 

@@ -1,8 +1,8 @@
 """The values that travel through the daemon: raw columns from a source, decoded messages, rejects.
 
-A source hands over **columns**: one buffer for a whole batch of one partition, and arrays that say where each
-key and value lies in it. Decoding turns them into `Messages`, lists side by side, one entry a message;
-`Messages.envelope(i)` is the row view for sinks and screens.
+A source hands over **columns**: one buffer for a whole batch of one partition, and arrays that say
+where each key and value lies in it. Decoding turns them into `Messages`, lists side by side, one
+entry a message; `Messages.envelope(i)` is the row view for sinks and screens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 
 class Partition(NamedTuple):
-    """One ordered log: a Kafka partition, or a file, the generator, standard input (partition 0 or more)."""
+    """One ordered log: a Kafka partition, or a file, the generator, standard input."""
 
     topic: str
     partition: int
@@ -70,7 +70,6 @@ class RawColumns:
         """Return the raw key of message `i`, or None where it has none."""
         end = int(self.key_ends[i])
         return None if end < 0 else self.buffer[int(self.key_starts[i]) : end]
-
 
     def head(self, n: int) -> RawColumns:
         """Return the first `n` messages; reading goes on at the one behind them."""
@@ -140,8 +139,8 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
 class Messages:
     """The decoded messages of one batch, column by column; rejects stand apart.
 
-    `labels[i]` is one of the model's classes or None (to be judged, not learned). `n_ambiguous` counts those whose
-    emoticons speak for more than one class: they are judged, never learned.
+    `labels[i]` is one of the model's classes or None (to be judged, not learned). `n_ambiguous`
+    counts those whose emoticons speak for more than one class: they are judged, never learned.
     """
 
     partition: Partition

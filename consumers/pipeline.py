@@ -1,7 +1,8 @@
 """The loop, whole on one screen: poll, decode, learn, hand on, publish, checkpoint.
 
-It runs on the consuming thread, which owns the source, the learner and the checkpoint. Labelled messages are judged by the
-learner just before it learns them; unlabelled ones go to the predictor's thread, which writes its judgements to their sink.
+It runs on the consuming thread, which owns the source, the learner and the checkpoint. Labelled
+messages are judged by the learner just before it learns them; unlabelled ones go to the predictor's
+thread, which writes its judgements to their sink.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ POLL_TIMEOUT_S = 0.1
 # How long a checkpoint may wait for the predictor and the sinks, all together; and how long once
 # the daemon is told to stop, for whoever told it will kill it after half a minute.
 _SAFE_TIMEOUT_S = 30.0
-_SAFE_TIMEOUT_AT_STOP_S = 8.0
+_SAFE_TIMEOUT_AT_STOP_S = 5.0
 _SLICE_S = 1.0  # how often a wait says that it is not stuck
 log = structlog.get_logger(__name__)
 
@@ -73,7 +74,13 @@ class Pipeline:
     _amid_batch: bool = False
 
     def run(self, limits: Limits) -> str:
-        """Read until told to stop; return why it ended: "told to stop", "end of source" or "max messages"."""
+        """Read until told to stop.
+
+        Returns
+        -------
+        str
+            Why it ended: "told to stop", "end of source" or "max messages".
+        """
         self.source.open(self.positions.get)
         while not self.stop.is_set():
             batches = self.source.poll(POLL_TIMEOUT_S)

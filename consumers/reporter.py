@@ -37,7 +37,7 @@ class Reporter:
         Monotonic seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- it gathers from every room
         self,
         source: Source,
         board: SnapshotBoard,

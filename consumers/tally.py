@@ -1,7 +1,7 @@
 """What a run has seen so far: the figures behind metrics, screens and the summary.
 
-The consuming thread counts what it read and learned, the predictor's thread what it judged; each figure is written by one
-thread alone.
+The consuming thread counts what it read and learned, the predictor's thread what it judged; each
+figure is written by one thread alone.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ class Tally:
     def count(self, n: int, messages: Messages) -> None:
         """Count a batch of `n` messages that has been dealt with."""
         self.n_messages += n
-        self.n_ambiguous += messages.n_ambiguous
         reasons = Counter(reject.reason for reject in messages.rejects)
         self.rejected.update({reason.value: count for reason, count in reasons.items()})
         n_deleted = messages.operations.count(Operation.DELETE)
@@ -108,10 +107,14 @@ class Tally:
             label is not None and operation is not Operation.DELETE
             for label, operation in zip(messages.labels, messages.operations, strict=True)
         )
+        n_without = len(messages) - n_learned - n_deleted
+        # A rejected or deleted message may have been ambiguous too; each counts in one place only.
+        n_ambiguous = min(messages.n_ambiguous, n_without)
+        self.n_ambiguous += n_ambiguous
         self._metrics.count_messages(
             learned=n_learned,
-            unlabelled=len(messages) - n_learned - n_deleted - messages.n_ambiguous,
-            ambiguous=messages.n_ambiguous,
+            unlabelled=n_without - n_ambiguous,
+            ambiguous=n_ambiguous,
             deleted=n_deleted,
         )
         if reasons:
@@ -143,7 +146,7 @@ class Tally:
         self, messages: Messages, rows: Sequence[int], posteriors: NDArray[np.float64]
     ) -> NDArray[np.intp]:
         """Keep the newest for the screen; return the predicted classes."""
-        predicted = posteriors.argmax(axis=1)
+        predicted: NDArray[np.intp] = posteriors.argmax(axis=1)
         self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
         for k in range(max(0, len(rows) - _NEWEST_A_BATCH), len(rows)):
             i, c = rows[k], int(predicted[k])

@@ -55,7 +55,14 @@ class EveryInterval:
 
 
 class EveryExamples:
-    """Publish each time `n` more examples have been learned: so every replay publishes alike."""
+    """Publish each time `n` more examples have been learned: so every replay publishes alike.
+
+    Parameters
+    ----------
+    n : int
+        Examples, at least 1. A snapshot stands between two calls of the learner, so a replay that
+        cuts its stream in other places publishes in other places too.
+    """
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -104,11 +111,30 @@ class Learner:
         return self._version
 
     def learn(self, part: str, columns: Any, labels: Sequence[Label]) -> Floats:
-        """Judge, then learn examples of one part: `NaiveBayes.prequential_many`."""
+        """Judge, then learn examples of one part; see `NaiveBayes.prequential_many`.
+
+        Parameters
+        ----------
+        part : str
+            The log they come from.
+        columns : mapping of str to sequence, or data frame
+            Fields by name, each of length n.
+        labels : sequence of str, int or bool, of length n
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            Log-posteriors from before each was learned.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
         return self.model.prequential_many(columns, labels, part=part)
 
     def publish_if_due(self) -> bool:
-        """Publish where the policy says so, and return whether it did.
+        """Publish where the policy says so, and return whether it was due.
 
         An unchanged model's snapshot simply stays.
         """

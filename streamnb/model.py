@@ -58,8 +58,8 @@ class NaiveBayes(Readable):
     >>> model.learn_one({"text": "lunch at noon"}, "ham")
     >>> model.predict_one({"text": "a prize for you"})
     'spam'
-    >>> model.predict_proba_one({"text": "a prize for you"})
-    {'ham': 0.2, 'spam': 0.8}
+    >>> round(model.predict_proba_one({"text": "a prize for you"})["spam"], 12)
+    0.8
     """
 
     def __init__(
@@ -225,7 +225,8 @@ class NaiveBayes(Readable):
         prior = np.empty_like(joint)
         self._run(fields, row, row + 1, nobody(1), joint, prior, learn=False)
         posterior.normalise(joint, prior)
-        return joint[0]
+        first: Floats = joint[0]
+        return first
 
     def _compact(self) -> None:
         for name, group in self._groups.items():
@@ -238,5 +239,7 @@ class NaiveBayes(Readable):
         self._classes.append(label)
         n_classes = len(self._classes)
         self._class_counts = np.append(self._class_counts, 0.0)
-        for holder in (*self._groups.values(), *self._parts.values()):
-            holder.set_classes(n_classes)
+        for group in self._groups.values():
+            group.set_classes(n_classes)
+        for part in self._parts.values():
+            part.set_classes(n_classes)

@@ -38,6 +38,7 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
     if unknown:
         raise InputError(
             f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
+            " Give positions of its parts alone."
         )
     arrays: Arrays = {}
     chosen: dict[str, NDArray[np.int64]] = {}
@@ -45,11 +46,11 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
         chosen[name] = statistics.live_columns(group.counts, group.vocabulary.n_words)
         arrays |= _pack_words(f"groups/{name}", group.vocabulary, chosen[name])
     sections = []
-    for i, (name, part) in enumerate(_sections(model).items()):
+    for i, (part_name, part) in enumerate(_sections(model)):
         sections.append(
             {
-                "part": name,
-                "position": None if name is None else positions.get(name),
+                "part": part_name,
+                "position": None if part_name is None else positions.get(part_name),
                 "n_dropped": part.n_dropped,
             }
         )
@@ -87,14 +88,15 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[NaiveBayes, dict[str
     return model, positions
 
 
-def _sections(model: NaiveBayes) -> Mapping[str | None, Part]:
+def _sections(model: NaiveBayes) -> list[tuple[str | None, Part]]:
+    """Return the parts by name, or a model kept whole as one part without a name."""
     if model.parts:
-        return {**model.parts}
+        return [*model.parts.items()]
     whole = Part({}, len(model.classes))
     whole.class_counts = model._class_counts  # noqa: SLF001
     whole.counts = {name: group.counts for name, group in model._groups.items()}  # noqa: SLF001
     whole.n_dropped = {name: group.n_dropped for name, group in model._groups.items()}  # noqa: SLF001
-    return {None: whole}
+    return [(None, whole)]
 
 
 def _join(model: NaiveBayes, name: str | None, part: Part) -> None:

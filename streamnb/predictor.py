@@ -6,6 +6,7 @@ which. The thread never waits for the learner, and the learner never for it.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -66,7 +67,8 @@ class Predictor:
         self._queue: queue.Queue[Work | None] = queue.Queue(queue_size_max)
         self._thread = threading.Thread(target=self._serve, name="predict", daemon=True)
         self._stopped = False
-        self._failure: BaseException | None = None
+        self._ended = False
+        self._failure: Exception | None = None
 
     @property
     def n_waiting(self) -> int:
@@ -91,26 +93,35 @@ class Predictor:
         columns : mapping of str to sequence, or data frame
             As for `NaiveBayes.predict_log_proba_many`.
         then : callable, optional
-            Called with the answer, on the predictor's thread. What it raises comes out of `drain`.
+            Called with the answer, on the predictor's thread. What it raises comes out of `drain`,
+            and so does what kept the answer from it.
         timeout_s : float
             How long to wait for a place in the queue.
+
+        Returns
+        -------
+        Future of Answer
+            It may be cancelled while it waits; `then` is not called in that case.
 
         Raises
         ------
         QueueFullError
             Where the queue stayed full.
         PredictorStopped
+            Where the predictor has been stopped.
         """
         if self._stopped:
-            raise PredictorStopped("the predictor has been stopped; start another one.")
+            raise _stopped()
         future: Future[Answer] = Future()
         try:
             self._queue.put((columns, future, then), block=timeout_s > 0, timeout=timeout_s or None)
         except queue.Full:
             raise QueueFullError(
-                f"{self._queue.maxsize} requests are waiting already;"
-                " ask again later, or raise queue_size_max."
+                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise"
+                " queue_size_max."
             ) from None
+        if self._ended:
+            self._refuse_rest()  # the thread ended just before this one came
         return future
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
@@ -118,8 +129,31 @@ class Predictor:
         return self.predict_many({name: [value] for name, value in x.items()}, timeout_s)
 
     def predict_many(self, columns: Any, timeout_s: float = 10.0) -> Answer:
-        """Return the answer for a batch, waiting for it."""
-        return self.submit(columns, timeout_s=timeout_s).result(timeout_s)
+        """Return the answer for a batch, waiting for it.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence, or data frame
+            As for `NaiveBayes.predict_log_proba_many`.
+        timeout_s : float
+            How long to wait for a place in the queue, and then for the answer.
+
+        Raises
+        ------
+        PredictorError
+            Where there was no place (`QueueFullError`) or no answer in time, or no snapshot yet.
+        InputError
+            For a value that cannot be used.
+        """
+        future = self.submit(columns, timeout_s=timeout_s)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise PredictorError(
+                f"no answer within {timeout_s} s, with {self.n_waiting} requests waiting; ask again"
+                " later, or allow more time."
+            ) from None
 
     def drain(self, timeout_s: float) -> None:
         """Wait until everything asked so far is answered and its `then` has run.
@@ -127,7 +161,7 @@ class Predictor:
         Raises
         ------
         PredictorError
-            Where that took longer than `timeout_s`, or a `then` failed.
+            Where that took longer than `timeout_s`, or a `then` failed or got no answer.
         """
         deadline = time.monotonic() + timeout_s
         with self._queue.all_tasks_done:
@@ -135,8 +169,8 @@ class Predictor:
                 rest = deadline - time.monotonic()
                 if rest <= 0 or not self._thread.is_alive():
                     raise PredictorError(
-                        f"{self._queue.unfinished_tasks} requests were not answered"
-                        f" within {timeout_s} s."
+                        f"{self._queue.unfinished_tasks} requests were not answered within"
+                        f" {timeout_s} s; allow more time, or start again from the last checkpoint."
                     )
                 self._queue.all_tasks_done.wait(rest)
         if self._failure is not None:
@@ -147,26 +181,70 @@ class Predictor:
             ) from self._failure
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Answer what waits, then end the thread."""
-        if not self._stopped:
-            self._stopped = True
-            self._queue.put(None)
-        self._thread.join(timeout_s)
+        """Answer what waits, then end the thread. May be called again.
+
+        Parameters
+        ----------
+        timeout_s : float
+            How long to wait for that; the thread is left to itself then, and asked no more.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._stopped = True
+        if not self._thread.is_alive():
+            self._end()
+            return
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._ended:
+            self._refuse_rest()  # the thread ended before it came to our word that it should
 
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
             columns, future, then = work
             try:
-                answer = self._answer(columns)
-            except Exception as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
-                future.set_exception(error)
-            else:
-                future.set_result(answer)
-                if then is not None:
-                    self._hand_on(then, answer)
+                # Who asked may have given up; cancelled or not, it is settled from here on.
+                if future.set_running_or_notify_cancel():
+                    self._serve_one(columns, future, then)
             finally:
                 self._queue.task_done()
         self._queue.task_done()
+        self._end()
+
+    def _serve_one(
+        self, columns: Any, future: Future[Answer], then: Callable[[Answer], None] | None
+    ) -> None:
+        try:
+            answer = self._answer(columns)
+        except Exception as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
+            self._fail(future, then, error)
+        else:
+            future.set_result(answer)
+            if then is not None:
+                self._hand_on(then, answer)
+
+    def _fail(
+        self,
+        future: Future[Answer],
+        then: Callable[[Answer], None] | None,
+        error: Exception,
+    ) -> None:
+        if then is not None:
+            self._failure = error  # the answer was to be handed on, and is lost
+        future.set_exception(error)
+
+    def _end(self) -> None:
+        # In this order: a request is either here when the rest is refused, or sees that it is late.
+        self._ended = True
+        self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                work = self._queue.get_nowait()
+                if work is not None and work[1].set_running_or_notify_cancel():
+                    self._fail(work[1], work[2], _stopped())
+                self._queue.task_done()
 
     def _answer(self, columns: Any) -> Answer:
         snapshot = self._board.current()
@@ -180,3 +258,7 @@ class Predictor:
             then(answer)
         except Exception as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
             self._failure = error
+
+
+def _stopped() -> PredictorStopped:
+    return PredictorStopped("the predictor has been stopped; start another one.")

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from streamnb.errors import InputError
 
 
-def _check(name: str, value: float) -> float:
+def _check(name: str, value: Any) -> float:
     if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
         raise InputError(f"{name} must be a finite number of at least 0. Got {value!r} instead.")
     return float(value)

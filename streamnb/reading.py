@@ -110,7 +110,8 @@ class Readable:
         out = np.empty((1, len(self._classes)))
         prior = self._class_prior.concentration
         posterior.class_prior(self._class_counts, prior, nobody(1), False, out[0].copy(), out)
-        return np.exp(out[0])
+        priors: Floats = np.exp(out[0])
+        return priors
 
     def words(self, group: str | None = None) -> list[str]:
         """Return all words with a count above zero: n-grams with spaces, `¬` if negated."""

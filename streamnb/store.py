@@ -21,15 +21,15 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from streamnb import packing
@@ -40,8 +40,8 @@ FORMAT = "streamnb model"
 VERSION = 1
 _NO_DIGEST = "0" * 64
 _DTYPES = {"uint8": "U8", "int32": "I32", "int64": "I64", "uint64": "U64", "float64": "F64"}
-_HEADER_BYTES_MAX = 100_000_000
 _BLOCK = 1 << 20
+_ATTEMPTS = 5
 
 
 class StoreWarning(UserWarning):
@@ -106,31 +106,31 @@ def save(
     header["notes"] = dict(notes or {})
     fresh = target.with_name(f".{target.name}.new")
     try:
-        with fresh.open("wb") as file:
-            for block in _container(header, arrays):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
+        size = _write(fresh, _container(header, arrays))
         _move_down(target, keep)
         fresh.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     except OSError as error:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise StoreError(
-            f"{target}: cannot be written ({error.strerror or error})."
-            " The file before it still stands."
+            f"{target}: cannot be written ({error.strerror or error}). The file before it still"
+            " stands; see to the folder and the disk's room, then save again."
+        ) from error
+    try:
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise StoreError(
+            f"{target}: written, but its folder cannot be synced ({error.strerror or error}): after"
+            " a power cut the file before it may stand again. See to the disk, then save again."
         ) from error
     return size
 
 
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
-    """Load a model that `save` wrote; where it is damaged, an older one beside it, with a warning.
+    """Load a model that `save` wrote.
+
+    Where the file is damaged and an older one is kept beside it, that one is taken, with a
+    `StoreWarning`.
 
     Raises
     ------
@@ -156,19 +156,54 @@ def read(path: str | os.PathLike[str]) -> Stored:
 
 def older_files(target: Path) -> list[Path]:
     """Return the older files kept beside `target`, newest first."""
-    kept = [p for p in target.parent.glob(f"{target.name}.*") if p.suffix[1:].isdigit()]
-    return sorted(kept, key=lambda p: int(p.suffix[1:]))
+    pattern = re.compile(re.escape(target.name) + r"\.([1-9][0-9]*)")
+    try:
+        found = [pattern.fullmatch(path.name) for path in target.parent.iterdir()]
+    except OSError:
+        return []
+    return [_older(target, n) for n in sorted(int(match[1]) for match in found if match)]
+
+
+def _older(target: Path, number: int) -> Path:
+    return target.with_name(f"{target.name}.{number}")
+
+
+def _write(path: Path, blocks: Iterable[bytes | memoryview]) -> int:
+    """Write a file and wait until the disk has it; return its size."""
+    with path.open("wb") as file:
+        for block in blocks:
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's names."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _move_down(target: Path, keep: int) -> None:
-    for old in reversed(older_files(target)):
+    """Make room for a new `target`: it stays, and is `target.1` as well; the oldest leave."""
+    first = _older(target, 1)
+    # A save that was killed between here and its rename has moved them already, or some of them.
+    # What need not move stays, so that no good file is pushed out for nothing.
+    is_linked = first.exists() and target.exists() and first.samefile(target)
+    older = older_files(target)
+    for rank in range(len(older), 0, -1):
+        old = older[rank - 1]
         number = int(old.suffix[1:])
-        if number >= keep - 1:
+        is_in_the_way = number == rank and not is_linked
+        if number + is_in_the_way >= keep:
             old.unlink()
-        else:
-            old.replace(target.with_name(f"{target.name}.{number + 1}"))
-    if keep > 1 and target.exists():
-        os.link(target, target.with_name(f"{target.name}.1"))
+        elif is_in_the_way:
+            old.replace(_older(target, number + 1))
+    if keep > 1 and target.exists() and not first.exists():
+        os.link(target, first)
 
 
 def _container(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[bytes | memoryview]:
@@ -194,9 +229,7 @@ def _container(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     blocks: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    blocks += [
-        memoryview(np.ascontiguousarray(arrays[name]).reshape(-1)).cast("B") for name in order
-    ]
+    blocks += [np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data for name in order]
     digest = hashlib.blake2b(digest_size=32)
     for block in blocks:
         digest.update(block)
@@ -205,48 +238,67 @@ def _container(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[
 
 
 def _read_one(path: Path) -> Stored:
-    meta = _check(path)
+    """Read one file, whatever is kept beside it."""
     try:
-        header = json.loads(meta["header"])
-        model, positions = packing.unpack(header, safetensors.numpy.load_file(path))
-    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, IndexError) as error:
-        raise StoreError(
-            f"{path}: the file is whole but does not describe a model ({error!r})."
-            " Was it written by another program?"
-        ) from error
-    return Stored(model, positions, path, header)
-
-
-def _check(path: Path) -> dict[str, str]:
-    """Return the container's metadata once format, version and digest are right."""
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            text = file.read(size) if size <= _HEADER_BYTES_MAX else b""
-            try:
-                meta = json.loads(text)["__metadata__"]
-                wrong = None if meta["format"] == FORMAT else "another format"
-            except (ValueError, KeyError, TypeError):
-                wrong = "no header of ours"
-            if wrong:
-                raise StoreError(
-                    f"{path}: not a streamnb model ({wrong}). Give a file that streamnb saved."
-                )
-            if meta.get("version") != str(VERSION):
-                raise StoreError(
-                    f"{path}: model format version {meta.get('version')!r}; this library reads"
-                    f" version {VERSION}. Load it with the streamnb that saved it."
-                )
-            said = str(meta.get("digest"))
-            digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=32)
-            digest.update(text.replace(said.encode(), _NO_DIGEST.encode(), 1))
-            while block := file.read(_BLOCK):
-                digest.update(block)
+        for _ in range(_ATTEMPTS):
+            digest = _check(path)
+            with safetensors.safe_open(path, framework="numpy") as file:
+                meta = file.metadata()
+                if meta["digest"] != digest:
+                    continue  # a newer file has just been put in its place
+                header = json.loads(meta["header"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
+            model, positions = packing.unpack(header, arrays)
+            return Stored(model, positions, path, header)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"
+            " there."
+        ) from error
+    except (
+        safetensors.SafetensorError, AttributeError, IndexError, KeyError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise StoreError(
+            f"{path}: whole, but it does not describe a model ({error!r}). Another program wrote"
+            " it, perhaps. Give a file that streamnb saved."
+        ) from error
+    raise StoreError(f"{path}: it is replaced again and again while it is read. Load it again.")
+
+
+def _check(path: Path) -> str:
+    """Return the file's digest once format, version and digest are right."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        # A length is believed only as far as the file goes, so that none can ask for memory.
+        text = file.read(size) if size <= os.fstat(file.fileno()).st_size else b""
+        said = _said_digest(path, text)
+        digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=32)
+        digest.update(text.replace(said.encode("utf-8", "replace"), _NO_DIGEST.encode(), 1))
+        while block := file.read(_BLOCK):
+            digest.update(block)
     if digest.hexdigest() != said:
         raise StoreError(
-            f"{path}: damaged: its digest does not match its content."
-            " Restore it from a copy, or learn anew."
+            f"{path}: damaged: its digest does not match its content. Restore it from a copy, or"
+            " learn anew."
         )
-    return dict(meta)
+    return said
+
+
+def _said_digest(path: Path, text: bytes) -> str:
+    """Return the digest that a header claims, where it is one of ours and of our version."""
+    try:
+        meta = json.loads(text)["__metadata__"]
+        wrong = None if meta["format"] == FORMAT else "another format"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        wrong = "no header of ours"
+    if wrong:
+        raise StoreError(
+            f"{path}: not a streamnb model, or damaged ({wrong}). Give a file that streamnb saved,"
+            " or restore this one from a copy."
+        )
+    if meta.get("version") != str(VERSION):
+        raise StoreError(
+            f"{path}: model format version {meta.get('version')!r}; this library reads version"
+            f" {VERSION}. Load it with the streamnb that saved it."
+        )
+    return str(meta.get("digest"))

@@ -9,14 +9,18 @@ import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels import lookup, tokenise
 from streamnb.kernels.layout import Reader, Scratch, Texts
 
-GRAMS_MAX = 1 << 17  # distinct n-grams of one text; `kernels.bernoulli` counts on it
+GRAMS_MAX = (
+    1 << 17
+) - 1  # tokens and distinct n-grams of one text; `kernels.bernoulli` counts on it
 _SCRATCH_KEPT_BYTES = 1 << 16
 
 # As they read best: in a row.
@@ -138,7 +142,7 @@ def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.ndarray:
-    """Return, by byte, what an ASCII letter is written as, 0 for other bytes: most text takes this one look."""
+    """Return what each ASCII letter is written as, 0 for other bytes: one look for most text."""
     letters = np.zeros(256, dtype=np.uint8)
     for byte in range(128):
         if classes[byte] == tokenise.LETTER:  # the first block of the tables holds ASCII
@@ -167,6 +171,14 @@ def _emoticon_trie() -> tuple[np.ndarray, np.ndarray]:
     return trie, accepts
 
 
+Size = TypeVar("Size", int, NDArray[np.int64])
+
+
+def tokens_max(n_bytes: Size) -> Size:
+    """Return the most tokens that a text of so many bytes can hold: `a:)b:)` has four in six."""
+    return (2 * n_bytes + 2) // 3
+
+
 class _Kept(threading.local):
     scratch: Scratch | None = None
 
@@ -184,7 +196,7 @@ def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:
 
 
 def _make_scratch(n_bytes: int, longest_ngram: int) -> Scratch:
-    n_tokens = min(n_bytes // 2 + 1, GRAMS_MAX)
+    n_tokens = min(tokens_max(n_bytes), GRAMS_MAX)
     n_grams = min(n_tokens * longest_ngram, GRAMS_MAX)
     n_seen = 1 << (2 * n_grams).bit_length()
     # A character may fold to three, and `@a` becomes `<user>`: at most thrice as long, and eight

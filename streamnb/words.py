@@ -16,7 +16,7 @@ from streamnb.kernels import counting, lookup
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods import FAMILIES, Bernoulli, Multinomial
 from streamnb.likelihoods.base import Batch
-from streamnb.tokenizer import Tokenizer, scratch_for
+from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
 from streamnb.vocabulary import Vocabulary
 
 # Of max_words, when words must leave: rare enough that the pass over the table costs nothing.
@@ -155,7 +155,7 @@ class WordsState:
         n = end - begin
         sizes = np.maximum(texts.ends - texts.starts, 0)
         longest = self.spec.ngrams[1]
-        room = int((sizes // 2 + 1).sum()) * longest
+        room = int(np.minimum(tokens_max(sizes) * longest, GRAMS_MAX).sum())
         rows = Rows(
             np.empty(room, dtype=np.int32),
             np.empty(room, dtype=np.int32),

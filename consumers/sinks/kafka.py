@@ -271,7 +271,10 @@ def producer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
     """Return what the client's producer is made with."""
     return client_settings(servers, settings) | {
         "acks": "all",
-        "enable_idempotence": True,
+        # An idempotent producer is of no more use after the first record that is refused for good,
+        # such as one too large. Repeats are allowed here, and one request at a time keeps the order.
+        "enable_idempotence": False,
+        "max_in_flight_requests_per_connection": 1,
         "linger_ms": _LINGER_MS,
         "batch_size": 128 << 10,
         "max_block_ms": _BLOCK_MS,

@@ -17,29 +17,35 @@ class Source(Protocol):
     name: str
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
-        """Begin. `position_of` gives the next offset to read of a partition, or None where nothing is known of it.
+        """Begin.
 
-        It is asked again at each assignment of partitions, so its answers win over the broker's committed positions.
+        `position_of` gives the next offset to read of a partition, or None where nothing is known
+        of it. It is asked again at each assignment of partitions, so its answers win over the
+        broker's committed positions.
         """
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
-        """Return the next messages, at most one batch a partition, waiting up to `timeout_s` for the first.
+        """Return the next messages, at most one batch a partition.
 
-        An empty list means that nothing came. Faults that pass (a broker that is away) are reported through
-        `trouble`, retried inside with growing pauses of at most 1 s, and never raised.
+        It waits up to `timeout_s` for the first; an empty list means that nothing came. Faults that
+        pass (a broker that is away) are reported through `trouble`, retried inside with growing
+        pauses of at most 1 s, and never raised.
         """
 
     def lag(self) -> Mapping[Partition, int]:
-        """Return how many messages of each assigned partition are still unread; empty where nobody can know."""
+        """Return how many messages of each assigned partition are unread; empty where unknown."""
 
     def at_end(self) -> bool:
         """Tell whether all that was there when the source was opened has been handed over."""
 
     def trouble(self) -> str | None:
-        """Return one sentence on what keeps the source from reading now, or None when all is well."""
+        """Return one sentence on what keeps the source from reading now, None when all is well."""
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Tell the outside how far a checkpoint has got. For lag tools only; failures are logged, never raised."""
+        """Tell the outside how far a checkpoint has got.
+
+        It is for lag tools only; failures are logged, never raised.
+        """
 
     def close(self) -> None:
         """Let go of everything, within a second or two."""

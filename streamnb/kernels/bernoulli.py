@@ -10,8 +10,7 @@ and A_c, which every example of class c moves, is kept so that it can be had at 
 hundred words in English tweets).
 
 * Light words enter by eight power sums S_p = Σ (N_jc/2ᵏ)ᵖ: Σ log1p(−N/M) = −Σ_p S_p·(2ᵏ/M)ᵖ/p.
-  What is cut off is below 64⁻⁸/9 of the mean number of words in an example: 4e-15 of it, relative
-  to 1.
+  What is cut off is below 64⁻⁸/9 = 4e-16 of the mean number of words in an example.
 * Heavy words enter one by one, as a product of 1 − N/M over their counts in ascending order.
 
 Both are **pure functions of the counts**: the power sums are integers (each word adds
@@ -41,6 +40,7 @@ from streamnb.kernels.layout import (
     Counts,
     F64Grid,
     Flags,
+    Int,
     Rows,
     compiled_type,
 )
@@ -53,7 +53,7 @@ _SCALES = np.array([2.0 ** min(46 + 7 * p, 62) for p in range(N_TERMS)])
 
 
 @inner
-def exponent_of(mass: float) -> int:
+def exponent_of(mass: float) -> Int:
     """Return k with 2ᵏ the power of two at or above `mass`; 0 for none."""
     if mass <= 0.0:
         return 0
@@ -71,7 +71,7 @@ def add_light(sums: I64, x: float, sign: int) -> None:
 
 
 @inner
-def place_of(absence: Absence, c: int, count: float) -> int:
+def place_of(absence: Absence, c: int, count: float) -> Int:
     """Return where `count` stands, or would stand, in the sorted list of heavy counts."""
     low = np.int64(0)
     high = absence.n_heavy[c]
@@ -148,7 +148,7 @@ def move_count(absence: Absence, c: int, old: float, new: float) -> None:
 @inner
 def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, c: int) -> bool:
     """Build one class anew from the counts; False where the heavy list has too little room."""
-    k = exponent_of(counts.examples[c] + beta2)
+    k = int(exponent_of(counts.examples[c] + beta2))
     limit = math.ldexp(1.0, k - LIGHT_SHIFT)
     absence.exponents[c] = k
     absence.limits[c] = limit
@@ -188,18 +188,19 @@ def raised(base: float, times: int) -> float:
 
 
 @inner
-def log_none(absence: Absence, c: int, mass: float) -> tuple[float, int]:
+def log_none(absence: Absence, c: int, examples: float, beta2: float) -> tuple[float, Int]:
     """Return Σ_j log1p(−N_jc/M) over the words with N_jc < M, and how many have N_jc = M."""
+    mass = examples + beta2
     n = absence.n_heavy[c]
     certain = np.int64(0)
-    if n > 0 and absence.heavy[c, n - 1] >= mass:
+    if n > 0 and (examples - absence.heavy[c, n - 1]) + beta2 <= 0.0:
         n -= 1
         certain = absence.repeats[c, n]
-    total = 0.0
-    product = 1.0
+    total, product = 0.0, 1.0
     inverse = 1.0 / mass
     for at in range(n):
-        factor = (mass - absence.heavy[c, at]) * inverse
+        # In this order a tiny β₂ is not lost beside N_c.
+        factor = ((examples - absence.heavy[c, at]) + beta2) * inverse
         times = absence.repeats[c, at]
         if times == 1:
             product *= factor
@@ -226,7 +227,7 @@ def refresh(
     mass = counts.examples[c] + beta2
     base[c, :] = 0.0
     if mass > 0.0:
-        base[c, 0], base[c, 1] = log_none(absence, c, mass)
+        base[c, 0], base[c, 1] = log_none(absence, c, counts.examples[c], beta2)
         base[c, 2] = np.log1p(beta1 / mass)
 
 
@@ -253,7 +254,7 @@ def add_log_likelihood(
             continue
         for c in range(n_classes):
             count = counts.by_word[column, c]
-            rest = counts.examples[c] + beta2 - count
+            rest = (counts.examples[c] - count) + beta2
             if rest == 0.0:
                 # θ = (N + β₁)/(N + β₁) = 1; A_c left it out but for its share of V·log1p(β₁/M).
                 scratch[c, 2] -= 1.0
@@ -323,10 +324,9 @@ def bernoulli(
 ) -> tuple[int, int, int]:
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
-    `base` and `scratch` have a row of three for each class. Rows before `n_judged` have their
-    log-likelihood already. Returns where it stopped, why, and how many words that row speaks of:
-    FULL asks for words to leave, CROWDED for longer heavy lists. The row it stops at is judged and
-    not learned.
+    `base` and `scratch` have a row of three a class. Rows before `n_judged` are judged already, as
+    is the row it stops at. Returns where, why, and how many words that row speaks of: FULL asks for
+    words to leave, CROWDED for longer heavy lists.
     """
     n_classes = counts.by_word.shape[1]
     for c in range(n_classes):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamnb.kernels._jit import inner
-from streamnb.kernels.layout import U8, U64
+from streamnb.kernels.layout import U8, U64, Int
 
 _MAGIC0 = np.uint64(0x736F6D6570736575)
 _MAGIC1 = np.uint64(0x646F72616E646F6D)
@@ -99,7 +99,7 @@ def negate(fingerprint: np.uint64) -> np.uint64:
 
 
 @inner
-def plain_hash(data: U8, start: int, end: int) -> np.uint64:
+def plain_hash(data: U8, start: Int, end: Int) -> np.uint64:
     """Return FNV-1a, mixed: without a key, for an order of words that is the same everywhere."""
     value = _FNV_START
     for at in range(start, end):

@@ -26,6 +26,7 @@ from streamnb.kernels.layout import (
     I64,
     U8,
     U64,
+    Int,
     Reader,
     Rows,
     Scratch,
@@ -46,7 +47,7 @@ _LOWER = np.uint64(0xFFFFFFFF)
 
 
 @inner
-def find(fingerprint: np.uint64, slots: U64, fingerprints: U64, n_words: int) -> int:
+def find(fingerprint: np.uint64, slots: U64, fingerprints: U64, n_words: int) -> Int:
     """Return the column of a word, -1 where the table lacks it or has it beyond `n_words`."""
     mask = len(slots) - 1
     at = np.int64(fingerprint & np.uint64(mask))
@@ -214,8 +215,7 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
                 scratch.counts[n] = 1
                 n += 1
                 seen[at] = n
-    for at in range(n_slots):
-        seen[at] = 0
+    seen[:n_slots] = 0
     return n
 
 
@@ -223,13 +223,13 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
 def look_up(
     n_grams: int, scratch: Scratch, table: Table, known: int, entering: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
-    """Write a text's n-grams as columns behind `rows.columns[:n]`; return the end, how many are new.
+    """Write a text's n-grams as columns behind `rows.columns[:n]`; return their end, and the new.
 
     A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
     """
     n_new = 0
     for k in range(n_grams):
-        column = find(scratch.grams[k], table.slots, table.fingerprints, known)
+        column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
         if column < 0:
             if not entering:
                 continue
@@ -245,7 +245,7 @@ def look_up(
 def enter(scratch: Scratch, k: int, table: Table) -> int:
     """Give n-gram `k` the next column; return it, or -1 where the table must grow first."""
     state = table.state
-    column = state[N_WORDS]
+    column = int(state[N_WORDS])
     table.fingerprints[column] = scratch.grams[k]
     if not place(scratch.grams[k], column, table.slots):
         return -1

@@ -32,7 +32,7 @@ def add_log_likelihood(
         column = rows.columns[at]
         if is_new(counts.by_word, column):
             continue
-        times = np.int64(rows.counts[at])
+        times = int(rows.counts[at])
         n_tokens += times
         for c in range(n_classes):
             factor = counts.by_word[column, c] + alpha

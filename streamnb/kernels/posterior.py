@@ -23,8 +23,8 @@ def log_prior(examples: F64, concentration: float, c: int, n: float) -> float:
     k = len(examples)
     total = n + k * concentration
     if total == 0.0:
-        return -np.log(np.float64(k))
-    return np.log((examples[c] + concentration) / total)
+        return float(-np.log(np.float64(k)))
+    return float(np.log((examples[c] + concentration) / total))
 
 
 @kernel(

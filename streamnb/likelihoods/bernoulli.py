@@ -75,7 +75,8 @@ class BernoulliEstimator:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return type(self)(self._prior, Absence(*(array.copy() for array in self._absence)))
+        copies: list[Any] = [array.copy() for array in self._absence]
+        return type(self)(self._prior, Absence(*copies))
 
 
 def _empty(n_classes: int, room: int) -> Absence:

@@ -11,11 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 PATIENCE_S = 120.0
+ROOT = Path(__file__).parents[2]
 
 
 class Daemon:
@@ -29,6 +31,11 @@ class Daemon:
         More arguments of `streamnb run`.
     stdin : file, optional
         What it reads from standard input.
+
+    Attributes
+    ----------
+    lines : list of dict
+        Its log so far, one entry a line.
     """
 
     def __init__(self, config: Path, *arguments: str, stdin: IO[bytes] | None = None) -> None:
@@ -39,7 +46,7 @@ class Daemon:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=config.parent,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env=environment(),
         )
         assert self._process.stderr is not None
         assert self._process.stdout is not None
@@ -85,6 +92,30 @@ class Daemon:
             assert self._listen(0.1), f"it ended without {event!r}: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, f"no {event!r} within {PATIENCE_S} s: {self.lines[-5:]}"
 
+    def count(self, event: str) -> int:
+        """Return how many log lines of this event came so far."""
+        return sum(line.get("event") == event for line in self.lines)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until a condition holds; fail where the daemon ends or patience does."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self._listen(0.02), f"it ended before {what}: {self.lines[-5:]}"
+            assert time.monotonic() < deadline_s, f"not within {PATIENCE_S} s: {what}: {self.lines[-5:]}"
+
+    def until_page(self, path: str, status: int, said: str = "") -> dict[str, Any]:
+        """Wait until a page answers with this status and these words; return its JSON."""
+        page: list[str] = []
+
+        def answers() -> bool:
+            found, body = self.get(path)
+            page[:] = [body]
+            return found == status and said in body
+
+        self.until(answers, f"{path} is {status} {said!r}")
+        body: dict[str, Any] = json.loads(page[0])
+        return body
+
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its pages."""
         address = self.until_line("serving")["address"]
@@ -113,9 +144,9 @@ class Daemon:
         self._process.kill()
         self._end()
 
-    def stop(self) -> int:
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end, wait, and return its exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(by)
         return self.wait()
 
     def wait(self) -> int:
@@ -134,10 +165,39 @@ class Daemon:
         return code
 
     @property
+    def output(self) -> bytes:
+        """All that it wrote to standard output."""
+        return self._output
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The object that `--json` printed at the end."""
         summary: dict[str, Any] = json.loads(self._output)
         return summary
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment in which our commands run."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def command(
+    *arguments: str | Path,
+    folder: Path,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `streamnb` as a user would type it, in a folder, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "consumers", *arguments],
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        cwd=folder,
+        env=environment(**(env or {})),
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""What a checkpoint has learned, beside what an undisturbed process learns from the same examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from consumers.config import Settings
+from consumers.features import build_model
+from streamnb import NaiveBayes
+from streamnb.store import read
+
+Counts = tuple[list[float], dict[str, tuple[float, ...]]]
+Example = tuple[str, str]  # text, label
+
+WORDS = ("sun", "rain", "monday", "coffee", "love", "hate", "very", "not", "good", "bad")
+
+
+def examples(n: int, first: int = 0) -> list[Example]:
+    """Return examples number `first` onward: texts of a few words, some seen once, and labels."""
+    return [
+        (
+            f"{WORDS[i % 10]} {WORDS[i * i % 7]} {WORDS[i // 10 % 10]} number{i}",
+            "positive" if i * 7 % 5 < 3 else "negative",
+        )
+        for i in range(first, first + n)
+    ]
+
+
+def message(example: Example, number: int, *, labelled: bool = True) -> bytes:
+    """Return an example as a message of a stream."""
+    text, label = example
+    fields = {"id": f"m{number}", "text": text} | ({"label": label} if labelled else {})
+    return json.dumps(fields).encode()
+
+
+def messages(found: Iterable[Example]) -> list[bytes]:
+    """Return examples as messages, numbered from 0."""
+    return [message(example, number) for number, example in enumerate(found)]
+
+
+def counts(model: NaiveBayes) -> Counts:
+    """Return N_c, and N_jc of every word that the model knows."""
+    words = model.words()
+    rows = model.word_counts(words).tolist() if words else []
+    return model.class_counts.tolist(), dict(zip(words, map(tuple, rows), strict=True))
+
+
+def counts_at(folder: Path) -> Counts:
+    """Return the counts of the newest checkpoint in a folder."""
+    return counts(read(folder / "model.nb").model)
+
+
+def counts_of(found: Iterable[Example]) -> Counts:
+    """Return the counts of a process that was never disturbed and knows no stream."""
+    texts, labels = zip(*found, strict=True)
+    model = build_model(Settings().model)
+    model.learn_many({"text": list(texts)}, list(labels))
+    return counts(model)

@@ -1,0 +1,233 @@
+"""The learner: when it publishes, what a snapshot is, and what stays what it was."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb import (
+    Bernoulli,
+    EveryExamples,
+    EveryInterval,
+    Learner,
+    NaiveBayes,
+    Snapshot,
+    SnapshotBoard,
+    Words,
+)
+from streamnb.errors import InputError
+from tests.library.streams import Example, examples, facts, models
+
+
+class Clock:
+    """Time that passes only when it is told to; looking at it may take time too."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+        self.step_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.now_s += self.step_s
+        return self.now_s
+
+
+class Watched:
+    """A policy that is always due, and keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float]] = []
+
+    def is_due(self, n_examples: int) -> bool:
+        """Tell that it is due."""
+        return n_examples >= 0
+
+    def published(self, n_examples: int, seconds: float) -> None:
+        """Keep what was said."""
+        self.told.append((n_examples, seconds))
+
+
+def model() -> NaiveBayes:
+    """Return an untrained model."""
+    return NaiveBayes(["neg", "pos"], features={"text": Words(Bernoulli())})
+
+
+def teach(learner: Learner, n: int = 1) -> None:
+    """Let the learner learn some examples."""
+    learner.learn("t/0", {"text": ["good day"] * n}, ["pos"] * n)
+
+
+def test_there_is_a_snapshot_from_the_start() -> None:
+    """A learner publishes what it begins with, so there is always something to answer from."""
+    board = SnapshotBoard()
+    assert board.current() is None
+    assert board.wait(0.0) is None
+    learner = Learner(model(), board, Watched(), Clock())
+    first = board.wait(0.0)
+    assert first is board.current()
+    assert first is not None
+    assert (first.version, first.n_examples, learner.version) == (1, 0, 1)
+
+
+def test_versions_rise_by_one() -> None:
+    """Each snapshot has the next number, and the board shows the newest."""
+    board = SnapshotBoard()
+    learner = Learner(model(), board, Watched(), Clock())
+    for version in range(2, 6):
+        teach(learner)
+        assert learner.publish_if_due()
+        current = board.current()
+        assert current is not None
+        assert (current.version, current.n_examples) == (version, version - 1)
+    assert learner.publish() is board.current()
+    assert learner.version == 6
+
+
+def test_nothing_new_keeps_the_snapshot() -> None:
+    """Where nothing was learned, the same snapshot stays and costs nothing."""
+    board, policy = SnapshotBoard(), Watched()
+    learner = Learner(model(), board, policy, Clock())
+    teach(learner, 3)
+    learner.publish_if_due()
+    before = board.current()
+    teach(learner, 0)
+    with pytest.raises(InputError):
+        learner.learn("t/0", {"text": [3]}, ["pos"])
+    assert learner.publish_if_due()
+    assert board.current() is before
+    assert learner.version == 2
+    assert policy.told == [(0, 0.0), (3, 0.0), (3, 0.0)]
+
+
+def test_learning_answers_with_what_stood_before() -> None:
+    """The learner's posteriors are those of the model just before each example."""
+    learner = Learner(model(), SnapshotBoard(), Watched(), Clock())
+    twin = model()
+    texts, labels = ["good day", "bad day", "good"], ["pos", "neg", "pos"]
+    said = learner.learn("t/0", {"text": texts}, labels)
+    for row, text, label in zip(said, texts, labels, strict=True):
+        assert row.tobytes() == twin.predict_log_proba_many({"text": [text]}).tobytes()
+        twin.learn_one({"text": text}, label, part="t/0")
+    assert facts(learner.model)["answers"] == facts(twin)["answers"]
+
+
+def test_publishing_is_timed_by_the_clock() -> None:
+    """The policy is told how long publishing took, by the learner's own clock."""
+    policy, clock = Watched(), Clock()
+    clock.step_s = 0.25
+    Learner(model(), SnapshotBoard(), policy, clock)
+    assert policy.told == [(0, 0.25)]
+
+
+def test_an_interval_is_kept() -> None:
+    """A policy by time is due at the start, and again when the interval is over."""
+    clock = Clock()
+    policy = EveryInterval(2.0, 0.5, clock)
+    assert policy.is_due(0)
+    policy.published(0, 0.01)
+    assert not policy.is_due(9)
+    clock.now_s += 1.9
+    assert not policy.is_due(99)
+    clock.now_s += 0.2
+    assert policy.is_due(99)
+
+
+@given(
+    share_max=st.floats(0.01, 1.0),
+    interval_s=st.floats(0.001, 1.0),
+    costs_s=st.lists(st.floats(0.0, 3.0), min_size=1, max_size=20),
+    turn_s=st.floats(0.001, 0.1),
+)
+def test_publishing_takes_at_most_its_share(
+    share_max: float, interval_s: float, costs_s: Sequence[float], turn_s: float
+) -> None:
+    """However dear a snapshot is, all of them together take at most the share of the time."""
+    clock = Clock()
+    policy = EveryInterval(interval_s, share_max, clock)
+    began_s, spent_s = clock.now_s, 0.0
+    for cost_s in costs_s:
+        while not policy.is_due(0):
+            clock.now_s += turn_s + cost_s / 100
+        # What was published up to here has been paid for by now.
+        assert spent_s <= share_max * (clock.now_s - began_s) + 1e-9
+        clock.now_s += cost_s
+        spent_s += cost_s
+        policy.published(0, cost_s)
+        due_in_s = max(interval_s, cost_s / share_max - cost_s)
+        clock.now_s += due_in_s * 0.999
+        assert not policy.is_due(0)
+
+
+def run(start: NaiveBayes, stream: Sequence[Example], every: int, cut: int) -> list[object]:
+    """Return each snapshot of a run: its version, its age and all it says."""
+    board = SnapshotBoard()
+    learner = Learner(start, board, EveryExamples(every), Clock())
+    seen: list[object] = []
+    for begin in range(0, len(stream) + 1, cut):
+        for example in stream[begin : begin + cut]:
+            columns = {"text": [example.text], "user": [example.user]}
+            learner.learn(example.part or "t/0", columns, [example.label])
+        due = learner.model.n_examples >= _last(board).n_examples + every
+        assert learner.publish_if_due() == due
+        if due:
+            seen.append((_last(board).version, _last(board).n_examples, facts(_last(board))))
+    return seen
+
+
+def _last(board: SnapshotBoard) -> Snapshot:
+    current = board.current()
+    assert current is not None
+    return current
+
+
+@given(start=models(), stream=examples(in_parts=True), every=st.integers(1, 9), cut=st.just(3))
+def test_by_examples_every_run_publishes_alike(
+    start: NaiveBayes, stream: list[Example], every: int, cut: int
+) -> None:
+    """Two runs over a recorded stream publish the same snapshots, bit for bit."""
+    twin = NaiveBayes(
+        start.classes,
+        start._class_prior,
+        {name: group.spec for name, group in start._groups.items()},
+    )
+    assert run(start, stream, every, cut) == run(twin, stream, every, cut)
+
+
+@given(start=models(), stream=examples(in_parts=False), more=examples(in_parts=False))
+def test_a_snapshot_never_changes(
+    start: NaiveBayes, stream: list[Example], more: list[Example]
+) -> None:
+    """What a snapshot says stays, whatever the model learns, drops or grows into afterwards."""
+    for part in (stream, more):
+        for example in part:
+            start.learn_one({"text": example.text, "user": example.user}, example.label)
+        if part is stream:
+            snapshot = Snapshot(start, 5)
+            before = facts(start), facts(snapshot)
+            assert {k: v for k, v in before[0].items() if k not in {"kind", "parts"}} == before[1]
+    assert facts(snapshot) == before[1]
+
+
+def test_a_snapshot_is_sealed() -> None:
+    """Nothing of a snapshot can be set, and the message says what to do instead."""
+    snapshot = Snapshot(model(), 1)
+    for name in ("version", "n_examples", "_class_counts", "other"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be set. Teach the model"):
+            setattr(snapshot, name, 3)
+
+
+def test_an_old_snapshot_is_let_go() -> None:
+    """The board holds the newest snapshot alone: those before are freed."""
+    board = SnapshotBoard()
+    learner = Learner(model(), board, Watched(), Clock())
+    known = []
+    for _ in range(4):
+        teach(learner)
+        known.append(weakref.ref(learner.publish()))
+    gc.collect()
+    assert [ref() is not None for ref in known] == [False, False, False, True]

@@ -1,0 +1,257 @@
+"""The store: what comes back from a file is the model, bit for bit, and goes on as it would."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb.errors import InputError, StoreError
+from streamnb.store import load, read, save
+from tests.library.streams import Example, examples, facts, learn, models
+
+FAMILIES: list[Bernoulli | Multinomial] = [Bernoulli(Beta(0.5, 2)), Multinomial(Dirichlet(0.25))]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file name that the examples of a law may share."""
+    return tmp_path_factory.mktemp("store") / "model.nb"
+
+
+def small_model(likelihood: Bernoulli | Multinomial = FAMILIES[0]) -> NaiveBayes:
+    """Return a model that has learned a little."""
+    model = NaiveBayes(["neg", "pos"], features={"text": Words(likelihood)}, hash_key=7)
+    model.learn_many({"text": ["good day", "bad news", "so so"]}, ["pos", "neg", "pos"])
+    return model
+
+
+@given(model=models(), data=st.data(), in_parts=st.booleans())
+def test_a_loaded_model_is_the_saved_one_and_goes_on_like_it(
+    path: Path, model: NaiveBayes, data: st.DataObject, *, in_parts: bool
+) -> None:
+    """Wherever a stream is cut by saving and loading, all answers and counts stay, bit for bit."""
+    stream = data.draw(examples(in_parts=in_parts))
+    cut = data.draw(st.integers(0, len(stream)))
+    learn(model, stream[:cut])
+    before = facts(model)
+    save(model, path)
+    loaded = load(path)
+    assert facts(loaded) == before == facts(model)
+    assert facts(Snapshot(loaded, 1)) == facts(Snapshot(model, 1))
+    assert learn(loaded, stream[cut:]) == learn(model, stream[cut:])
+    assert facts(loaded) == facts(model)
+
+
+@given(model=models(), data=st.data())
+def test_saving_what_was_loaded_gives_the_same_file(
+    path: Path, model: NaiveBayes, data: st.DataObject
+) -> None:
+    """A file is a function of the model: loading and saving it again changes no byte."""
+    learn(model, data.draw(examples(in_parts=data.draw(st.booleans()))))
+    save(model, path)
+    first = path.read_bytes()
+    save(load(path), path)
+    assert path.read_bytes() == first
+
+
+@given(model=models(), stream=examples(in_parts=True))
+def test_a_model_in_parts_is_the_sum_of_its_sections(
+    path: Path, model: NaiveBayes, stream: list[Example]
+) -> None:
+    """Each section of the file counts its own log, and the model that comes back is their sum."""
+    learn(model, stream)
+    save(model, path)
+    loaded = load(path)
+    header, arrays = _by_other_means(path)
+    names = [section["part"] for section in header["sections"]]
+    assert names == (list(dict.fromkeys(e.part for e in stream)) or [None])
+    counts = [arrays[f"sections/{i}/class_counts"] for i in range(len(names))]
+    assert np.array_equal(sum(counts), loaded.class_counts)
+    for group in header["groups"]:
+        ends = arrays[f"groups/{group}/word_ends"]
+        total = np.zeros((len(ends), len(loaded.classes)))
+        for i in range(len(names)):
+            where = arrays[f"sections/{i}/{group}/columns"]
+            total[where] += arrays[f"sections/{i}/{group}/by_word"]
+        text = arrays[f"groups/{group}/words"].tobytes()
+        begins = [0, *ends.tolist()][:-1]
+        words = [text[a:b].decode() for a, b in zip(begins, ends.tolist(), strict=True)]
+        assert words == loaded.words(group)
+        assert np.array_equal(total, loaded.word_counts(words, group))
+
+
+def _by_other_means(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file by the safetensors library alone."""
+    with safetensors.safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()["header"]), arrays
+
+
+def test_the_header_says_what_the_model_is(path: Path) -> None:
+    """Classes, priors, tokeniser, hash key, positions and notes need no library of ours."""
+    words = Words(Bernoulli(Beta(0.5, 2)), ngrams=(1, 2), negation=True, max_words=9, field="body")
+    model = NaiveBayes(["no", 3, True], Dirichlet(2.5), {"text": words}, hash_key=255)
+    model.learn_one({"body": "not good"}, 3, part="t/0")
+    model.learn_one({"body": "not good"}, 3, part="t/1")
+    size = save(model, path, positions={"t/0": 41}, notes={"topic": "t", "seed": None})
+    header, arrays = _by_other_means(path)
+    assert header == {
+        "classes": ["no", 3, True],
+        "class_prior": 2.5,
+        "groups": {
+            "text": {
+                "kind": "words",
+                "likelihood": {"name": "bernoulli", "beta": [0.5, 2.0]},
+                "ngrams": [1, 2],
+                "negation": True,
+                "counts": None,
+                "max_words": 9,
+                "field": "body",
+                "case_fold": True,
+                "fold_mentions": True,
+                "fold_links": True,
+                "squeeze": True,
+                "emoticons": True,
+            }
+        },
+        "hash_key": f"{255:032x}",
+        "notes": {"topic": "t", "seed": None},
+        "sections": [
+            {"part": "t/0", "position": 41, "n_dropped": {"text": 0}},
+            {"part": "t/1", "position": None, "n_dropped": {"text": 0}},
+        ],
+    }
+    assert arrays["sections/0/class_counts"].tolist() == [0, 1, 0]
+    stored = read(path)
+    assert (stored.positions, stored.path, stored.header) == ({"t/0": 41}, path, header)
+    assert size == path.stat().st_size
+
+
+def test_nothing_is_pickled(path: Path) -> None:
+    """A file is JSON and plain numbers: no reader of pickles finds anything in it."""
+    save(small_model(), path)
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    kinds = {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+    assert kinds <= {"F64", "I64", "I32", "U64", "U8"}
+    for at in (0, 8, 8 + size):
+        with pytest.raises((pickle.UnpicklingError, ValueError, EOFError, IndexError, KeyError)):
+            pickle.loads(data[at:])
+
+
+@pytest.mark.parametrize("likelihood", FAMILIES)
+@pytest.mark.parametrize("classes", [[], ["a"], ["a", "b"]])
+def test_a_model_that_knows_nothing_can_be_saved(
+    path: Path, likelihood: Bernoulli | Multinomial, classes: list[str]
+) -> None:
+    """An untrained model, without words and even without classes, comes back and can learn."""
+    model = NaiveBayes(classes, features={"text": Words(likelihood)})
+    save(model, path)
+    loaded = load(path)
+    assert facts(loaded) == facts(model)
+    stream = [Example("good day", None, "b", None), Example("bad day", None, "a", None)]
+    assert learn(loaded, stream) == learn(model, stream)
+
+
+def test_a_part_that_learned_nothing_keeps_its_position(path: Path) -> None:
+    """A log without one label has its section, and its position comes back."""
+    model = small_model_in_parts()
+    model.learn_many({"text": []}, [], part="t/9")
+    save(model, path, positions={"t/0": 3, "t/9": 17})
+    stored = read(path)
+    assert stored.positions == {"t/0": 3, "t/9": 17}
+    assert stored.model.parts["t/9"].n_examples == 0
+
+
+def small_model_in_parts() -> NaiveBayes:
+    """Return a model of one log that has learned a little."""
+    model = NaiveBayes(["neg", "pos"], features={"text": Words(FAMILIES[1])})
+    model.learn_many({"text": ["good day", "bad news"]}, ["pos", "neg"], part="t/0")
+    return model
+
+
+def test_a_position_needs_its_part(path: Path) -> None:
+    """A position of a part that the model does not have is refused, and nothing is written."""
+    save(small_model(), path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="positions of parts that the model does not have: t/5"):
+        save(small_model_in_parts(), path, positions={"t/5": 1})
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("make", [small_model, small_model_in_parts])
+def test_a_model_with_many_dead_columns_is_saved_without_them(
+    path: Path, make: Callable[[], NaiveBayes]
+) -> None:
+    """Words that left the vocabulary take no room in the file, and the rest keep their counts."""
+    model = make()
+    part = next(iter(model.parts), None)
+    model.set_max_words("text", 40)
+    texts = [f"a{i} b{i} c{i}" for i in range(300)]
+    model.learn_many({"text": texts}, ["neg", "pos"] * 150, part=part)
+    group = model._groups["text"]
+    assert group.vocabulary.n_words > model.vocabulary_size
+    save(model, path)
+    _, arrays = _by_other_means(path)
+    assert len(arrays["groups/text/fingerprints"]) == model.vocabulary_size
+    assert facts(load(path)) == facts(model)
+
+
+def test_a_model_of_many_words_comes_back(path: Path) -> None:
+    """A table that has grown many times comes back, and finds every word."""
+    model = NaiveBayes(["x", "y"], features={"text": Words(FAMILIES[0])})
+    texts = [" ".join(f"w{20 * i + k}" for k in range(20)) for i in range(2_000)]
+    model.learn_many({"text": texts}, ["x", "y"] * 1_000, part="t/0")
+    save(model, path, positions={"t/0": 2_000})
+    loaded = load(path)
+    assert loaded.vocabulary_size == 40_000
+    assert loaded.words() == model.words()
+    assert facts(loaded) == facts(model)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_gives_one_model(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer file that comes between checking and reading is taken whole, never half of each."""
+    older, newer = small_model_in_parts(), small_model_in_parts()
+    newer.learn_one({"text": "one more"}, "pos", part="t/0")
+    save(older, path, positions={"t/0": 2})
+    check = safetensors.safe_open
+    pending = [newer]
+
+    def replaced_just_before(name: Path, framework: str) -> safetensors.safe_open:
+        if pending:
+            save(pending.pop(), path, positions={"t/0": 3})
+        return check(name, framework=framework)
+
+    monkeypatch.setattr(safetensors, "safe_open", replaced_just_before)
+    stored = read(path)
+    assert stored.positions == {"t/0": 3}
+    assert facts(stored.model) == facts(newer)
+
+
+def test_a_file_that_never_rests_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is replaced at each attempt to read it is an error, not a loop without end."""
+    model = small_model_in_parts()
+    check = safetensors.safe_open
+    at = iter(range(1, 1_000))
+
+    def replaced_just_before(name: Path, framework: str) -> safetensors.safe_open:
+        save(model, path, positions={"t/0": next(at)})
+        return check(name, framework=framework)
+
+    save(model, path)
+    monkeypatch.setattr(safetensors, "safe_open", replaced_just_before)
+    with pytest.raises(StoreError, match="replaced again and again"):
+        read(path)

@@ -1,0 +1,153 @@
+"""README and guides: their commands exist, links lead somewhere, code runs, no room is missing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.main import get_command
+
+from benchmarks.__main__ import CASES
+from consumers.cli import app
+from consumers.config import load
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDES = [
+    "README.md",
+    "docs/README.md",
+    "docs/tutorial.md",
+    "docs/architecture.md",
+    "docs/performance.md",
+]
+
+
+def read(name: str) -> str:
+    """Return a guide's text."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """Return a guide's code blocks in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", read(name), flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(name: str, program: str) -> list[list[str]]:
+    """Return the words of every command line of `program` that a guide shows."""
+    code = "\n".join(blocks(name, "sh")) + "\n"
+    code += "\n".join(
+        re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", read(name), flags=re.DOTALL))
+    )
+    lines = [line.strip() for line in code.splitlines()]
+    return [
+        [word for word in shlex.split(line, comments=True) if word != "&"]
+        for line in lines
+        if line.startswith(f"{program} ")
+    ]
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_shown_commands_are_understood(name: str) -> None:
+    """Every `streamnb` command line in a guide has a command and options that the program knows."""
+    group = get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    for _, first, *rest in commands(name, "streamnb"):
+        if first == "--help":
+            continue
+        assert first in group.commands, f"{name}: streamnb {first}"
+        command = group.commands[first]
+        known = {option for parameter in command.params for option in parameter.opts}
+        used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert used <= known, f"{name}: streamnb {first} {' '.join(rest)}"
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_shown_benchmarks_exist(name: str) -> None:
+    """Every `python -m benchmarks CASE` in a guide names a case."""
+    for words in commands(name, "python -m benchmarks"):
+        cases = [word for word in words[3:] if re.fullmatch(r"[a-z_]+", word)]
+        assert set(cases) <= set(CASES)
+
+
+def test_every_benchmark_is_explained() -> None:
+    """`docs/performance.md` speaks of every case."""
+    text = read("docs/performance.md")
+    assert [case for case in CASES if f"`{case}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_make_commands_exist(name: str) -> None:
+    """Every `make WORD` in a guide is a target."""
+    targets = re.findall(r"^([a-z]+):", read("Makefile"), flags=re.MULTILINE)
+    assert {words[1] for words in commands(name, "make")} <= set(targets)
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_links_lead_somewhere(name: str) -> None:
+    """Every relative link in a guide is a file, and its anchor a heading there."""
+    folder = (ROOT / name).parent
+    for target in re.findall(r"\]\(([^)]+)\)", read(name)):
+        path, _, anchor = target.partition("#")
+        file = (folder / path).resolve()
+        assert file.exists(), f"{name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("package", ["streamnb", "consumers"])
+def test_every_room_is_on_the_map(package: str) -> None:
+    """`docs/architecture.md` names every file and folder of a package."""
+    shown = set(re.findall(r"`([^`\n]+)`", read("docs/architecture.md")))
+    rooms = {
+        path.name if path.suffix == ".py" else f"{path.name}/"
+        for path in (ROOT / package).iterdir()
+        if (path.suffix == ".py" or path.is_dir()) and not path.name.startswith("__")
+    }
+    assert rooms - shown == set()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_shown_configuration_is_valid(name: str, tmp_path: Path) -> None:
+    """Every YAML block in a guide is a configuration without mistakes."""
+    for block in blocks(name, "yaml"):
+        path = tmp_path / "shown.yaml"
+        path.write_text(block, encoding="utf-8")
+        assert load(path, {}).source == yaml.safe_load(block)["source"]
+
+
+def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's Python does what its comments say, and leaves one model file."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks("README.md", "python"):
+        exec(compile(block, "README.md", "exec"), names)
+    before = names["before"]
+    assert getattr(before, "shape", None) == (4, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.nb"]
+
+
+def test_tutorial_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tutorial's file is made, learned to the figures that it shows, and loaded again."""
+    monkeypatch.chdir(tmp_path)
+    make_file, *others = blocks("docs/tutorial.md", "python")
+    exec(compile(make_file, "docs/tutorial.md", "exec"), {})
+    (settings, *_) = blocks("docs/tutorial.md", "yaml")
+    Path("mine.yaml").write_text(settings + "http:\n  port: 0\n", encoding="utf-8")
+    words = ["run", "-c", "mine.yaml", "--until-end", "--view", "log"]
+    get_command(app).main(words, standalone_mode=False)
+    shown = read("docs/tutorial.md")
+    told = capsys.readouterr().out
+    for line in told.splitlines():
+        if line.startswith(("learned", "judged", "rejected", "accuracy", "model")):
+            # The log-loss over judged messages is exact too: each is judged before it is learned.
+            assert line.strip() in shown, line
+    assert len(Path("predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 10_000
+    for block in others:
+        exec(compile(block, "docs/tutorial.md", "exec"), {})
+    assert "('negative', 'positive') 40000 24" in capsys.readouterr().out
