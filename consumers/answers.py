@@ -65,7 +65,7 @@ def _weights(model: NaiveBayes, text: str, label: Any) -> list[tuple[str, float]
     words = reader.words("text")
     if not words:
         return []
-    known = model.word_counts(words, "text").any(axis=1)
+    known = (model.word_counts(words, "text").sum(axis=1) > 0).tolist()
     theta = model.word_likelihoods(words, "text")
     c = model.classes.index(label)
     scores = [

@@ -16,29 +16,15 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from consumers.errors import CheckpointError, ConfigError, ConsumerError
+from consumers.errors import CheckpointError, ConfigError
+from consumers.exits import DEBUG_VARIABLE, EXIT_CODES, fail, hush
 
 DEFAULT_CONFIG = Path("config.yaml")
-DEBUG_VARIABLE = "STREAMNB_DEBUG"
-EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
-
-EXIT_CODES = {
-    0: "done; also after Ctrl-C or SIGTERM, once the last checkpoint is safe",
-    1: "it could not be done for another reason, or nobody reads its output any more",
-    2: "the command line is wrong",
-    65: "data that cannot be used was given to a command",
-    69: "the source cannot be read, and trying again does not help",
-    70: "an unexpected error: a fault in streamnb itself",
-    74: "a checkpoint, model or output cannot be read or written",
-    78: "the configuration is wrong, or the checkpoint is another configuration's",
-    130: "a command other than run was interrupted",
-}
-
 _EPILOG = "\n".join(
     [
         "[bold]Examples[/bold]",
@@ -87,14 +73,10 @@ def find_config(config: Path | None) -> Path | None:
 @app.command(
     help="Read the source, learn from what is labelled, judge the rest. Runs until it is stopped "
     "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
-    epilog="\n".join(
-        [
-            "  streamnb run --source generator --max-messages 100000",
-            "  streamnb run -c tweets.yaml --view log",
-            "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json",
-            "  cat tweets.jsonl | streamnb run --source stdin --until-end",
-        ]
-    ),
+    epilog="  streamnb run --source generator --max-messages 100000\n"
+    "  streamnb run -c tweets.yaml --view log\n"
+    "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json\n"
+    "  cat tweets.jsonl | streamnb run --source stdin --until-end",
 )
 def run(
     config: ConfigOption = None,
@@ -144,9 +126,7 @@ def run(
     try:
         from consumers.daemon import run as run_daemon
 
-        summary = run_daemon(
-            settings, until_end=until_end, max_messages=max_messages, view=shown
-        )
+        summary = run_daemon(settings, until_end=until_end, max_messages=max_messages, view=shown)
     finally:
         shown.stop()
         if held is not None:
@@ -256,7 +236,7 @@ def replay(
     try:
         address = SourceAddress.parse(to)
         if address.kind != "kafka" or address.topic is None:
-            raise ValueError("must be kafka://HOST:PORT[,HOST:PORT...]/TOPIC")
+            raise typer.BadParameter("must be kafka://HOST:PORT/TOPIC", param_hint="--to")
         pace = speed if speed in {"recorded", "max"} else float(speed)
     except ValueError as error:
         name = "--speed" if str(error).startswith("could not convert") else "--to"
@@ -323,37 +303,19 @@ def _warn(texts: list[str]) -> None:
         Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
-def _fail(error: BaseException) -> NoReturn:
-    """Print an error and end with its exit code."""
-    from consumers.printing import print_error
-
-    code = getattr(error, "exit_code", None)
-    text = str(error)
-    if not isinstance(code, int):
-        code = EXIT_UNEXPECTED
-        text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
-    print_error(Console(stderr=True), text)
-    raise SystemExit(code) from error
-
-
 def main() -> None:
     """Run the command line; the entry point of `streamnb`."""
     try:
         app()
     except BrokenPipeError:
-        _hush()
+        hush()
     except Exception as error:
         # The last line of defence: whatever it is, its reader is a person at a terminal.
         if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
-        _fail(error)
+        fail(error)
     except SystemExit:
         with suppress(BrokenPipeError):
             sys.stdout.flush()
             raise
-        _hush()
-
-
-def _hush() -> None:
-    """Let Python's own last flush go nowhere: who read our output has closed it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        hush()

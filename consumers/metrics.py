@@ -24,7 +24,7 @@ from consumers.messages import Partition, Reason
 from consumers.prequential import Prequential
 
 # When each counter was made is a second series for every one, and of no use to anybody here.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 OTHER = "other"  # stands for every label that the configuration does not name
 

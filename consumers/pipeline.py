@@ -72,6 +72,7 @@ class Pipeline:
     positions: dict[Partition, int] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     _amid_batch: bool = False
+    _stop_seen_s: float | None = None
 
     def run(self, limits: Limits) -> str:
         """Read until told to stop.
@@ -205,14 +206,17 @@ class Pipeline:
         """Wait in slices: the daemon is not stuck meanwhile, and may be told to stop."""
         while True:
             self.health.beat()
-            limit_s = _SAFE_TIMEOUT_AT_STOP_S if self.stop.is_set() else _SAFE_TIMEOUT_S
             now_s = time.monotonic()
+            if self.stop.is_set() and self._stop_seen_s is None:
+                self._stop_seen_s = now_s
+            until_s = began_s + _SAFE_TIMEOUT_S
+            if self._stop_seen_s is not None:
+                until_s = min(until_s, self._stop_seen_s + _SAFE_TIMEOUT_AT_STOP_S)
             try:
-                wait(max(0.0, min(_SLICE_S, began_s + limit_s - now_s)))
+                wait(max(0.0, min(_SLICE_S, until_s - now_s)))
             except (PredictorError, SinkError):
-                # One that is refused at once has another reason than time.
-                soon = time.monotonic() - now_s < _SLICE_S
-                if soon or time.monotonic() - began_s >= limit_s:
+                # What is refused before its slice is over has another reason than time.
+                if time.monotonic() < now_s + _SLICE_S or time.monotonic() >= until_s:
                     raise
             else:
                 return

@@ -1,6 +1,7 @@
 """Slow, plain twins of the kernels: hashes, counts, likelihoods and the posterior, spelled out.
 
-Nothing here is fast and nothing is shared with the kernels. The tokeniser's twin is `naive_text.py`.
+Nothing here is fast, and nothing is shared with the kernels. The tokeniser's twin is
+`naive_text.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.naive_text import grams
 MASK = (1 << 64) - 1
 
 
-# ---- hashes --------------------------------------------------------------------------------------
+# ---- hashes -------------------------------------------------------------------------------------
 
 
 def _rotate(x: int, by: int) -> int:
@@ -86,12 +87,12 @@ def fingerprint(shown: str, key: int) -> int:
     return whole
 
 
-# ---- the model -----------------------------------------------------------------------------------
+# ---- the model ----------------------------------------------------------------------------------
 
 
 @dataclass
 class NaiveModel:
-    """Naive Bayes over one field of text, kept in dicts and summed over all words by `math.fsum`."""
+    """Naive Bayes over one field of text, kept in dicts, summed over all words by `math.fsum`."""
 
     group: Words
     alpha: float = 1.0
@@ -156,7 +157,7 @@ class NaiveModel:
 
 
 def bernoulli(words: Iterable[tuple[float, bool]], n_c: float, beta1: float, beta2: float) -> float:
-    """Return Σ_j x_j·log θ_j + (1−x_j)·log(1−θ_j) over words given as (N_jc, whether it is there)."""
+    """Return Σ_j x_j·log θ_j + (1−x_j)·log(1−θ_j) over words given as (N_jc, x_j)."""
     bottom = log(n_c + beta1 + beta2)
     return fsum(
         (log(n + beta1) if there else log((n_c - n) + beta2)) - bottom for n, there in words

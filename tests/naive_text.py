@@ -1,7 +1,7 @@
 """The tokeniser's slow, plain twin: each rule over Python's own strings.
 
-Nothing is shared with the kernel but the tables of characters, emoticons and negating words, which are data;
-`test_unicode.py` holds the tables against Python's own Unicode.
+Nothing is shared with the kernel but the tables of characters, emoticons and negating words, which
+are data; `test_unicode.py` holds the tables against Python's own Unicode.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ def text_of(data: bytes) -> str:
 def _emoticon(rest: str) -> str:
     for emoticon in sorted(EMOTICONS, key=len, reverse=True):
         if rest.startswith(emoticon):
-            follows = rest[len(emoticon) : len(emoticon) + 1]
-            wordlike = kind(emoticon[-1]) in {"letter", "digit"}
-            runs_on = wordlike and follows and kind(follows) in {"letter", "digit"}
+            behind = rest[len(emoticon) :]
+            if kind(emoticon[-1]) == "letter":
+                behind = behind.lstrip(emoticon[-1])
+            wordlike = {"letter", "digit"}
+            runs_on = kind(emoticon[-1]) in wordlike and kind(behind[:1] or " ") in wordlike
             return "" if runs_on else emoticon
     return ""
 
 
 def _link(rest: str) -> int:
-    start = rest[:9].lower() if rest[:9].isascii() else rest[:9]
-    openings = ("http://", "https://", "www.")
-    if not any(start.startswith(o) and len(rest) > len(o) for o in openings):
+    if not re.match(r"(https?://|www\.).", rest, flags=re.ASCII | re.IGNORECASE | re.DOTALL):
         return 0
     ends = (i for i, char in enumerate(rest) if kind(char) == "space" or char in "\n\0")
     return next(ends, len(rest))
@@ -133,7 +133,7 @@ def _word(rest: str, options: Tokenizer) -> tuple[int, str]:
     return at, written
 
 
-def _pieces(text: str, options: Tokenizer) -> Iterator[tuple[str, str]]:
+def _pieces(text: str, options: Tokenizer) -> Iterator[tuple[str, str]]:  # noqa: C901 -- one rule a branch
     """Yield what stands in a text: ("word" or "sign", as it is written), and ("clause", "")."""
     at, word_end = 0, -1
     while at < len(text):

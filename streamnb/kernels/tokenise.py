@@ -63,7 +63,10 @@ def class_of(point: Int, reader: Reader) -> Int:
 
 @inner
 def match_emoticon(data: U8, at: int, end: int, reader: Reader) -> int:
-    """Return the length in bytes of the longest emoticon at `at`, or 0."""
+    """Return the length in bytes of the longest emoticon at `at`, or 0 where it runs on as a word.
+
+    A letter at its end may repeat (`xDDD`), a digit may not: `12:33` is a time.
+    """
     node = np.int64(0)
     best = 0
     i = at
@@ -77,8 +80,11 @@ def match_emoticon(data: U8, at: int, end: int, reader: Reader) -> int:
     if best == 0:
         return 0
     last = class_of(np.int64(data[at + best - 1]), reader)
-    if (last in (LETTER, DIGIT)) and at + best < end:
-        point, _ = decode(data, at + best, end)
+    i = at + best
+    while last == LETTER and i < end and data[i] == data[i - 1]:
+        i += 1
+    if (last in (LETTER, DIGIT)) and i < end:
+        point, _ = decode(data, i, end)
         if class_of(point, reader) in (LETTER, DIGIT):
             return 0
     return best

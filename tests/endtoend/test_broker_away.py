@@ -57,6 +57,7 @@ def test_a_source_that_is_away_comes_and_goes(own_broker: Broker, tmp_path: Path
         daemon.until_metric("streamnb_source_up", 1)
         daemon.until_metric("streamnb_source_restarts_total", 1)
         assert daemon.count("source_trouble") == daemon.count("source_trouble_over") == 2
+        assert daemon.count("kafka_commit_failed") == 1
         assert daemon.stop() == 0
         assert daemon.summary["messages"] == 3_000
     assert counts_at(tmp_path / "state") == counts_of([*examples(1_500), *examples(1_500, 5_000)])
@@ -100,10 +101,11 @@ def test_predictions_wait_for_a_broker_that_is_away(own_broker: Broker, tmp_path
 def test_more_than_may_be_owed_waits_and_can_be_stopped(tmp_path: Path) -> None:
     """With a topic that never comes, the stream stands still, is healthy, and ends when told to."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
+    long = json.dumps({"text": "much " * 20_000}).encode() + b"\n"
+    (tmp_path / "in.jsonl").write_bytes(long * 800)  # predictions hold their texts: above 64 MiB
     config = write_config(
         tmp_path / "config.yaml",
-        source="generator",
-        generator={"rate_per_s": 0, "labelled_share": 0.0},
+        source="file:in.jsonl",
         kafka={"servers": [address]},
         predictions={"to": "kafka:nowhere"},
         predictor={"queue_size_max": 2},

@@ -26,6 +26,7 @@ class Committer:
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
         self._unconfirmed: dict[Any, Any] = {}
+        self._failing = False
 
     def commit(self, consumer: Any, positions: Mapping[Partition, int]) -> None:
         """Send positions on their way."""
@@ -53,8 +54,13 @@ class Committer:
     def _answered(self, offsets: Mapping[Any, Any], answer: object) -> None:
         if isinstance(answer, Exception):
             self._tell(answer)
-        elif offsets == self._unconfirmed:
+            return
+        self._failing = False
+        if offsets == self._unconfirmed:
             self._unconfirmed = {}
 
     def _tell(self, error: Exception) -> None:
-        self._log.info("kafka_commit_failed", error=repr(error))
+        """Say it once while it lasts; a broker that is away would fill the log."""
+        if not self._failing:
+            self._failing = True
+            self._log.info("kafka_commit_failed", error=repr(error))

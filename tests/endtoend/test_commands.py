@@ -1,0 +1,270 @@
+"""The commands as a user types them, and every exit code that can be provoked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from consumers.settings.content import EmoticonLabels
+from streamnb.store import read
+from tests.broker.broker import Broker, free_ports
+from tests.consumers.kafka_tools import Reader
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon, command, environment, write_config
+from tests.endtoend.learned import counts_at, counts_of, examples, messages
+
+NewTopic = Callable[..., str]
+SIGNS = EmoticonLabels().signs
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which a model was learned: `config.yaml`, `in.jsonl` and `state`."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "in.jsonl").write_bytes(b"\n".join(messages(examples(500))) + b"\n")
+    write_config(
+        folder / "config.yaml", source="file:in.jsonl", checkpoint={"folder": "state"}
+    )
+    done = command("run", "--until-end", folder=folder)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.decode()
+    assert re.search(r"^ended +end of source$", said, flags=re.MULTILINE)
+    assert re.search(r"^messages +500 ", said, flags=re.MULTILINE)
+    return folder
+
+
+def test_predict(trained: Path) -> None:
+    """`predict` answers each text on a line of JSON, from the checkpoint of the configuration here."""
+    texts = ["love the sun", "💩 nobody knows", "", "--", "[bold]not markup[/bold]"]
+    done = command("predict", "--json", "--", *texts, folder=trained)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["text"] for line in lines] == texts
+    for line in lines:
+        assert sum(line["probabilities"].values()) == pytest.approx(1.0)
+    assert lines[0]["words"]
+    assert lines[1]["words"] == []
+    shown = command("predict", "--model", "state/model.nb", "--", *texts, folder=trained)
+    assert shown.returncode == 0
+    assert "[bold]not markup[/bold]" in shown.stdout.decode()
+
+
+def test_inspect(trained: Path) -> None:
+    """`inspect` shows classes, words and sections; asked for a word, exactly that one's counts."""
+    done = command(
+        "inspect", "state/model.nb", "--word", "sun", "--word", "unheard", "--json", folder=trained
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = json.loads(done.stdout)
+    classes, words = counts_of(examples(500))
+    assert [each["count"] for each in found["classes"]] == classes
+    assert [tuple(each["counts"].values()) for each in found["words"]] == [words["sun"], (0, 0)]
+    assert found["sections"][0]["name"] == "file:in.jsonl/0"
+    assert found["sections"][0]["position"] == (trained / "in.jsonl").stat().st_size
+    shown = command("inspect", "state/model.nb", "--words", "3", folder=trained)
+    assert shown.returncode == 0
+    assert b"500 examples" in shown.stdout
+
+
+def test_check_config_prints_what_run_would_take(trained: Path) -> None:
+    """What `check-config` prints is YAML, and a configuration that says the same again."""
+    first = command("check-config", folder=trained)
+    assert (first.returncode, first.stderr) == (0, b"")
+    assert yaml.safe_load(first.stdout)["source"] == "file:in.jsonl"
+    (trained / "printed.yaml").write_bytes(first.stdout)
+    second = command("check-config", "-c", "printed.yaml", folder=trained)
+    assert second.stdout.splitlines()[1:] == first.stdout.splitlines()[1:]
+
+
+@pytest.mark.integration
+def test_replay_and_run_over_it(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
+    """A CSV that is replayed into a topic and learned from there gives what the file itself gives."""
+    topic = new_topic(2)
+    found = examples(400)
+    rows = "".join(f'{i},"{text}",{label}\n' for i, (text, label) in enumerate(found))
+    (tmp_path / "in.csv").write_text("id,text,label\n" + rows)
+    address = f"kafka://{broker.address}/{topic}"
+    done = command("replay", "in.csv", "--to", address, "--speed", "max", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sent"] == 400
+    write_config(
+        tmp_path / "config.yaml",
+        kafka={"group_id": f"group-of-{topic}"},
+        checkpoint={"folder": "state"},
+    )
+    done = command("run", "--source", address, "--until-end", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["messages"] == 400
+    assert counts_at(tmp_path / "state") == counts_of(found)
+
+
+Case = tuple[int, list[str], str]
+CASES: dict[str, Case] = {
+    "unknown option": (2, ["run", "--sauce", "generator"], "No such option"),
+    "no messages": (2, ["run", "--max-messages", "0"], "max-messages"),
+    "no command": (2, ["learn"], "No such command"),
+    "replay to nowhere": (2, ["replay", "in.jsonl", "--to", "here"], "kafka://HOST:PORT"),
+    "replay at no speed": (
+        2,
+        ["replay", "in.jsonl", "--to", "kafka://127.0.0.1:1/t", "--speed", "slow"],
+        "must be recorded, max or a number",
+    ),
+    "text that is none": (65, ["predict", "\udcff"], "TEXT"),
+    "file that is not there": (
+        69,
+        ["run", "--source", "file:nowhere.jsonl", "-c", "anew.yaml"],
+        "nowhere.jsonl: cannot be opened",
+    ),
+    "recording that is not there": (
+        69,
+        ["replay", "nowhere.jsonl", "--to", "kafka://127.0.0.1:1/t"],
+        "nowhere.jsonl: cannot be opened",
+    ),
+    "broker that is not there": (
+        74,
+        ["replay", "in.jsonl", "--to", "kafka://127.0.0.1:{port}/t", "--speed", "max"],
+        "no answer from Kafka at 127.0.0.1",
+    ),
+    "no model": (74, ["predict", "-c", "anew.yaml", "text"], "there is no checkpoint yet"),
+    "model that is none": (74, ["inspect", "in.jsonl"], "in.jsonl: not a streamnb model"),
+    "model that is not there": (74, ["inspect", "nowhere.nb"], "nowhere.nb: cannot be read"),
+    "output into a folder": (
+        74,
+        ["run", "-c", "folder.yaml"],
+        "cannot be opened (Is a directory)",
+    ),
+    "wrong configuration": (78, ["check-config", "-c", "wrong.yaml"], "learning.windw"),
+    "run by a wrong one": (78, ["run", "-c", "wrong.yaml"], "learning.windw"),
+    "no configuration": (78, ["run", "-c", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+    "wrong source": (78, ["run", "--source", "kafka:tweets"], "kafka://HOST:PORT"),
+    "CSV from a pipe": (78, ["run", "--source", "stdin", "-c", "csv.yaml"], "file.format"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistakes_have_their_exit_codes(trained: Path, name: str) -> None:
+    """Each mistake ends with its documented code and a sentence, with nothing on standard output."""
+    write_config(trained / "anew.yaml", checkpoint={"folder": "anew"})
+    write_config(trained / "wrong.yaml", learning={"windw": 3})
+    write_config(trained / "csv.yaml", file={"format": "csv"}, checkpoint={"folder": "anew"})
+    write_config(
+        trained / "folder.yaml", predictions={"to": "file:state"}, checkpoint={"folder": "anew"}
+    )
+    code, arguments, said = CASES[name]
+    port = free_ports(1)[0]
+    done = command(*(each.replace("{port}", str(port)) for each in arguments), folder=trained)
+    text = done.stderr.decode(errors="replace")
+    assert done.returncode == code, text
+    assert said in re.sub(r"[\s│]+", " ", text)
+    assert "Traceback" not in text
+    assert done.stdout == b""
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    """A second daemon on the same port ends with 78 and names the setting."""
+    first = write_config(tmp_path / "first.yaml", checkpoint={"folder": None})
+    with Daemon(first) as daemon:
+        port = int(daemon.until_line("serving")["address"].rpartition(":")[2])
+        second = write_config(
+            tmp_path / "second.yaml", http={"port": port}, checkpoint={"folder": None}
+        )
+        done = command("run", "-c", second, folder=tmp_path)
+        assert done.returncode == 78
+        assert b"http.port" in done.stderr
+
+
+def test_nobody_reads_the_output(trained: Path) -> None:
+    """`inspect | head` ends quietly with 1 once head has gone."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "consumers", "inspect", "state/model.nb", "--words", "5000"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            cwd=trained,
+            env=environment(),
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.integration
+def test_a_replay_can_be_interrupted(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Ctrl-C ends a replay that waits for its next message with 130, and without a traceback."""
+    lines = [b'{"created_at":"2020-01-01T00:00:00Z","text":"a"}'] * 600
+    (tmp_path / "in.jsonl").write_bytes(
+        b"\n".join([*lines, b'{"created_at":"2021-01-01T00:00:00Z","text":"b"}'])
+    )
+    topic = new_topic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "consumers", "replay", "in.jsonl", "--to",
+         f"kafka://{broker.address}/{topic}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env=environment(),
+    ) as process:  # fmt: skip
+        with Reader(broker.address, topic) as reader:
+            reader.until(lambda: reader.n_values >= 1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    assert b"Traceback" not in said
+
+
+def raw_tweets() -> Iterator[dict[str, Any]]:
+    """Yield made-up raw tweets: every sign alone in all its places, and signs of both classes."""
+    every = [(label, sign) for label in SIGNS for sign in SIGNS[label]]
+    frames = ("{} what a day", "what a {} day", "what a day {}", "day{}", "so{0} much {0}{0}", "it {}!")
+    for number, (frame, (label, sign)) in enumerate(product(frames, every)):
+        yield {"id": f"{label}-{number}", "text": frame.format(sign)}
+    for number, (good, bad) in enumerate(product(SIGNS["positive"], SIGNS["negative"])):
+        yield {"id": f"both-{number}", "text": f"{bad} torn {good} day"}
+    yield {"id": "link", "text": "see http://x.org/:) and www.y.org/:("}
+    yield {"id": "inside", "text": "it is 8:Dublin"}
+    yield {"id": "none", "text": "nothing here"}
+
+
+def test_emoticons_are_labels_and_never_words(tmp_path: Path) -> None:
+    """Labels read off emoticons: no sign is counted as a word, and contradictions are not learned."""
+    tweets = list(raw_tweets())
+    (tmp_path / "raw.jsonl").write_text("\n".join(map(json.dumps, tweets)))
+    write_config(
+        tmp_path / "config.yaml",
+        source="file:raw.jsonl",
+        labels={"kind": "emoticons"},
+        checkpoint={"folder": "state"},
+        predictions={"to": "file:predictions.jsonl"},
+    )
+    done = command("run", "--until-end", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    kinds = [tweet["id"].split("-")[0] for tweet in tweets]
+    assert summary["ambiguous"] == kinds.count("both") == 45
+    assert dict(zip(summary["classes"], summary["class_counts"], strict=True)) == {
+        label: kinds.count(label) for label in SIGNS
+    }
+    lines = (tmp_path / "predictions.jsonl").read_bytes().splitlines()
+    predicted = {json.loads(line)["id"].split("-")[0] for line in lines}
+    assert predicted == {"both", "link", "inside", "none"}
+    words = read(tmp_path / "state" / "model.nb").model.words()
+    folded = {sign.lower() for own in SIGNS.values() for sign in own}
+    for word in words:
+        assert not folded.intersection(re.split(r"[ _\x1f]", word.lower())), word
+        assert not any(sign in word.lower() for sign in folded), word

@@ -1,0 +1,89 @@
+"""Counting: N_jc, N_c, N_·c and V against plain sums, and where a batch stops for want of room."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb import statistics
+from streamnb.kernels import counting
+from streamnb.kernels.layout import Counts
+from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, labels_of
+
+N_WORDS = 12
+
+
+def plainly(rows: list[tuple[Row | None, int]]) -> Counts:
+    """Return the statistics of rows by plain sums."""
+    by_word = np.zeros((N_WORDS, 3))
+    examples = [0.0, 0.0, 0.0]
+    for row, y in rows:
+        if row is not None and y >= 0:
+            examples[y] += 1
+            for column, count in row.items():
+                by_word[column, y] += count
+    return counts_of(by_word.tolist(), examples)
+
+
+def equal(one: Counts, other: Counts) -> bool:
+    """Tell whether two statistics are the same."""
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@given(counted_rows())
+def test_counts_are_sums(rows: list[tuple[Row | None, int]]) -> None:
+    """Learning counts what stands there: missing texts and rows without a label add nothing."""
+    counts = statistics.empty(3, N_WORDS)
+    batch = batch_of([row for row, _ in rows])
+    labels = labels_of([y for _, y in rows])
+    ended = counting.add_rows(counts, batch.rows, labels, batch.there, 0, 1 << 62)
+    assert ended == (len(rows), counting.ADDED, 0)
+    assert equal(counts, plainly(rows))
+
+
+@given(counted_rows(), st.integers(1, 15))
+def test_v_never_passes_its_bound(rows: list[tuple[Row | None, int]], n_words_max: int) -> None:
+    """A batch stops before the row that would take V past the bound, and says how much it brings."""
+    counts = statistics.empty(3, N_WORDS)
+    batch = batch_of([row for row, _ in rows])
+    labels = labels_of([y for _, y in rows])
+    at, why, n_new = counting.add_rows(counts, batch.rows, labels, batch.there, 0, n_words_max)
+    assert equal(counts, plainly(rows[:at]))
+    if why == counting.FULL:
+        known = {j for row, y in rows[:at] if row is not None and y >= 0 for j in row}
+        assert n_new == len((rows[at][0] or {}).keys() - known)
+        assert len(known) + n_new > n_words_max
+    else:
+        assert at == len(rows)
+
+
+def test_a_row_too_large_for_an_empty_table_is_taken_whole() -> None:
+    """With no word known there is nothing to drop, so one row may pass the bound."""
+    counts = statistics.empty(1, N_WORDS)
+    batch = batch_of([dict.fromkeys(range(5), 1)])
+    assert counting.add_rows(counts, batch.rows, labels_of([0]), batch.there, 0, 2)[1] == 0
+    assert counts.state[0] == 5
+
+
+@given(counted_rows(), counted_rows())
+def test_statistics_add_and_subtract(
+    one: list[tuple[Row | None, int]], other: list[tuple[Row | None, int]]
+) -> None:
+    """The counts of two streams add to those of both, and taking one away leaves the other."""
+    both = plainly(one)
+    statistics.add(both, plainly(other))
+    assert equal(both, plainly([*one, *other]))
+    statistics.add(both, plainly(one), -1)
+    assert equal(both, plainly(other))
+
+
+@given(counted_rows())
+def test_totals_are_sums_over_classes(rows: list[tuple[Row | None, int]]) -> None:
+    """A word's total is its count over all classes, and live words are those above zero."""
+    counts = plainly(rows)
+    expected = counts.by_word.sum(axis=1)
+    assert np.array_equal(statistics.word_totals(counts, N_WORDS), expected)
+    assert statistics.live_columns(counts, N_WORDS).tolist() == np.flatnonzero(expected).tolist()
+    beyond = statistics.word_totals(counts, N_WORDS + 4)
+    assert beyond.tolist() == [*expected, 0, 0, 0, 0]

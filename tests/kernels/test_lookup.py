@@ -1,0 +1,127 @@
+"""The word table: growth keeps everything, crowding only makes it grow, and reading leaves it alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb import Multinomial, Words
+from streamnb.kernels import lookup
+from streamnb.kernels.layout import Table
+from streamnb.vocabulary import Vocabulary
+from tests import naive_text
+from tests.encoding import read, state_of, text_column
+from tests.strategies import groups, texts
+
+
+def vocabulary_of(fingerprints: list[int], n_slots: int) -> Vocabulary:
+    """Return a vocabulary of the given fingerprints, each word showing its own column's number."""
+    n = len(fingerprints)
+    names = [str(column).encode() for column in range(n)]
+    vocabulary = Vocabulary(
+        Table(
+            slots=np.zeros(n_slots, dtype=np.uint64),
+            fingerprints=np.array(fingerprints, dtype=np.uint64),
+            words=np.frombuffer(bytearray(b"".join(names)), dtype=np.uint8),
+            word_ends=np.cumsum([len(name) for name in names], dtype=np.int64),
+            state=np.array([n, sum(map(len, names))], dtype=np.int64),
+        )
+    )
+    vocabulary.make_room(lookup.NEEDS_SLOTS, n_slots)
+    return vocabulary
+
+
+def columns_of(vocabulary: Vocabulary, fingerprints: list[int]) -> list[int]:
+    """Return the columns of fingerprints."""
+    table = vocabulary.table
+    wanted = np.array(fingerprints, dtype=np.uint64)
+    out = np.empty(len(wanted), dtype=np.int32)
+    lookup.find_many(wanted, table.slots, table.fingerprints, vocabulary.n_words, out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 400])
+def test_words_that_crowd_one_slot_only_grow_the_table(n: int) -> None:
+    """Fingerprints made to fall into one slot make the table grow, and none is lost or mixed up."""
+    crowd = [(i + 1) << 11 for i in range(n)]
+    vocabulary = vocabulary_of(crowd, 1 << 11)
+    assert columns_of(vocabulary, crowd) == list(range(n))
+    assert columns_of(vocabulary, [(n + 1) << 11, 1, 0]) == [-1, -1, -1]
+    table_grew = len(vocabulary.table.slots) > 1 << 11
+    assert table_grew == (n > lookup.PROBES_MAX)
+
+
+def test_words_of_one_tag_are_told_apart() -> None:
+    """Words that agree in slot and tag still differ by their whole fingerprint."""
+    alike = [(7 << 32) | (i << 12) | 5 for i in range(100)]
+    vocabulary = vocabulary_of(alike, 1 << 12)
+    assert columns_of(vocabulary, alike) == list(range(100))
+    assert columns_of(vocabulary, [(7 << 32) | (100 << 12) | 5]) == [-1]
+
+
+@given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=200, unique=True))
+def test_any_fingerprints_are_found(fingerprints: list[int]) -> None:
+    """Whatever the fingerprints are, each is found at its column, and others are not."""
+    half = fingerprints[: len(fingerprints) // 2 + 1]
+    vocabulary = vocabulary_of(half, 64)
+    assert columns_of(vocabulary, fingerprints) == [
+        i if i < len(half) else -1 for i in range(len(fingerprints))
+    ]
+
+
+@given(st.lists(texts(), max_size=8), groups())
+def test_batches_hold_what_the_twin_counts(some: list[str], group: Words) -> None:
+    """Each text of a batch becomes the twin's n-grams and counts, whatever stands beside it."""
+    occurrence = group.counts_occurrences
+    expected = [
+        dict(naive_text.grams(text, group.tokenizer, occurrence=occurrence)) for text in some
+    ]
+    assert read(some, group) == expected
+
+
+def test_the_table_grows_in_mid_batch() -> None:
+    """A batch that outgrows columns, slots and text in turn is read to its end, every word once."""
+    n = 3000
+    some = [f"w{i} {'long' * 8}{i} w{i // 2}" for i in range(n)]
+    state = state_of(Words(Multinomial(), ngrams=(1, 2)))
+    column = text_column([t.encode() for t in some])
+    first = state.encode(column, 0, n, np.zeros(n, dtype=np.int32), learn=True).rows
+    n_words = state.vocabulary.n_words
+    shown = state.vocabulary.words(np.arange(n_words))
+    twin = dict.fromkeys(w for t in some for w in naive_text.grams(t, state.spec.tokenizer))
+    assert shown == list(twin)
+    again = state.encode(column, 0, n, np.zeros(n, dtype=np.int32), learn=True).rows
+    used = first.indptr[-1]
+    assert state.vocabulary.n_words == n_words
+    assert np.array_equal(first.columns[:used], again.columns[:used])
+
+
+def test_judging_never_enters_words() -> None:
+    """Texts that are judged, and texts without a label among learned ones, leave the table alone."""
+    state = state_of()
+    column = text_column([b"old", b"new words", None])
+    nobody = np.array([0, -1, 0], dtype=np.int32)
+    rows = state.encode(column, 0, 3, nobody, learn=True).rows
+    assert rows.indptr.tolist() == [0, 1, 1, 1]
+    state.encode(column, 0, 3, np.zeros(3, dtype=np.int32), learn=False)
+    assert state.vocabulary.words(np.arange(state.vocabulary.n_words)) == ["old"]
+
+
+def test_a_missing_text_is_not_an_empty_one() -> None:
+    """Only a text that is there, be it empty, speaks in its group."""
+    state = state_of()
+    column = text_column([b"", None, b"a"])
+    batch = state.encode(column, 0, 3, np.zeros(3, dtype=np.int32), learn=True)
+    assert batch.there.tolist() == [True, False, True]
+    assert batch.rows.indptr.tolist() == [0, 0, 0, 1]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), max_size=8))
+def test_bounds_in_characters_become_bounds_in_bytes(some: list[str]) -> None:
+    """Where texts end in characters tells where they end in bytes of the joined text."""
+    data = np.frombuffer(bytearray("".join(some).encode()), dtype=np.uint8)
+    bounds = np.cumsum([0, *map(len, some)], dtype=np.int64)
+    lookup.byte_bounds(data, bounds)
+    assert bounds.tolist() == np.cumsum([0, *(len(t.encode()) for t in some)]).tolist()

@@ -1,0 +1,173 @@
+"""Text into words: examples for each rule, and the kernel against its twin on any text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from streamnb import Multinomial, Words
+from streamnb.kernels import tokenise
+from streamnb.tokenizer import EMOTICONS, NEGATORS, Tokenizer
+from tests import naive, naive_text
+from tests.encoding import KEY, read, state_of, text_column, words_of
+from tests.strategies import byte_texts, groups, texts
+
+EXAMPLES = {
+    # 1. Emoticons, longest first, their last sign repeated or not.
+    ":-) <3 :)))) >:((": [":-)", "<3", ":)", ">:("],
+    "lol:) ok</3": ["lol", ":)", "ok", "</3"],
+    "xD xDDD :DDDx D8 D80 D88": ["xD", "ddx", "D8", "d80", "d88"],
+    ":P :Pa :p! at 12:30 12:33": [":P", "pa", ":p", "at", "12", "30", "33"],
+    "^_^ T_T ;_; o_O": ["^_^", "T_T", ";_;", "o_O"],
+    # 2. Links, up to white space.
+    "see http://a.b/c?d=:) now": ["see", "<link>", "now"],
+    "HTTPS://A www.a WwW.b": ["<link>"],
+    "https:/ http:x wwww.a http://": ["https", ":/", "http", ":x", "ww", "a"],
+    "https://a\nb": ["<link>", "b"],
+    # 3. Mentions.
+    "@me @me2_ .@you": ["<user>"],
+    "@ home me@example.org": ["home", "me", "example", "org"],
+    # 4. Emoji, flags and ideographs.
+    "😀😀 👍🏽": ["😀", "👍🏽"],
+    "👩‍👩‍👧‍👦x ❤️": ["👩‍👩‍👧‍👦", "x", "❤️"],
+    "🇩🇪🇫🇷🇩": ["🇩🇪", "🇫🇷", "🇩"],
+    "日本語 ひら カナ 한국어": ["日", "本", "語", "ひ", "ら", "カナ", "한국어"],
+    # 5. Words.
+    "it's rock’n’roll 'quoted' dogs'": ["it's", "rock'n'roll", "quoted", "dogs"],
+    "#tag ##two a#b #": ["#tag", "#two", "a", "#b"],
+    "sooooo goooood AAaa 1111 x___y": ["soo", "good", "aa", "1111", "x__y"],
+    "Straße STRASSE ǅ ﬃ": ["strasse", "ǆ", "ffi"],
+    "İstanbul ISTANBUL ıslak ΣΊΣΥΦΟΣ": ["i̇stanbul", "istanbul", "ıslak", "σίσυφοσ"],
+    "e\u0301té हिन्दी مرحبا": ["e\u0301té", "हिन्दी", "مرحبا"],
+    "100 3.14 x² ½ ٣": ["100", "3", "14", "x²", "½", "٣"],
+    "a\0b\u00adc—d": ["a", "b", "c", "d"],
+    "": [],
+    " \t\r\n.,;!?(": [],
+}
+NEGATED = {
+    "not a good day": ["not", "¬a", "¬good", "day"],
+    "I don't like it at all": ["i", "don't", "¬like", "¬it", "at", "all"],
+    "not bad. good": ["not", "¬bad", "good"],
+    "not, good": ["not", "good"],
+    "never :) @me 😀 rain": ["never", ":)", "<user>", "😀", "¬rain"],
+    "not never good": ["not", "never", "¬good"],
+    "no 日本 x": ["no", "¬日", "¬本", "x"],
+    "ain’t n't x": ["ain't", "¬n't", "¬x"],
+    "NOT\nme": ["not", "me"],
+}
+LONG = "abcdefghij" * 9
+PLAIN = Tokenizer(
+    case_fold=False, fold_mentions=False, fold_links=False, squeeze=False, emoticons=False
+)
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_rules(text: str) -> None:
+    """Each rule of the tokeniser reads its examples as its docstring says, and so does the twin."""
+    assert words_of(text) == EXAMPLES[text]
+    assert list(naive_text.grams(text, Tokenizer())) == EXAMPLES[text]
+
+
+@pytest.mark.parametrize("text", NEGATED)
+def test_negation(text: str) -> None:
+    """A negating word marks the two words behind it, unless the clause ends before."""
+    group = Words(Multinomial(), negation=True)
+    assert words_of(text, group) == NEGATED[text]
+    assert list(naive_text.grams(text, group.tokenizer)) == NEGATED[text]
+
+
+def test_every_rule_can_be_switched_off() -> None:
+    """With all rules off, signs separate words, and letters stay as they are."""
+    group = Words(
+        Multinomial(),
+        case_fold=False,
+        fold_mentions=False,
+        fold_links=False,
+        squeeze=False,
+        emoticons=False,
+    )
+    assert group.tokenizer == PLAIN
+    text = "Soooo :) @Me http://x.y Straße"
+    expected = ["Soooo", "Me", "http", "x", "y", "Straße"]
+    assert words_of(text, group) == expected == list(naive_text.grams(text, PLAIN))
+
+
+@pytest.mark.parametrize("emoticon", EMOTICONS)
+def test_every_emoticon_is_one_word(emoticon: str) -> None:
+    """Each emoticon of the list is read whole, at the end of a text and before a word."""
+    assert words_of(emoticon) == [emoticon]
+    assert words_of(f"well {emoticon} then") == ["well", emoticon, "then"]
+
+
+@pytest.mark.parametrize("word", NEGATORS)
+def test_every_negating_word_negates(word: str) -> None:
+    """Each negating word of the list marks what follows, in capitals too."""
+    group = Words(Multinomial(), negation=True)
+    assert words_of(f"{word.upper()} fun", group) == [word, "¬fun"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "语", "ß", "\U0001f600"])
+def test_long_words_are_cut_at_the_bound(letter: str) -> None:
+    """However long a word is, its text stays within the bound, and the next word is read whole."""
+    text = "".join(letter + other for other in LONG) + " next"
+    found = words_of(text)
+    assert found[-1] == "next"
+    assert max(len(word.encode()) for word in found) <= tokenise.WORD_BYTES_MAX
+    assert found == list(naive_text.grams(text, Tokenizer()))
+
+
+def test_long_pictures_are_cut_between_characters() -> None:
+    """An emoji with parts without end is cut at the bound, and what is left is whole text."""
+    text = "😀" + "\u200d👍🏽" * 40
+    found = words_of(text)
+    assert max(len(word.encode()) for word in found) <= tokenise.WORD_BYTES_MAX
+    assert "\ufffd" not in "".join(found)
+    assert found == list(naive_text.grams(text, Tokenizer()))
+
+
+def test_bytes_that_are_not_utf8_separate_words() -> None:
+    """A stray byte ends a word and swallows nothing behind it."""
+    assert words_of(b"caf\xe9 noir") == ["caf", "noir"]
+    assert words_of(b"a\xffb\xe2\x82c\xf0\x9f\x98d\xed\xa0\x80e\xc0\xaff") == list("abcdef")
+
+
+def test_the_densest_text_fits() -> None:
+    """A text with a token in each one and a half bytes overruns no array, whatever the n-grams."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    text = "".join(letter + sign for letter in letters for sign in (":)", "=)", ";)"))
+    group = Words(Multinomial(), ngrams=(1, 8))
+    for n in (1, 2, 3, 4, 5, 30, 60, len(text)):
+        assert (
+            read([text[:n]] * 2, group) == [dict(naive_text.grams(text[:n], group.tokenizer))] * 2
+        )
+
+
+@given(texts(), groups())
+def test_kernel_reads_as_its_twin(text: str, group: Words) -> None:
+    """On any text and for any setting, the kernel's n-grams and counts are the twin's, in order."""
+    twin = naive_text.grams(text, group.tokenizer, occurrence=group.counts_occurrences)
+    found = read([text], group)[0]
+    assert list(found.items()) == list(twin.items())
+
+
+@given(byte_texts(), groups())
+def test_kernel_reads_any_bytes(data: bytes, group: Words) -> None:
+    """Bytes that are no text do not harm: what is UTF-8 in them is read, the rest separates."""
+    twin = naive_text.grams(
+        naive_text.text_of(data), group.tokenizer, occurrence=group.counts_occurrences
+    )
+    assert list(read([data], group)[0].items()) == list(twin.items())
+
+
+@given(texts(), groups())
+def test_columns_are_found_by_what_they_show(text: str, group: Words) -> None:
+    """The text shown for a word finds that word again, and its fingerprint is the twin's."""
+    state = state_of(group)
+    n = 1
+    state.encode(text_column([text.encode()]), 0, n, np.zeros(n, dtype=np.int32), learn=True)
+    columns = np.arange(state.vocabulary.n_words)
+    shown = state.vocabulary.words(columns)
+    assert state.vocabulary.find(shown, state.reader.key).tolist() == columns.tolist()
+    wanted = [naive.fingerprint(word, KEY) for word in shown]
+    assert state.vocabulary.table.fingerprints[: len(shown)].tolist() == wanted
