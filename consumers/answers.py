@@ -48,9 +48,7 @@ def predict(model: NaiveBayes, text: str) -> dict[str, Any]:
         "text": text,
         "label": label,
         "probabilities": probabilities,
-        "words": [
-            {"word": word, "score": score} for word, score in _weights(model, text, label)
-        ],
+        "words": [{"word": word, "score": score} for word, score in _weights(model, text, label)],
     }
 
 

@@ -263,7 +263,9 @@ def replay(
         )
 
 
-@app.command(help="Print the versions of streamnb and of what it stands on.")
+@app.command(
+    help="Print the versions of streamnb and of what it stands on.", epilog="  streamnb version"
+)
 def version() -> None:
     """Print versions."""
     from importlib.metadata import PackageNotFoundError
@@ -295,12 +297,16 @@ def _newest_checkpoint(config: Path | None) -> Path:
 
 
 def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+    # JSON has no infinity, which the score of a word is where no prior smooths it: it becomes null.
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    typer.echo(json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False))
 
 
 def _warn(texts: list[str]) -> None:
+    from consumers.printing import print_warning
+
     for text in texts:
-        Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+        print_warning(Console(stderr=True), text)
 
 
 def main() -> None:

@@ -179,6 +179,9 @@ class EmoticonLabeller:
         signs = sorted(class_of, key=len, reverse=True)
         self._classes = [class_of[sign] for sign in signs]
         self._pattern = re.compile("|".join([_LINK, *map(_sign_pattern, signs)]))
+        # ":(a" may be a list's beginning and labels nothing, but a tokeniser sees the sign in it.
+        glued = [sign for sign in signs if not re.search(r"\w$| ", sign)]
+        self._glued = re.compile("|".join([_LINK, *(_sign_pattern(sign, "") for sign in glued)]))
 
     def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
         """Label a batch by its texts; see `Labeller.label`."""
@@ -189,7 +192,7 @@ class EmoticonLabeller:
             found: set[str] = set()
             rest = self._pattern.sub(partial(self._take, found), text)
             if found:
-                done.texts[i] = rest.strip()
+                done.texts[i] = self._glued.sub(partial(self._take, set()), rest).strip()
                 done.labels[i] = found.pop() if len(found) == 1 else None
                 done.n_ambiguous += done.labels[i] is None
         return done
@@ -199,7 +202,11 @@ class EmoticonLabeller:
         if match.lastindex is None:
             return match[0]
         found.add(self._classes[match.lastindex - 1])
-        return ""
+        begin, end = match.span()
+        around = match.string[max(0, begin - 1) : begin], match.string[end : end + 1]
+        # What stood on both sides must not become one: a sign again ("=:()" would leave "=)"), or
+        # a word that nobody wrote.
+        return " " if all(around) and not any(map(str.isspace, around)) else ""
 
 
 # A link is matched from its "://" on and kept. Neither this nor the signs can begin in a way that
@@ -207,14 +214,14 @@ class EmoticonLabeller:
 _LINK = r"://\S*|\bwww\.\S+"
 
 
-def _sign_pattern(sign: str) -> str:
+def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
     """Return the pattern of one sign: whole, one group, with a blank before and its mouth repeated.
 
     A sign that begins with a letter or digit ("XD", "8)") does not begin inside a word, and none
-    ends inside one (":Dublin").
+    ends inside one (":Dublin"), unless another `end` is asked for.
     """
     start = r"(?<!\w)" if re.match(r"\w", sign) else ""
-    return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+(?!\\w)"
+    return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+{end}"
 
 
 def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:

@@ -11,19 +11,24 @@ from rich.table import Table
 from rich.text import Text
 
 from consumers.status import Summary
-from consumers.view.text import colour_of, nats, number, plain, share
+from consumers.view.text import colour_of, escaped, nats, number, plain, share
 
 
 def print_error(console: Console, text: str) -> None:
     """Print an error as one block; nothing in it is taken for markup."""
-    console.print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), (escaped(text), "red")), soft_wrap=True)
+
+
+def print_warning(console: Console, text: str) -> None:
+    """Print a warning; nothing in it is taken for markup."""
+    console.print(Text(f"warning: {escaped(text)}", style="yellow"), soft_wrap=True)
 
 
 def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
     """Print one answer of `predict`: the label, all probabilities, the words that weigh most."""
     classes = [str(label) for label in answer["probabilities"]]
     label = str(answer["label"])
-    head = Text.assemble((label, f"bold {colour_of(label, classes)}"), "  ")
+    head = Text.assemble((plain(label), f"bold {colour_of(label, classes)}"), "  ")
     for name, probability in zip(classes, answer["probabilities"].values(), strict=True):
         head.append(f"{plain(name)} {probability:.4f}  ", style="" if name == label else "dim")
     console.print(head, soft_wrap=True)
@@ -34,7 +39,7 @@ def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
 
 def print_inspection(console: Console, found: Mapping[str, Any]) -> None:
     """Print what `inspect` found."""
-    console.print(Text(found["path"], style="bold"), soft_wrap=True)
+    console.print(Text(escaped(found["path"]), style="bold"), soft_wrap=True)
     console.print(
         f"{number(found['n_examples'])} examples, {number(found['vocabulary_size'])} words, "
         f"{number(found['words_dropped'])} dropped",
@@ -42,12 +47,14 @@ def print_inspection(console: Console, found: Mapping[str, Any]) -> None:
     )
     table = _table("class", "N_c", "prior π")
     for row in found["classes"]:
-        table.add_row(Text(str(row["label"])), number(row["count"]), f"{row['prior']:.6f}")
+        table.add_row(Text(plain(str(row["label"]))), number(row["count"]), f"{row['prior']:.6f}")
     _show(console, table)
     if found["words"]:
         names = list(found["words"][0]["counts"])
         table = _table(
-            "word", *(f"N_jc {plain(name)}" for name in names), *(f"θ {plain(name)}" for name in names)
+            "word",
+            *(f"N_jc {plain(name)}" for name in names),
+            *(f"θ {plain(name)}" for name in names),
         )
         for row in found["words"]:
             table.add_row(

@@ -66,7 +66,7 @@ class Reporter:
         self._shown_at_s = clock()
         self._n_lost = 0
         self._was_up = False
-        self._is_down = False
+        self._was_lost = False
 
     def update(self, *, force: bool = False) -> None:
         """Report, where it is due."""
@@ -78,8 +78,7 @@ class Reporter:
         trouble = self._source.trouble()
         lag = self._source.lag()
         self._metrics.set_lag(lag)
-        self._metrics.set_source_up(trouble is None)
-        self._count_restarts(trouble)
+        self._note_source(up=trouble is None)
         lost = getattr(self._source, "lost_messages", 0)
         self._metrics.count_lost(lost - self._n_lost)
         self._n_lost = lost
@@ -87,14 +86,13 @@ class Reporter:
             self._take_in(snapshot, now_s)
         self._view.update(self._status(snapshot, trouble, lag, now_s))
 
-    def _count_restarts(self, trouble: str | None) -> None:
-        """Count a source that was lost and found again; one that was never there is not lost."""
-        if trouble is not None:
-            self._is_down = self._was_up
-            return
-        if self._is_down:
+    def _note_source(self, *, up: bool) -> None:
+        """Show whether the source can be read, and count it when it is found again."""
+        self._metrics.set_source_up(up)
+        if up and self._was_lost:
             self._metrics.count_restarts()
-        self._was_up, self._is_down = True, False
+        self._was_lost = self._was_up and not up
+        self._was_up = self._was_up or up
 
     def _take_in(self, snapshot: Snapshot, now_s: float) -> None:
         if snapshot.version != self._shown_version:

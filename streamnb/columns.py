@@ -7,6 +7,7 @@ visit a text. `TextColumn` can also be built over a buffer that came from the ne
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,25 @@ class TextColumn:
     """
 
     texts: Texts
+
+    def __post_init__(self) -> None:
+        arrays: list[NDArray[Any]] = list(self.texts)
+        for array, name in zip(arrays, Texts._fields, strict=True):
+            wanted = np.uint8 if name == "data" else np.int64
+            fits = array.dtype == wanted and array.ndim == 1
+            if not (fits and array.flags.c_contiguous and array.flags.writeable):
+                raise InputError(
+                    f"TextColumn.{name} must be a writable, contiguous array of"
+                    f" {np.dtype(wanted)}. Got {array.dtype} of {array.ndim} dimensions,"
+                    f" writable: {array.flags.writeable}, instead."
+                )
+        data, starts, ends = self.texts
+        if len(starts) != len(ends) or starts.min(initial=0) < 0 or ends.max(initial=0) > len(data):
+            raise InputError(
+                f"a TextColumn needs as many starts as ends, within its {len(data)} bytes. Got"
+                f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends up to"
+                f" {ends.max(initial=0)} instead."
+            )
 
     def __len__(self) -> int:
         return len(self.texts.starts)
@@ -89,11 +109,7 @@ def text_column(field: str, values: Any) -> TextPieces:
     """
     if isinstance(values, TextColumn):
         return values
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise InputError(
-            f"field {field!r}: a sequence of str is wanted. Got {type(values).__name__} instead;"
-            " wrap a single text in a list."
-        )
+    _length(field, values)
     plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if set(map(type, plain)) <= {str}:
         return Strings(plain, has_missing=False)
@@ -101,10 +117,22 @@ def text_column(field: str, values: Any) -> TextPieces:
     return Strings(plain, has_missing=not all(there))
 
 
-def _is_there(field: str, row: int, value: object) -> bool:
+def _length(field: str, values: Any) -> int:
+    if not isinstance(values, str | bytes | Mapping):
+        with contextlib.suppress(TypeError):
+            return len(values)
+    raise InputError(
+        f"field {field!r}: a sequence of str is wanted. Got {type(values).__name__} instead;"
+        " wrap a single text in a list."
+    )
+
+
+def _is_there(field: str, row: int, value: Any) -> bool:
     if isinstance(value, str):
         return True
-    if value is None or value != value:  # noqa: PLR0124 -- only nan differs from itself
+    is_nan = isinstance(value, float | np.floating) and np.isnan(value)
+    # pandas' own mark for what is missing is known by its type's name, without importing pandas.
+    if value is None or is_nan or type(value).__name__ == "NAType":
         return False
     raise InputError(
         f"field {field!r}, row {row}: text must be a str, or None where it is missing."
@@ -132,9 +160,9 @@ def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     Raises
     ------
     InputError
-        Where none of the fields is there, or lengths differ.
+        Where none of the fields is there, one is no sequence, or lengths differ.
     """
-    lengths = {f: len(columns[f]) for f in fields if columns.get(f) is not None}
+    lengths = {f: _length(f, columns[f]) for f in fields if columns.get(f) is not None}
     if not lengths:
         raise InputError(
             f"none of the model's fields ({', '.join(fields)}) is among the columns:"

@@ -32,8 +32,9 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
     Raises
     ------
     InputError
-        Where a position is given for a part that does not exist.
+        Where a position is given for a part that does not exist, or a group's name is no text.
     """
+    _check_names(model)
     unknown = set(positions) - set(model.parts)
     if unknown:
         raise InputError(
@@ -50,7 +51,7 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
         sections.append(
             {
                 "part": part_name,
-                "position": None if part_name is None else positions.get(part_name),
+                "position": _position(positions, part_name),
                 "n_dropped": part.n_dropped,
             }
         )
@@ -86,6 +87,25 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[NaiveBayes, dict[str
         group.counts.state[0] = len(statistics.live_columns(group.counts, group.vocabulary.n_words))
         group.rebuild()
     return model, positions
+
+
+def _check_names(model: NaiveBayes) -> None:
+    """Refuse group names that a file could be written with, but not read."""
+    for name in model._groups:  # noqa: SLF001
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"group {name!r}: its name has no UTF-8 form, so no file could hold it. Give it"
+                " another one."
+            ) from None
+
+
+def _position(positions: Mapping[str, int], part_name: str | None) -> int | None:
+    """Return a part's position as plain Python, whatever kind of integer was given."""
+    if part_name is None or part_name not in positions:
+        return None
+    return int(positions[part_name])
 
 
 def _sections(model: NaiveBayes) -> list[tuple[str | None, Part]]:

@@ -29,8 +29,8 @@ class Record(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """Takes records; keeps them safe when asked.
 
-    Owned by one thread. `flush` returns once everything added is safe, or raises `SinkError`, and the checkpoint
-    that asked for it is then not written.
+    Owned by one thread. `flush` returns once everything added is safe, or raises `SinkError`, and
+    the checkpoint that asked for it is then not written.
     """
 
     def add(self, records: Sequence[Record]) -> None:

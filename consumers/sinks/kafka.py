@@ -272,7 +272,7 @@ def producer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
     return client_settings(servers, settings) | {
         "acks": "all",
         # An idempotent producer is of no more use after the first record that is refused for good,
-        # such as one too large. Repeats are allowed here, and one request at a time keeps the order.
+        # such as one too large. Repeats are allowed here; one request at a time keeps the order.
         "enable_idempotence": False,
         "max_in_flight_requests_per_connection": 1,
         "linger_ms": _LINGER_MS,

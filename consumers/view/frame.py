@@ -38,9 +38,7 @@ _STREAM_WIDTH = 27
 _QUALITY_WIDTH = 30
 
 
-def frame(
-    status: Status, accuracies: Sequence[float], width: int, height: int
-) -> RenderableType:
+def frame(status: Status, accuracies: Sequence[float], width: int, height: int) -> RenderableType:
     """Return one frame.
 
     Parameters
@@ -67,7 +65,8 @@ def frame(
     newest = [_message(judged, status.classes, width) for judged in status.newest[-room:]]
     newest = newest[:room]  # without room, [-0:] would have been all of them
     filling = [Text("")] * (room - len(newest) + 1)
-    return Group(*rows, *newest, *filling, _foot(status))
+    # A low screen loses its last rows but never its foot, which says what is wrong.
+    return Group(*[*rows, *newest, *filling][: max(0, height - 1)], _foot(status))
 
 
 def _line(*parts: str | Text | tuple[str, str]) -> Text:
@@ -142,7 +141,8 @@ def _shares(status: Status, room: int) -> list[Text]:
     for label, value in zip(status.classes, status.shares, strict=False):
         colour = colour_of(label, status.classes)
         name = plain(label)[:9]
-        lines.append(Text.assemble((f"{name:<9} ", colour), bar(value, room, colour), f" {value:4.0%}"))
+        drawn = bar(value, room, colour)
+        lines.append(Text.assemble((f"{name:<9} ", colour), drawn, f" {value:4.0%}"))
     return lines[:_N_NUMBERS]
 
 

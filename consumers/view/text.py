@@ -1,8 +1,9 @@
-"""Small pieces of text for the screen: numbers, ages, bars, sparklines, and tweets made harmless."""
+"""Small pieces of text for the screen: numbers, ages, bars, and tweets made harmless."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.text import Text
 
@@ -26,6 +27,16 @@ def plain(text: str) -> str:
     spaces. Rich's own markup is nothing to care for here: it is only read where one asks for it.
     """
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def escaped(text: str) -> str:
+    """Return `text` with its lines and spaces kept, and what a terminal would obey spelled out.
+
+    Messages about files and settings repeat what they found, which may hold escape sequences.
+    """
+    return "".join(
+        char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text
+    )
 
 
 def number(value: float) -> str:
@@ -71,9 +82,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
         return ""
     n = min(width, len(values))
     cuts = [len(values) * i // n for i in range(n + 1)]
-    means = [
-        sum(values[a:b]) / (b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-    ]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low = min(means)
     span = max(max(means) - low, 0.01)
     return "".join(_BLOCKS[min(7, int(8 * (mean - low) / span))] for mean in means)

@@ -210,7 +210,7 @@ def log_none(absence: Absence, c: int, examples: float, beta2: float) -> tuple[f
             total += times * np.log(factor)
         product, total = fold(product, total)
     total += np.log(product)
-    ratio = math.ldexp(inverse, absence.exponents[c])
+    ratio = math.ldexp(inverse, int(absence.exponents[c]))
     power = ratio
     light = 0.0
     for p in range(N_TERMS):

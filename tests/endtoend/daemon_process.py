@@ -90,7 +90,9 @@ class Daemon:
                 if line.get("event") == event:
                     return line
             assert self._listen(0.1), f"it ended without {event!r}: {self.lines[-5:]}"
-            assert time.monotonic() < deadline_s, f"no {event!r} within {PATIENCE_S} s: {self.lines[-5:]}"
+            assert time.monotonic() < deadline_s, (
+                f"no {event!r} within {PATIENCE_S} s: {self.lines[-5:]}"
+            )
 
     def count(self, event: str) -> int:
         """Return how many log lines of this event came so far."""
@@ -101,7 +103,9 @@ class Daemon:
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert self._listen(0.02), f"it ended before {what}: {self.lines[-5:]}"
-            assert time.monotonic() < deadline_s, f"not within {PATIENCE_S} s: {what}: {self.lines[-5:]}"
+            assert time.monotonic() < deadline_s, (
+                f"not within {PATIENCE_S} s: {what}: {self.lines[-5:]}"
+            )
 
     def until_page(self, path: str, status: int, said: str = "") -> dict[str, Any]:
         """Wait until a page answers with this status and these words; return its JSON."""
@@ -137,7 +141,9 @@ class Daemon:
         deadline_s = time.monotonic() + PATIENCE_S
         while self.metric(name) < at_least:
             assert self._listen(0.01), f"it ended: {self.lines[-5:]}"
-            assert time.monotonic() < deadline_s, f"{name} stays below {at_least}: {self.lines[-5:]}"
+            assert time.monotonic() < deadline_s, (
+                f"{name} stays below {at_least}: {self.lines[-5:]}"
+            )
 
     def kill(self) -> None:
         """End it as a crash would, with no chance to say a word."""

@@ -1,4 +1,4 @@
-"""What a checkpoint has learned, beside what an undisturbed process learns from the same examples."""
+"""What a checkpoint has learned, and what an undisturbed process learns of the same examples."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def check(lines: Iterable[dict[str, Any]], last: int) -> None:
 
 
 def test_predictions_to_a_file(tmp_path: Path) -> None:
-    """Each unlabelled message has one line in the file, as many as the metrics and the summary count."""
+    """Each unlabelled message has one line in the file, as metrics and summary count them."""
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(half_labelled(0, N)) + b"\n")
     config = write_config(
         tmp_path / "config.yaml",
@@ -89,4 +89,39 @@ def test_predictions_to_a_topic_survive_a_kill(
         pairs = [(each.key(i), each.value(i)) for each in reader.batches for i in range(len(each))]
     lines = [json.loads(value or b"") for _, value in pairs]
     check(lines, 2 * N)
-    assert all((key or b"").decode() == line["id"] for (key, _), line in zip(pairs, lines, strict=True))
+    assert all(
+        (key or b"").decode() == line["id"] for (key, _), line in zip(pairs, lines, strict=True)
+    )
+
+
+@pytest.mark.parametrize("output", ["predictions", "rejects"])
+def test_an_output_without_room_holds_the_stream(tmp_path: Path, output: str) -> None:
+    """While an output's disk is full the stream waits, healthy; stopped and mended, all is exact.
+
+    The batch that waits is learned already, so no checkpoint may be written then.
+    """
+    found = examples(50)
+    values = [message(example, i) for i, example in enumerate(found)]
+    long = "word " * 20_000
+    if output == "predictions":
+        values += [json.dumps({"id": f"u{i}", "text": long}).encode() for i in range(40)]
+    else:
+        values += [json.dumps({"text": long, "label": "?"}).encode() for i in range(40)]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(values) + b"\n")
+    sections: dict[str, Any] = {
+        "source": "file:in.jsonl",
+        "file": {"batch_bytes": 16 << 20},
+        "checkpoint": {"folder": "state", "interval_s": 0.1},
+    }
+    path = tmp_path / "config.yaml"
+    with Daemon(write_config(path, **{output: {"to": "file:/dev/full"}}, **sections)) as daemon:
+        assert "No space left on device" in daemon.until_line("sink_waits")["detail"]
+        assert daemon.get("/healthz")[0] == 200
+        assert daemon.stop() == 74
+        assert daemon.count("sink_waits") == 1
+    assert not (tmp_path / "state" / "model.nb").exists()
+    mended = write_config(path, **{output: {"to": "file:out.jsonl"}}, **sections)
+    with Daemon(mended, "--until-end") as daemon:
+        assert daemon.wait() == 0
+    assert counts_at(tmp_path / "state") == counts_of(found)
+    assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 40

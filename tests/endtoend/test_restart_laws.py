@@ -43,7 +43,11 @@ class NoView:
 def run_on(folder: Path, *, n: int | None = None, **sections: Any) -> Summary:
     """Run the daemon on its checkpoint for `n` messages, or to the source's end."""
     made = Settings.model_validate(
-        {"http": {"enabled": False}, "checkpoint": {"folder": folder, "interval_s": 0.01}, **sections}
+        {
+            "http": {"enabled": False},
+            "checkpoint": {"folder": folder, "interval_s": 0.01},
+            **sections,
+        }
     )
     return run(made, NoView(), until_end=n is None, max_messages=n)
 
@@ -108,14 +112,14 @@ def test_a_file_can_be_cut_and_then_read_to_its_end(tmp_path: Path, lengths: lis
 
 @pytest.mark.integration
 def test_a_topic_can_be_cut_anywhere(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
-    """Runs of N messages over two partitions follow each other exactly, then one reads to the end."""
+    """Runs of N messages over two partitions follow each other exactly, the last to the end."""
     topic = new_topic(2)
     found = examples(2_000)
     for number in (0, 1):
         fill(broker.address, topic, messages(found[number::2]), number)
     done = 0
     for attempt, n in enumerate((1, 499, 700)):
-        # Each run is its own group: the positions are ours, and a group takes a second to form anew.
+        # Each run is a group of its own: positions are ours, and a group takes time to form anew.
         summary = run_on(
             tmp_path / "state",
             n=n,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamnb import statistics
 from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts
-from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, labels_of
+from streamnb.likelihoods import FAMILIES
+from tests.kernels.judging import run
+from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, labels_of, presence_rows
 
 N_WORDS = 12
 
@@ -44,7 +47,7 @@ def test_counts_are_sums(rows: list[tuple[Row | None, int]]) -> None:
 
 @given(counted_rows(), st.integers(1, 15))
 def test_v_never_passes_its_bound(rows: list[tuple[Row | None, int]], n_words_max: int) -> None:
-    """A batch stops before the row that would take V past the bound, and says how much it brings."""
+    """A batch stops before the row that would take V past the bound, and says what it brings."""
     counts = statistics.empty(3, N_WORDS)
     batch = batch_of([row for row, _ in rows])
     labels = labels_of([y for _, y in rows])
@@ -56,6 +59,42 @@ def test_v_never_passes_its_bound(rows: list[tuple[Row | None, int]], n_words_ma
         assert len(known) + n_new > n_words_max
     else:
         assert at == len(rows)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(presence_rows(), st.integers(1, 15))
+def test_both_families_stop_where_counting_does(
+    family: str, rows: list[tuple[Row | None, int]], n_words_max: int
+) -> None:
+    """A kernel stops at the row at which counting alone would, and can go on from there."""
+    batch, labels = batch_of([row for row, _ in rows]), labels_of([y for _, y in rows])
+    counts, alone, whole = (statistics.empty(3, N_WORDS) for _ in range(3))
+    likelihood = FAMILIES[family]()
+    expected = run(likelihood.estimator(), whole, [r for r, _ in rows], [y for _, y in rows])
+    estimator = likelihood.estimator()
+    estimator.rebuild(counts, N_WORDS)
+    out = np.zeros((len(rows), 3))
+
+    def go_on(row: int, n_judged: int, bound: int) -> tuple[int, int, int]:
+        return estimator.run(
+            counts,
+            batch,
+            labels,
+            out,
+            row=row,
+            n_judged=n_judged,
+            learn=True,
+            n_words_max=bound,
+            n_words=N_WORDS,
+        )
+
+    stopped = go_on(0, 0, n_words_max)
+    assert stopped == counting.add_rows(alone, batch.rows, labels, batch.there, 0, n_words_max)
+    assert equal(counts, alone)
+    if stopped[1] == counting.FULL:
+        go_on(stopped[0], stopped[0] + 1, 1 << 62)
+    assert np.array_equal(out, expected)
+    assert equal(counts, whole)
 
 
 def test_a_row_too_large_for_an_empty_table_is_taken_whole() -> None:

@@ -1,4 +1,4 @@
-"""Fingerprints: SipHash-1-3, those of n-grams and negated words, and the order without a key.
+"""Fingerprints: SipHash-1-3, those of n-grams and negated words, and the order without a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word table: growth keeps everything, crowding only makes it grow, and reading leaves it alone."""
+"""The word table: growth keeps everything, crowding makes it grow, reading leaves it alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streamnb import Multinomial, Words
 from streamnb.kernels import lookup
 from streamnb.kernels.layout import Table
 from streamnb.vocabulary import Vocabulary
-from tests import naive_text
-from tests.encoding import read, state_of, text_column
+from tests import naive, naive_text
+from tests.encoding import KEY, read, state_of, text_column
 from tests.strategies import groups, texts
 
 
@@ -29,7 +29,7 @@ def vocabulary_of(fingerprints: list[int], n_slots: int) -> Vocabulary:
             state=np.array([n, sum(map(len, names))], dtype=np.int64),
         )
     )
-    vocabulary.make_room(lookup.NEEDS_SLOTS, n_slots)
+    vocabulary._resize_slots(n_slots)
     return vocabulary
 
 
@@ -44,7 +44,7 @@ def columns_of(vocabulary: Vocabulary, fingerprints: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 400])
 def test_words_that_crowd_one_slot_only_grow_the_table(n: int) -> None:
-    """Fingerprints made to fall into one slot make the table grow, and none is lost or mixed up."""
+    """Fingerprints made to fall into one slot make the table grow, and none is lost."""
     crowd = [(i + 1) << 11 for i in range(n)]
     vocabulary = vocabulary_of(crowd, 1 << 11)
     assert columns_of(vocabulary, crowd) == list(range(n))
@@ -59,6 +59,30 @@ def test_words_of_one_tag_are_told_apart() -> None:
     vocabulary = vocabulary_of(alike, 1 << 12)
     assert columns_of(vocabulary, alike) == list(range(100))
     assert columns_of(vocabulary, [(7 << 32) | (100 << 12) | 5]) == [-1]
+
+
+def test_a_text_that_meets_a_crowd_is_read() -> None:
+    """A new word whose probes are all taken makes the table grow, and its text is read once."""
+    state = state_of()
+    n_slots = 1 << 11
+    home = naive.fingerprint("hello", KEY) & n_slots - 1
+    crowd = [(i + 1) << 11 | home for i in range(lookup.PROBES_MAX)]
+    state.vocabulary = vocabulary_of(crowd, n_slots)
+    assert len(state.vocabulary.table.slots) == n_slots
+    column = text_column([b"well hello there", b"hello"])
+    rows = state.encode(column, 0, 2, np.zeros(2, dtype=np.int32), learn=True).rows
+    assert len(state.vocabulary.table.slots) > n_slots
+    assert columns_of(state.vocabulary, crowd) == list(range(len(crowd)))
+    shown = state.vocabulary.words(rows.columns[: rows.indptr[-1]].astype(np.int64))
+    assert shown == ["well", "hello", "there", "hello"]
+
+
+def test_chosen_words_move_with_their_text() -> None:
+    """A new table of some words holds their fingerprints and their text, and no others."""
+    crowd = list(range(1, 60))
+    chosen = vocabulary_of(crowd, 1 << 11).keep(np.arange(0, 59, 7))
+    assert chosen.words(np.arange(chosen.n_words)) == [str(i) for i in range(0, 59, 7)]
+    assert columns_of(chosen, [1, 8, 9, 57]) == [0, 1, -1, 8]
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=200, unique=True))
@@ -90,7 +114,8 @@ def test_the_table_grows_in_mid_batch() -> None:
     first = state.encode(column, 0, n, np.zeros(n, dtype=np.int32), learn=True).rows
     n_words = state.vocabulary.n_words
     shown = state.vocabulary.words(np.arange(n_words))
-    twin = dict.fromkeys(w for t in some for w in naive_text.grams(t, state.spec.tokenizer))
+    options = state.spec.tokenizer
+    twin = dict.fromkeys(word for t in some for word in naive_text.grams(t, options))
     assert shown == list(twin)
     again = state.encode(column, 0, n, np.zeros(n, dtype=np.int32), learn=True).rows
     used = first.indptr[-1]
@@ -99,7 +124,7 @@ def test_the_table_grows_in_mid_batch() -> None:
 
 
 def test_judging_never_enters_words() -> None:
-    """Texts that are judged, and texts without a label among learned ones, leave the table alone."""
+    """Texts to be judged, and texts without a label among learned ones, leave the table alone."""
     state = state_of()
     column = text_column([b"old", b"new words", None])
     nobody = np.array([0, -1, 0], dtype=np.int32)

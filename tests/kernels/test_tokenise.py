@@ -36,7 +36,7 @@ EXAMPLES = {
     # 5. Words.
     "it's rock’n’roll 'quoted' dogs'": ["it's", "rock'n'roll", "quoted", "dogs"],
     "#tag ##two a#b #": ["#tag", "#two", "a", "#b"],
-    "sooooo goooood AAaa 1111 x___y": ["soo", "good", "aa", "1111", "x__y"],
+    "sooooo goooood AAaa 1111 x___y ÉéÉé": ["soo", "good", "aa", "1111", "x__y", "éé"],
     "Straße STRASSE ǅ ﬃ": ["strasse", "ǆ", "ffi"],
     "İstanbul ISTANBUL ıslak ΣΊΣΥΦΟΣ": ["i̇stanbul", "istanbul", "ıslak", "σίσυφοσ"],
     "e\u0301té हिन्दी مرحبا": ["e\u0301té", "हिन्दी", "مرحبا"],

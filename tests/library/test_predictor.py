@@ -269,6 +269,22 @@ def test_no_request_is_left_without_an_end(board: SnapshotBoard) -> None:
             assert error is None or isinstance(error, PredictorStopped)
 
 
+def test_who_asks_just_as_the_thread_ends_is_refused(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that comes into the queue behind the end is refused, not forgotten."""
+
+    def put_late(work: object, **patience: object) -> None:
+        monkeypatch.undo()
+        predictor.stop(LONG_S)
+        predictor._queue.put(work, **patience)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(predictor._queue, "put", put_late)
+    future = predictor.submit(TEXT)
+    assert isinstance(future.exception(LONG_S), PredictorStopped)
+    predictor.drain(0.0)
+
+
 def test_a_predictor_that_never_ran_refuses_what_waits(board: SnapshotBoard) -> None:
     """Stopping one that was not started refuses its requests, and draining says they are lost."""
     predictor = Predictor(board)

@@ -190,6 +190,33 @@ def test_a_position_needs_its_part(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_positions_may_be_any_integers(path: Path) -> None:
+    """A position that comes from an array is saved as the number it is."""
+    save(small_model_in_parts(), path, positions={"t/0": np.int64(1 << 40)})  # type: ignore[dict-item]
+    assert read(path).positions == {"t/0": 1 << 40}
+
+
+def test_labels_and_parts_may_be_any_text(path: Path) -> None:
+    """Whatever characters a label, a part or a group is named by, it comes back."""
+    names = ["", "a/b", 'ä\n\t"', "日本", "\x00", "__metadata__", "\ud800"]
+    groups = {name: Words(FAMILIES[0], field="text") for name in names[:-1]}
+    model = NaiveBayes(names, features=groups)
+    for name in names:
+        model.learn_one({"text": "good day"}, name, part=name)
+    save(model, path, positions=dict.fromkeys(names, 5))
+    stored = read(path)
+    assert stored.model.classes == tuple(names)
+    assert list(stored.positions) == list(stored.model.parts) == names
+    assert stored.model.describe() == model.describe()
+
+
+def test_a_group_that_no_file_can_name_is_refused(path: Path) -> None:
+    """A name without a UTF-8 form is refused when saving, for loading would come too late."""
+    model = NaiveBayes(features={"\ud800": Words(FAMILIES[0])})
+    with pytest.raises(InputError, match=r"group '\\ud800': its name has no UTF-8 form"):
+        save(model, path)
+
+
 @pytest.mark.parametrize("make", [small_model, small_model_in_parts])
 def test_a_model_with_many_dead_columns_is_saved_without_them(
     path: Path, make: Callable[[], NaiveBayes]

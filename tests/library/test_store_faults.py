@@ -68,6 +68,25 @@ def _save_failing_at(step: int, path: Path, model: Any) -> str | None:
     return None
 
 
+def test_the_disk_has_the_file_before_its_name_is_changed(tmp_path: Path) -> None:
+    """A save waits for the disk before the rename, and for the folder after it."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+    called: list[str] = []
+
+    def note(_frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and function.__module__ == "posix":
+            called.append(function.__name__)
+
+    sys.setprofile(note)
+    try:
+        save(model_of(2), path, keep=2)
+    finally:
+        sys.setprofile(None)
+    lasting = [name for name in called if name in {"fsync", "link", "replace"}]
+    assert lasting == ["fsync", "link", "replace", "fsync"]
+
+
 def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the saving process to its end."""
     command = [sys.executable, "-m", "tests.library.saving", kind, str(folder)]

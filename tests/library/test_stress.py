@@ -35,10 +35,10 @@ from streamnb.reading import Floats
 
 LONG_S = 60.0
 BATCH = 25
-N_BATCHES = 800
+N_BATCHES = 600
 MAX_WORDS = 6_000
 PUBLISH_EVERY = 100  # examples
-MEET_EVERY = 16  # batches
+MEET_EVERY = 20  # batches
 LATE_CLASS_AT = N_BATCHES // 2
 
 Seen = dict[int, set[str]]

@@ -1,0 +1,305 @@
+"""The checkpoint: model and positions as one, refused where they belong to something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumers.checkpoint import (
+    FILE_NAME,
+    Checkpoint,
+    Written,
+    differences,
+    part_name,
+    partition_of,
+)
+from consumers.errors import CheckpointError, MismatchError
+from consumers.messages import Partition
+from consumers.settings.running import CheckpointSettings
+from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.store import older_files
+
+FIRST, SECOND = Partition("tweets", 0), Partition("tweets", 11)
+STREAM = {"source": "kafka", "topic": "tweets"}
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+def fresh(max_words: int = 1_000, **changed: Any) -> NaiveBayes:
+    """Return an untrained model, as the configuration describes it."""
+    words: dict[str, Any] = {"likelihood": Bernoulli(Beta(1, 1)), "ngrams": (1, 2)}
+    classes = changed.pop("classes", ("negative", "positive"))
+    class_prior = Dirichlet(changed.pop("class_prior", 1.0))
+    features = {"text": Words(**words | {"max_words": max_words} | changed)}
+    return NaiveBayes(classes, class_prior, features)
+
+
+def checkpoint(
+    folder: Path | None, stream: Mapping[str, Any] = STREAM, clock: Clock | None = None
+) -> Checkpoint:
+    """Return the checkpoint of a folder."""
+    settings = CheckpointSettings(folder=folder, interval_s=10.0, keep=3)
+    return Checkpoint(settings, stream, clock or Clock())
+
+
+def teach(model: NaiveBayes, n: int, partition: Partition = FIRST) -> None:
+    """Teach some examples of a partition's log."""
+    texts, labels = ["good day", "bad day"] * n, ["positive", "negative"] * n
+    model.learn_many({"text": texts[:n]}, labels[:n], part=part_name(partition))
+
+
+def test_what_was_written_comes_back(tmp_path: Path) -> None:
+    """Counts and positions of each partition are restored together."""
+    model = fresh()
+    teach(model, 3)
+    teach(model, 2, SECOND)
+    first = checkpoint(tmp_path / "state")
+    assert first.restore(fresh())[1] == {}
+    written = first.write(model, {FIRST: 3, SECOND: 40})
+    assert written.n_bytes == (tmp_path / "state" / FILE_NAME).stat().st_size
+    restored, positions = checkpoint(tmp_path / "state").restore(fresh())
+    assert positions == {FIRST: 3, SECOND: 40}
+    assert {name: part.n_examples for name, part in restored.parts.items()} == {
+        "tweets/0": 3,
+        "tweets/11": 2,
+    }
+    assert restored.class_counts.tobytes() == model.class_counts.tobytes()
+    probe = {"text": ["good", "bad day", "new"]}
+    assert (
+        restored.predict_log_proba_many(probe).tobytes()
+        == model.predict_log_proba_many(probe).tobytes()
+    )
+
+
+def test_a_part_is_named_after_its_partition() -> None:
+    """Any partition is found again by its part's name, a slash in the topic's name included."""
+    for partition in (FIRST, SECOND, Partition("a/b/3", 7), Partition("/x.jsonl", 0)):
+        assert partition_of(part_name(partition)) == partition
+
+
+def test_a_partition_of_rejects_alone_keeps_its_position(tmp_path: Path) -> None:
+    """A partition that gave nothing to learn is read on from where it was all the same."""
+    model = fresh()
+    teach(model, 0, SECOND)
+    checkpoint(tmp_path).write(model, {SECOND: 17})
+    restored, positions = checkpoint(tmp_path).restore(fresh())
+    assert positions == {SECOND: 17}
+    assert restored.n_examples == 0
+
+
+def test_nothing_saved_yet_means_a_new_beginning(tmp_path: Path) -> None:
+    """Without a file the fresh model is taken; the folder is made for the first checkpoint."""
+    model = fresh()
+    restored, positions = checkpoint(tmp_path / "a" / "b").restore(model)
+    assert (restored, positions) == (model, {})
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_without_a_folder_nothing_is_kept() -> None:
+    """Where the configuration names no folder, nothing is written, restored or ever due."""
+    clock = Clock()
+    nowhere = checkpoint(None, clock=clock)
+    model = fresh()
+    clock.now_s += 1_000.0
+    assert nowhere.path is None
+    assert not nowhere.is_due()
+    with nowhere.alone():
+        assert nowhere.restore(model) == (model, {})
+        assert nowhere.write(model, {}) == Written(0, 0.0)
+
+
+def test_it_is_due_each_interval(tmp_path: Path) -> None:
+    """A checkpoint is due when the interval is over, and its age counts from its writing."""
+    clock = Clock()
+    state = checkpoint(tmp_path, clock=clock)
+    assert not state.is_due()
+    assert state.age_s() is None
+    clock.now_s += 10.0
+    assert state.is_due()
+    state.write(fresh(), {})
+    state.postpone()
+    clock.now_s += 9.0
+    assert not state.is_due()
+    assert state.age_s() == 9.0
+    clock.now_s += 1.0
+    assert state.is_due()
+
+
+# What the configuration changes; the path of that, and how old and new are shown.
+MISMATCHES: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "classes": (
+        {"classes": ("negative", "positive", "neutral")},
+        "model.classes",
+        "['negative', 'positive']",
+        "['negative', 'positive', 'neutral']",
+    ),
+    "class prior": ({"class_prior": 0.5}, "model.class_prior", "1.0", "0.5"),
+    "word prior": (
+        {"likelihood": Bernoulli(Beta(1, 2))},
+        "model.groups.text.likelihood.beta",
+        "[1.0, 1.0]",
+        "[1.0, 2.0]",
+    ),
+    "family": (
+        {"likelihood": Multinomial()},
+        "model.groups.text.likelihood.name",
+        "'bernoulli'",
+        "'multinomial'",
+    ),
+    "n-grams": ({"ngrams": (1, 1)}, "model.groups.text.ngrams", "[1, 2]", "[1, 1]"),
+    "links": ({"fold_links": False}, "model.groups.text.fold_links", "True", "False"),
+    "negation": ({"negation": True}, "model.groups.text.negation", "False", "True"),
+}
+
+
+@pytest.mark.parametrize("what", MISMATCHES)
+def test_another_model_is_refused(tmp_path: Path, what: str) -> None:
+    """A checkpoint of another model names the one thing that differs, both values, and ways out."""
+    changed, where, old, new = MISMATCHES[what]
+    checkpoint(tmp_path).write(fresh(), {})
+    with pytest.raises(MismatchError) as caught:
+        checkpoint(tmp_path).restore(fresh(**changed))
+    said = str(caught.value).splitlines()
+    assert said[0] == f"{tmp_path / FILE_NAME} was made by another configuration:"
+    assert f"  {where}: the checkpoint has {old}, the configuration {new}" in said[1:-1]
+    if what != "family":
+        assert len(said) == 3
+    assert said[-1] == (
+        "Put the configuration back, or name another checkpoint.folder to learn anew."
+    )
+
+
+def test_another_stream_is_refused(tmp_path: Path) -> None:
+    """Positions mean nothing in another topic, or under another seed: each difference is named."""
+    generated = {"source": "generator", "seed": 7, "turn_after": 5}
+    checkpoint(tmp_path, generated).write(fresh(), {})
+    with pytest.raises(MismatchError) as caught:
+        checkpoint(tmp_path, generated | {"seed": 8}).restore(fresh())
+    assert "\n  stream.seed: the checkpoint has 7, the configuration 8\n" in str(caught.value)
+    with pytest.raises(MismatchError) as caught:
+        checkpoint(tmp_path, STREAM).restore(fresh(class_prior=2.0))
+    said = str(caught.value)
+    for line in (
+        "model.class_prior: the checkpoint has 1.0, the configuration 2.0",
+        "stream.source: the checkpoint has 'generator', the configuration 'kafka'",
+        "stream.topic: the checkpoint has None, the configuration 'tweets'",
+        "stream.seed: the checkpoint has 7, the configuration None",
+    ):
+        assert f"\n  {line}\n" in said
+
+
+def test_a_refused_checkpoint_is_left_as_it_was(tmp_path: Path) -> None:
+    """What does not belong to us is not touched."""
+    checkpoint(tmp_path).write(fresh(), {})
+    before = (tmp_path / FILE_NAME).read_bytes()
+    with pytest.raises(MismatchError):
+        checkpoint(tmp_path, {}).restore(fresh())
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("max_words", [2, 50_000])
+def test_the_bound_on_words_may_move(tmp_path: Path, max_words: int) -> None:
+    """`max_words` is taken from the configuration, not from the checkpoint, and is kept to."""
+    model = fresh()
+    teach(model, 4)
+    checkpoint(tmp_path).write(model, {FIRST: 4})
+    restored, _ = checkpoint(tmp_path).restore(fresh(max_words))
+    assert restored.describe()["groups"]["text"]["max_words"] == max_words
+    restored.learn_one({"text": "one"}, "positive", part=part_name(FIRST))
+    assert restored.vocabulary_size == min(max_words, model.vocabulary_size + 1)
+
+
+def test_a_damaged_newest_falls_back_loudly(tmp_path: Path) -> None:
+    """The newest whole file is taken with its own positions, and an error in the log says why."""
+    model = fresh()
+    state = checkpoint(tmp_path)
+    for n in (2, 1):
+        teach(model, n)
+        state.write(model, {FIRST: model.n_examples})
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with capture_logs() as said:
+        restored, positions = checkpoint(tmp_path).restore(fresh())
+    assert (restored.n_examples, positions) == (2, {FIRST: 2})
+    loud = [line for line in said if line["log_level"] == "error"]
+    assert [line["event"] for line in loud] == ["checkpoint_damaged"]
+    assert f"{path}: damaged" in loud[0]["detail"]
+    assert f"Going on with {path}.1" in loud[0]["detail"]
+    assert [line["path"] for line in said if line["event"] == "restored"] == [f"{path}.1"]
+
+
+def test_when_nothing_is_whole_the_start_is_refused(tmp_path: Path) -> None:
+    """With every kept file damaged the daemon does not learn anew in silence."""
+    state = checkpoint(tmp_path)
+    for _ in range(3):
+        state.write(fresh(), {})
+    path = tmp_path / FILE_NAME
+    for one in (path, *older_files(path)):
+        one.write_bytes(b"")
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint(tmp_path).restore(fresh())
+    assert str(path) in str(caught.value)
+    assert f"move {tmp_path} away to learn anew" in str(caught.value)
+    assert not isinstance(caught.value, MismatchError)
+
+
+def test_as_many_are_kept_as_configured(tmp_path: Path) -> None:
+    """The folder holds `checkpoint.keep` files, whatever was written."""
+    state = checkpoint(tmp_path)
+    for _ in range(5):
+        state.write(fresh(), {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        FILE_NAME,
+        f"{FILE_NAME}.1",
+        f"{FILE_NAME}.2",
+    ]
+
+
+def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
+    """A folder that went away, or cannot be made, is named together with its setting."""
+    state = checkpoint(tmp_path / "gone")
+    with pytest.raises(CheckpointError, match=r"checkpoint\.folder.*gone/model\.nb: cannot be"):
+        state.write(fresh(), {})
+    assert state.age_s() is None
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"checkpoint\.folder .*file: cannot be made"):
+        checkpoint(tmp_path / "file").restore(fresh())
+
+
+def test_two_daemons_do_not_share_a_folder(tmp_path: Path) -> None:
+    """While one holds the folder another is refused; afterwards it may have it."""
+    with (
+        checkpoint(tmp_path).alone(),
+        pytest.raises(CheckpointError, match="another streamnb uses it") as caught,
+        checkpoint(tmp_path).alone(),
+    ):
+        pass
+    assert str(tmp_path) in str(caught.value)
+    with checkpoint(tmp_path).alone():
+        assert tmp_path.is_dir()
+
+
+def test_differences_are_found_leaf_by_leaf() -> None:
+    """Each leaf that differs is named once by its path, and what is absent counts as None."""
+    old = {"a": 1, "b": {"c": [1, 2], "d": {"e": 3}}, "gone": {"x": 1}}
+    new = {"a": 1, "b": {"c": [1, 3], "d": {"e": 4}}, "came": 5}
+    assert list(differences(old, new)) == [
+        ("b.c", [1, 2], [1, 3]),
+        ("b.d.e", 3, 4),
+        ("gone", {"x": 1}, None),
+        ("came", None, 5),
+    ]
+    assert list(differences(old, old)) == []

@@ -1,0 +1,132 @@
+"""Health: starting, reading, idle, waiting and stuck, told apart by a clock that tests turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumers.health import READING_WITHIN_S, START_LIMIT_S, Health, State
+
+STUCK_AFTER_S = 30.0
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 500.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+def started() -> tuple[Clock, Health]:
+    """Return a daemon's health just after its start, and its clock."""
+    clock = Clock()
+    return clock, Health(clock, STUCK_AFTER_S)
+
+
+def test_before_the_first_turn_it_is_starting() -> None:
+    """Before the loop turns the daemon lives, is not ready, and has no message or snapshot."""
+    clock, health = started()
+    clock.now_s += STUCK_AFTER_S + 1  # compiling takes longer than a loop may be silent
+    report = health.report()
+    assert (report.state, report.alive, report.ready) == (State.STARTING, True, False)
+    assert report.reason is not None
+    assert report.last_message_age_s is None
+    assert report.snapshot_version is None
+
+
+def test_a_start_has_an_end() -> None:
+    """A start may take `START_LIMIT_S`, and is stuck after it; one turn later it lives again."""
+    clock, health = started()
+    clock.now_s += START_LIMIT_S
+    assert health.report().alive
+    clock.now_s += 0.5
+    assert health.report().state is State.STUCK
+    health.beat()
+    assert health.report().alive
+
+
+def test_a_longer_limit_for_turns_holds_for_the_start_too() -> None:
+    """Where turns may take longer than `START_LIMIT_S`, so may the start."""
+    clock = Clock()
+    health = Health(clock, 2 * START_LIMIT_S)
+    clock.now_s += 2 * START_LIMIT_S
+    assert health.report().state is State.STARTING
+
+
+def test_messages_make_it_reading_and_their_absence_idle() -> None:
+    """A message within `READING_WITHIN_S` is reading; turns without messages are idle."""
+    clock, health = started()
+    health.set_ready(7)
+    health.beat(3)
+    clock.now_s += READING_WITHIN_S
+    assert health.report().state is State.READING
+    for _ in range(100):
+        clock.now_s += STUCK_AFTER_S
+        health.beat()
+    report = health.report()
+    assert (report.state, report.alive, report.ready) == (State.IDLE, True, True)
+    assert report.reason is None
+    assert report.last_message_age_s == pytest.approx(READING_WITHIN_S + 100 * STUCK_AFTER_S)
+    assert report.snapshot_version == 7
+
+
+def test_silence_of_the_loop_is_stuck_and_not_idle() -> None:
+    """A loop that has not turned for longer than its limit is stuck, and says for how long."""
+    clock, health = started()
+    health.set_ready(7)
+    health.beat(3)
+    clock.now_s += STUCK_AFTER_S
+    assert health.report().state is State.IDLE
+    clock.now_s += 12.5
+    report = health.report()
+    assert (report.state, report.alive, report.ready) == (State.STUCK, False, False)
+    assert report.reason is not None
+    assert "42.5 s" in report.reason
+    assert "http.stuck_after_s" in report.reason
+    health.beat()
+    assert health.report().ready
+
+
+def test_without_a_snapshot_it_is_alive_but_not_ready() -> None:
+    """A loop that turns is alive; it is ready once there is a snapshot to answer from."""
+    _, health = started()
+    health.beat(1)
+    report = health.report()
+    assert (report.alive, report.ready) == (True, False)
+    assert report.reason is not None
+    assert "snapshot" in report.reason
+    health.set_ready()
+    assert health.report().ready
+    assert health.report().snapshot_version == 0
+
+
+def test_trouble_is_waiting_and_passes() -> None:
+    """While the source is away it is waiting, alive and not ready, for the reason it was given."""
+    _, health = started()
+    health.set_ready(1)
+    health.beat(1)
+    health.set_trouble("no broker answers")
+    report = health.report()
+    assert (report.state, report.alive, report.ready) == (State.WAITING, True, False)
+    assert report.reason == "no broker answers"
+    health.set_trouble(None)
+    assert (health.report().state, health.report().ready) == (State.READING, True)
+
+
+def test_trouble_does_not_hide_a_stuck_loop() -> None:
+    """A loop that no longer turns is stuck, whatever trouble its source had before."""
+    clock, health = started()
+    health.beat()
+    health.set_trouble("no broker answers")
+    clock.now_s += STUCK_AFTER_S + 1
+    assert health.report().state is State.STUCK
+
+
+def test_trouble_at_the_start_is_told() -> None:
+    """A source that is away before the first turn is named, rather than the start."""
+    _, health = started()
+    health.set_trouble("no broker answers")
+    assert health.report().reason == "no broker answers"

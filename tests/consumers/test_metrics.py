@@ -1,0 +1,165 @@
+"""Metrics: what is counted where, ages, and labels that no message can make."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumers.messages import Partition, Reason
+from consumers.metrics import OUTCOMES, Metrics
+from consumers.prequential import Prequential
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry, clock: Clock) -> Metrics:
+    return Metrics(registry, ["negative", "positive"], clock)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"streamnb_{name}", labels)
+
+
+def test_every_series_is_there_from_the_start(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    """A rate needs a first point: outcomes, reasons and classes begin at 0."""
+    assert metrics is not None
+    for outcome in OUTCOMES:
+        assert value(registry, "messages_total", outcome=outcome) == 0
+    for reason in Reason:
+        assert value(registry, "rejects_total", reason=reason.value) == 0
+    for label in ("negative", "positive"):
+        assert value(registry, "examples_learned_total", label=label) == 0
+        assert value(registry, "predictions_total", label=label) == 0
+
+
+def test_every_metric_has_our_name_and_a_sentence(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    """Names have our prefix and their unit or kind at the end, and each a help sentence."""
+    assert metrics is not None
+    units = (
+        "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words", "_version", "_up",
+    )  # fmt: skip
+    for family in registry.collect():
+        assert family.name.startswith("streamnb_")
+        assert family.documentation.endswith(".")
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+        else:
+            assert family.name.endswith(units)
+
+
+def test_messages_are_counted_by_outcome(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Each message has one outcome; rejects have a reason besides."""
+    metrics.count_messages(learned=3, unlabelled=2, ambiguous=1, deleted=4)
+    metrics.count_rejects({Reason.NOT_JSON: 5, Reason.TOO_LARGE: 1})
+    counted = [value(registry, "messages_total", outcome=outcome) for outcome in OUTCOMES]
+    assert dict(zip(OUTCOMES, counted, strict=True)) == {
+        "learned": 3, "unlabelled": 2, "ambiguous": 1, "rejected": 6, "delete": 4,
+    }  # fmt: skip
+    assert value(registry, "rejects_total", reason="not_json") == 5
+
+
+def test_a_label_that_is_not_configured_is_other(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    """No stream can make series: unknown labels share one."""
+    metrics.count_learned({"positive": 2, "🙂": 1, "x": 1})
+    metrics.count_predictions({"negative": 3, "y": 1})
+    assert value(registry, "examples_learned_total", label="positive") == 2
+    assert value(registry, "examples_learned_total", label="other") == 2
+    assert value(registry, "predictions_total", label="other") == 1
+    assert value(registry, "predictions_total", label="y") is None
+
+
+def test_ages_grow_while_nothing_happens(
+    registry: CollectorRegistry, metrics: Metrics, clock: Clock
+) -> None:
+    """Ages are taken when asked for: unknown at first, then growing with the clock."""
+    assert math.isnan(value(registry, "snapshot_age_seconds") or 0.0)
+    assert math.isnan(value(registry, "checkpoint_age_seconds") or 0.0)
+    metrics.set_snapshot(version=3, vocabulary_size=100, words_dropped=7)
+    metrics.checkpoint_written(seconds=0.25, n_bytes=4096)
+    clock.now_s += 12.5
+    assert value(registry, "snapshot_age_seconds") == 12.5
+    assert value(registry, "checkpoint_age_seconds") == 12.5
+    assert value(registry, "snapshot_version") == 3
+    assert value(registry, "vocabulary_words") == 100
+    assert value(registry, "checkpoint_write_seconds") == 0.25
+    assert value(registry, "checkpoint_bytes") == 4096
+    assert value(registry, "checkpoints_total") == 1
+
+
+def test_running_totals_become_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Of totals that the model keeps, the counters take what has come since; never less than 0."""
+    for total in (7, 7, 9, 2):
+        metrics.set_snapshot(version=1, vocabulary_size=1, words_dropped=total)
+    assert value(registry, "words_dropped_total") == 9
+
+
+def test_what_a_checkpoint_brings_back_is_not_counted_again(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    """After a restart the counters begin at 0, whatever the restored totals are."""
+    prequential = Prequential(10)
+    prequential.update(np.log([[0.5, 0.5]] * 4), np.array([0, 1, 0, 0]))
+    metrics.resume_from(prequential, words_dropped=5)
+    prequential.update(np.log([[0.5, 0.5]]), np.array([0]))
+    metrics.set_prequential(prequential)
+    metrics.set_snapshot(version=1, vocabulary_size=1, words_dropped=6)
+    assert value(registry, "prequential_examples_total") == 1
+    assert value(registry, "prequential_correct_total") == 1
+    assert value(registry, "prequential_log_loss_nats_total") == pytest.approx(math.log(2))
+    assert value(registry, "prequential_window_accuracy_ratio") == 0.8
+    assert value(registry, "words_dropped_total") == 1
+
+
+def test_a_partition_that_is_gone_has_no_lag(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Lag is shown for the partitions that are ours now, and of no others."""
+    metrics.set_lag({Partition("tweets", 0): 5, Partition("tweets", 1): 6})
+    metrics.set_lag({Partition("tweets", 1): 4})
+    assert value(registry, "consumer_lag_messages", topic="tweets", partition="0") is None
+    assert value(registry, "consumer_lag_messages", topic="tweets", partition="1") == 4
+
+
+def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Source, predictor and checkpoint failures each move their own metric."""
+    waiting = [3]
+    metrics.watch_queue(lambda: len(waiting))
+    metrics.observe_predict(0.0004, n_messages=20)
+    metrics.set_source_up(True)
+    metrics.count_restarts()
+    metrics.count_lost(8)
+    metrics.checkpoint_failed()
+    assert value(registry, "predictor_queue_batches") == 1
+    assert value(registry, "predict_seconds_bucket", le="0.0005") == 1
+    assert value(registry, "predict_seconds_bucket", le="0.0002") == 0
+    assert value(registry, "predict_batch_messages") == 20
+    assert value(registry, "source_up") == 1
+    assert value(registry, "source_restarts_total") == 1
+    assert value(registry, "messages_lost_total") == 8
+    assert value(registry, "checkpoint_failures_total") == 1

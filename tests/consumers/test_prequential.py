@@ -1,0 +1,171 @@
+"""Prequential accuracy and log-loss, against a plain mean, River and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from river import metrics
+from sklearn.metrics import accuracy_score, log_loss
+
+from consumers.prequential import LOG_POSTERIOR_MIN, Prequential
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def stream(seed: int, n: int, n_classes: int = 3) -> tuple[Floats, Ints]:
+    """Return log-posteriors and labels, a few posteriors being 0."""
+    rng = np.random.default_rng(seed)
+    posteriors = rng.dirichlet(np.full(n_classes, 0.3), n)
+    posteriors[rng.random(n) < 0.1] = np.eye(n_classes)[0]
+    with np.errstate(divide="ignore"):
+        return np.log(posteriors), rng.integers(0, n_classes, n)
+
+
+def naive(log_posteriors: Floats, labels: Ints) -> tuple[float, float]:
+    """Return accuracy and log-loss, example by example."""
+    right, losses = 0, []
+    for row, label in zip(log_posteriors.tolist(), labels.tolist(), strict=True):
+        right += row.index(max(row)) == label
+        losses.append(-max(row[label], math.log(1e-15)))
+    return right / len(labels), math.fsum(losses) / len(labels)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(1, 60),
+    window=st.integers(1, 80),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+def test_it_is_the_plain_mean_however_the_stream_is_cut(
+    seed: int, n: int, window: int, cuts: list[int]
+) -> None:
+    """Overall and window figures are those of the naive twin, for any batches."""
+    log_posteriors, labels = stream(seed, n)
+    prequential = Prequential(window)
+    edges = sorted({0, n, *(cut for cut in cuts if cut < n)})
+    for begin, end in pairwise(edges):
+        prequential.update(log_posteriors[begin:end], labels[begin:end])
+    assert (prequential.accuracy, prequential.log_loss) == pytest.approx(
+        naive(log_posteriors, labels)
+    )
+    assert (prequential.window_accuracy, prequential.window_log_loss) == pytest.approx(
+        naive(log_posteriors[-window:], labels[-window:])
+    )
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(1, 60), window=st.integers(1, 80))
+def test_the_cut_into_batches_does_not_matter(seed: int, n: int, window: int) -> None:
+    """Taken in one by one, a stream leaves the window that one batch leaves, bit for bit."""
+    log_posteriors, labels = stream(seed, n)
+    singly, at_once = Prequential(window), Prequential(window)
+    at_once.update(log_posteriors, labels)
+    for i in range(n):
+        singly.update(log_posteriors[i : i + 1], labels[i : i + 1])
+    one, other = singly.to_arrays(), at_once.to_arrays()
+    for name in ("totals", "losses", "correct"):
+        np.testing.assert_array_equal(one[name], other[name])
+    # The sum alone is added up in another order.
+    np.testing.assert_allclose(one["log_loss_sum"], other["log_loss_sum"], rtol=1e-12)
+
+
+@given(seed=st.integers(0, 1000), window=st.integers(1, 80), window_after=st.integers(1, 80))
+def test_another_window_keeps_the_newest(seed: int, window: int, window_after: int) -> None:
+    """Restored into any window, it holds the newest examples that both windows have room for."""
+    log_posteriors, labels = stream(seed, 60)
+    prequential = Prequential(window)
+    prequential.update(log_posteriors, labels)
+    restored = Prequential.from_arrays(window_after, prequential.to_arrays())
+    held = min(window, window_after, 60)
+    assert (restored.window_accuracy, restored.window_log_loss) == pytest.approx(
+        naive(log_posteriors[-held:], labels[-held:])
+    )
+    assert restored.accuracy == prequential.accuracy
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(0, 40), window=st.integers(1, 30))
+def test_it_goes_on_after_a_restart(seed: int, n: int, window: int) -> None:
+    """What was saved and restored answers as if it had never stopped, and goes on the same."""
+    log_posteriors, labels = stream(seed, 60)
+    kept, whole = Prequential(window), Prequential(window)
+    whole.update(log_posteriors[:n], labels[:n])
+    kept.update(log_posteriors[:n], labels[:n])
+    kept = Prequential.from_arrays(window, kept.to_arrays())
+    for one in (kept, whole):
+        one.update(log_posteriors[n:], labels[n:])
+    assert (kept.n, kept.n_correct, kept.log_loss_sum) == (
+        whole.n,
+        whole.n_correct,
+        whole.log_loss_sum,
+    )
+    assert kept.window_accuracy == whole.window_accuracy
+    assert kept.window_log_loss == pytest.approx(whole.window_log_loss)
+
+
+def test_before_the_first_example_there_is_nothing_to_tell() -> None:
+    """No figure is made up, and an empty batch changes nothing."""
+    prequential = Prequential(5)
+    prequential.update(np.empty((0, 2)), np.empty(0, dtype=np.int64))
+    assert prequential.accuracy is None
+    assert prequential.log_loss is None
+    assert prequential.window_accuracy is None
+    assert prequential.window_log_loss is None
+
+
+def test_an_impossible_truth_costs_what_river_says() -> None:
+    """A true class of posterior 0 counts as 1e-15, the bound of River's LogLoss."""
+    prequential = Prequential(5)
+    prequential.update(np.array([[0.0, -np.inf]]), np.array([1]))
+    assert prequential.log_loss == -LOG_POSTERIOR_MIN
+    river = metrics.LogLoss()
+    river.update(True, 0.0)
+    assert prequential.log_loss == pytest.approx(river.get())
+
+
+@pytest.mark.parametrize("window", [37, 500])
+def test_it_agrees_with_scikit_learn(window: int) -> None:
+    """Where no posterior is near 0, both figures are scikit-learn's, overall and in the window."""
+    rng = np.random.default_rng(3)
+    posteriors = rng.dirichlet(np.full(4, 5.0), 500)
+    labels = rng.integers(0, 4, 500)
+    prequential = Prequential(window)
+    prequential.update(np.log(posteriors), labels)
+    predicted = posteriors.argmax(axis=1)
+    assert prequential.accuracy == accuracy_score(labels, predicted)
+    assert prequential.window_accuracy == accuracy_score(labels[-window:], predicted[-window:])
+    for found, n in ((prequential.log_loss, 500), (prequential.window_log_loss, window)):
+        expected = log_loss(labels[-n:], posteriors[-n:], labels=[0, 1, 2, 3])
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_tie_goes_to_the_first_class() -> None:
+    """Of classes with equal posteriors the first one counts as predicted, as the model has it."""
+    prequential = Prequential(2)
+    prequential.update(np.log([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]))
+    assert prequential.accuracy == 0.5
+    assert prequential.n_correct == 1
+
+
+def test_arrays_that_were_handed_out_do_not_change() -> None:
+    """What a checkpoint is being written from stays as it was while the stream goes on."""
+    log_posteriors, labels = stream(5, 30)
+    prequential = Prequential(8)
+    prequential.update(log_posteriors[:10], labels[:10])
+    arrays = prequential.to_arrays()
+    before = {name: array.copy() for name, array in arrays.items()}
+    prequential.update(log_posteriors[10:], labels[10:])
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_rounding_never_gives_a_gain() -> None:
+    """A posterior that rounding left above 1 has a loss of 0, not a negative one."""
+    prequential = Prequential(2)
+    prequential.update(np.array([[1e-16, -40.0]]), np.array([0]))
+    assert prequential.log_loss == 0.0

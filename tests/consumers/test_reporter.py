@@ -1,0 +1,281 @@
+"""The reporter: what metrics, health, screen and summary are told, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumers.checkpoint import Checkpoint, part_name
+from consumers.health import Health
+from consumers.messages import Messages, Partition, RawColumns, Reason, Reject
+from consumers.metrics import Metrics
+from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
+from consumers.settings.running import CheckpointSettings
+from consumers.status import Status
+from consumers.tally import Tally
+from streamnb import EveryExamples, Learner, Multinomial, NaiveBayes, SnapshotBoard, Words
+
+CLASSES = ("negative", "positive")
+FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class ScriptedSource:
+    """A source that says of itself what a test wants it to say."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.lags: dict[Partition, int] = {}
+        self.sentence: str | None = None
+        self.lost_messages = 0
+
+    def open(self, position_of: object) -> None:
+        """Begin with nothing."""
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:  # noqa: ARG002 -- as the protocol has it
+        """Return nothing."""
+        return []
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return the lag that was set."""
+        return self.lags
+
+    def at_end(self) -> bool:
+        """Tell that there is no end."""
+        return False
+
+    def trouble(self) -> str | None:
+        """Return the trouble that was set."""
+        return self.sentence
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Take note of nothing."""
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+
+class KeptView:
+    """A view that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Status] = []
+
+    def start(self) -> None:
+        """Begin."""
+
+    def update(self, status: Status) -> None:
+        """Keep a status."""
+        self.shown.append(status)
+
+    def stop(self) -> None:
+        """End."""
+
+
+class Run:
+    """A reporter among real rooms, with a source, a view and a clock that the test holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        self.source, self.view, self.board = ScriptedSource(), KeptView(), SnapshotBoard()
+        self.health = Health(self.clock, 30.0)
+        metrics = Metrics(self.registry, CLASSES, self.clock)
+        self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
+        self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {}, self.clock)
+        self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
+        self.reporter = Reporter(
+            self.source, self.board, self.tally, metrics, self.health, self.view,
+            self.checkpoint, http_address="http://127.0.0.1:1", clock=self.clock,
+        )  # fmt: skip
+
+    def learner(self) -> Learner:
+        """Return a learner that has published the model as it is."""
+        return Learner(self.model, self.board, EveryExamples(1), self.clock)
+
+    def update(self) -> Status:
+        """Let the reporter report once more; return what was shown."""
+        self.clock.now_s += UPDATE_INTERVAL_S
+        n = len(self.view.shown)
+        self.reporter.update()
+        assert len(self.view.shown) == n + 1
+        return self.view.shown[-1]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return a metric's value, None where there is no such series."""
+        return self.registry.get_sample_value(f"streamnb_{name}", labels)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a reporter among real rooms."""
+    return Run(tmp_path)
+
+
+def test_it_reports_a_few_times_a_second(run: Run) -> None:
+    """However often it is called, it reports each interval, and at once where it must."""
+    for _ in range(1_000):
+        run.reporter.update()
+        run.clock.now_s += UPDATE_INTERVAL_S / 100
+    assert 10 <= len(run.view.shown) <= 11
+    run.reporter.update(force=True)
+    run.reporter.update(force=True)
+    assert 12 <= len(run.view.shown) <= 13
+
+
+def test_before_the_first_snapshot_there_is_nothing_to_tell(run: Run) -> None:
+    """Without a snapshot its age is unknown, and the daemon is not ready."""
+    status = run.update()
+    assert (status.snapshot_version, status.snapshot_age_s, status.vocabulary_size) == (0, None, 0)
+    assert (status.accuracy, status.checkpoint_age_s, status.lag_total) == (None, None, None)
+    assert status.telling_words == {}
+    assert status.http_address == "http://127.0.0.1:1"
+    run.health.beat()
+    assert not run.health.report().ready
+
+
+def test_a_snapshot_is_told_once_it_is_there(run: Run) -> None:
+    """Version, words and age of the newest snapshot are shown; the age grows until the next one."""
+    learner = run.learner()
+    learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
+    learner.publish()
+    status = run.update()
+    assert (status.snapshot_version, status.vocabulary_size, status.snapshot_age_s) == (2, 3, 0.0)
+    assert run.value("snapshot_version") == 2.0
+    assert run.value("vocabulary_words") == 3.0
+    run.health.beat()
+    assert run.health.report().ready
+    assert run.health.report().snapshot_version == 2
+    assert run.update().snapshot_age_s == UPDATE_INTERVAL_S
+    assert run.update().snapshot_age_s == 2 * UPDATE_INTERVAL_S
+    learner.publish()
+    assert run.update().snapshot_age_s == 0.0
+
+
+def test_dropped_words_are_counted_once(run: Run) -> None:
+    """Words that left since the last report are added to the metric, however often it reports."""
+    learner = run.learner()
+    for i in range(4):
+        texts = [f"a{i} b{i} c{i}", f"d{i} e{i}"]
+        learner.learn("t/0", {"text": texts}, ["positive", "negative"])
+        learner.publish()
+        for _ in range(2):
+            assert run.update().words_dropped == run.model.words_dropped
+            assert run.value("words_dropped_total") == run.model.words_dropped
+    assert run.model.words_dropped > 0
+
+
+def test_telling_words_are_looked_up_now_and_then(run: Run) -> None:
+    """The words that speak for a class are shown, and looked up anew only each few seconds."""
+    learner = run.learner()
+    learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
+    learner.publish()
+    assert run.update().telling_words == {"negative": ("bad",), "positive": ("good",)}
+    learner.learn("t/0", {"text": ["fine fine fine"]}, ["positive"])
+    learner.publish()
+    assert run.update().telling_words["positive"] == ("good",)
+    run.clock.now_s += WORDS_INTERVAL_S
+    assert run.update().telling_words["positive"][0] == "fine"
+
+
+def test_lag_is_the_sum_over_partitions(run: Run) -> None:
+    """Each partition's lag is a series of its own; those that went away are not shown any more."""
+    run.source.lags = {FIRST: 3, SECOND: 4}
+    assert run.update().lag_total == 7
+    assert run.value("consumer_lag_messages", topic="t", partition="1") == 4.0
+    run.source.lags = {FIRST: 0}
+    assert run.update().lag_total == 0
+    assert run.value("consumer_lag_messages", topic="t", partition="1") is None
+    run.source.lags = {}
+    assert run.update().lag_total is None
+
+
+def test_a_source_that_was_lost_and_found_is_counted(run: Run) -> None:
+    """Trouble is shown while it lasts and its end counts once; what never was is not lost."""
+    run.source.sentence = "nobody answers"
+    assert run.update().trouble == "nobody answers"
+    assert run.value("source_up") == 0.0
+    run.source.sentence = None
+    assert run.update().trouble is None
+    assert run.value("source_restarts_total") == 0.0
+    for sentence in ("gone", "still gone", None, None):
+        run.source.sentence = sentence
+        run.update()
+    assert run.value("source_up") == 1.0
+    assert run.value("source_restarts_total") == 1.0
+
+
+def test_lost_messages_are_counted_once(run: Run) -> None:
+    """A source that tells how many messages it lost in all adds to the metric what is new."""
+    for lost in (0, 5, 5, 12):
+        run.source.lost_messages = lost
+        run.update()
+        assert run.value("messages_lost_total") == lost
+
+
+def test_the_checkpoint_grows_old(run: Run) -> None:
+    """The age of the last checkpoint counts from when it was written."""
+    run.checkpoint.write(run.model, {})
+    assert run.update().checkpoint_age_s == UPDATE_INTERVAL_S
+    assert run.update().checkpoint_age_s == 2 * UPDATE_INTERVAL_S
+
+
+def messages() -> Messages:
+    """Return two decoded messages and a reject."""
+    batch = Messages(FIRST, 3, [0, 2], ["a", "b"], [1, 2], ["ann", None], [None, None])
+    batch.texts, batch.labels = ["good day", "bad day"], ["positive", "negative"]
+    batch.operations, batch.fields = [], [{}, {}]
+    batch.rejects = [Reject(Reason.NOT_JSON, "why", FIRST, 1, -1, None, b"{")]
+    return batch
+
+
+def test_the_summary_says_what_the_run_did(run: Run) -> None:
+    """Figures, class counts, positions, pace and reason of a run stand in its summary."""
+    learner = run.learner()
+    columns, labels = {"text": ["good day", "bad day"]}, ["positive", "negative"]
+    posteriors = learner.learn(part_name(FIRST), columns, labels)
+    learner.publish()
+    batch = messages()
+    run.tally.learned(batch, [0, 1], posteriors, np.array([1, 0]))
+    run.tally.n_messages = 3
+    run.tally.rejected.update(["not_json"])
+    run.clock.now_s += 2.0
+    summary = run.reporter.summary("end of source", {FIRST: 3, SECOND: 0})
+    assert (summary.source, summary.exit_reason) == ("scripted", "end of source")
+    assert (summary.messages, summary.learned, summary.judged, summary.ambiguous) == (3, 2, 0, 0)
+    assert summary.rejected == {"not_json": 1}
+    assert (summary.classes, summary.class_counts) == (CLASSES, (1.0, 1.0))
+    assert summary.positions == {"t[0]": 3, "t[1]": 0}
+    assert (summary.seconds, summary.messages_per_s) == (2.0, 1.5)
+    assert (summary.vocabulary_size, summary.snapshot_version) == (3, 2)
+    # The first example meets no knowledge, and the first class wins the tie; the second is told by
+    # what the first has taught.
+    assert summary.accuracy == 0.0
+    status = run.update()
+    assert status.accuracy == summary.accuracy
+    assert status.log_loss == summary.log_loss
+    assert status.window_accuracy == 0.0
+    assert (status.n_messages, status.n_learned, status.n_rejected) == (3, 2, 1)
+    assert [judged.text for judged in status.newest] == ["good day", "bad day"]
+
+
+def test_a_run_of_nothing_has_a_summary(run: Run) -> None:
+    """Without a snapshot, a message or a second the summary is empty, not an error."""
+    summary = run.reporter.summary("told to stop", {})
+    assert (summary.messages, summary.messages_per_s, summary.class_counts) == (0, 0.0, ())
+    assert (summary.accuracy, summary.log_loss) == (None, None)

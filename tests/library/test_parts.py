@@ -1,0 +1,156 @@
+"""Parts: each is a function of its own log, and the model is their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from streamnb import Bernoulli, Multinomial, NaiveBayes, Words
+from streamnb.errors import InputError
+from tests import naive
+from tests.strategies import Example, cuts, groups, streams
+
+CLASSES = ("ham", "spam", "eggs")
+
+
+def model_of(group: Words) -> NaiveBayes:
+    """Return a model that knows its classes and nothing else."""
+    return NaiveBayes(classes=CLASSES, features={"text": group}, hash_key=3)
+
+
+def held_by(model: NaiveBayes, name: str) -> dict[str, list[float]]:
+    """Return a part's counts by word."""
+    vocabulary = model._groups["text"].vocabulary
+    by_word = model.parts[name].counts["text"].by_word
+    columns = np.flatnonzero(by_word.any(axis=1))
+    words = vocabulary.words(columns)
+    return dict(zip(words, by_word[columns].tolist(), strict=True))
+
+
+def facts(model: NaiveBayes, name: str) -> tuple[object, ...]:
+    """Return all that a part knows."""
+    part = model.parts[name]
+    counts = part.counts["text"]
+    return (
+        part.class_counts.tolist(),
+        held_by(model, name),
+        counts.examples.tolist(),
+        counts.tokens.tolist(),
+        int(counts.state[0]),
+        part.n_dropped,
+    )
+
+
+def teach(model: NaiveBayes, stream: Iterable[Example]) -> NaiveBayes:
+    """Teach each example to the part it names."""
+    for example in stream:
+        model.learn_one({"text": example.text}, example.label, part=example.part)
+    return model
+
+
+def assert_is_sum(model: NaiveBayes) -> None:
+    """Check that every count of the model is the sum of its parts', and its cache that of them."""
+    total: dict[str, np.ndarray] = {}
+    for name in model.parts:
+        for word, held in held_by(model, name).items():
+            total[word] = total.get(word, np.zeros(len(CLASSES))) + held
+    words = sorted(model.words())
+    assert words == sorted(total)
+    assert model.word_counts(words).tolist() == [total[word].tolist() for word in words]
+    parts = list(model.parts.values())
+    assert model.class_counts.tolist() == sum(p.class_counts for p in parts).tolist()  # type: ignore[union-attr]
+    state = model._groups["text"]
+    assert state.counts.tokens.tolist() == sum(p.counts["text"].tokens for p in parts).tolist()  # type: ignore[union-attr]
+    assert int(state.counts.state[0]) == len(words)
+    assert model.words_dropped == sum(p.n_dropped["text"] for p in parts)
+    asked = {"text": ["a b", "c not d", "", None]}
+    before = model.joint_log_likelihood_many(asked)
+    state.rebuild()
+    assert np.array_equal(before, model.joint_log_likelihood_many(asked))
+
+
+@given(groups(), streams(parts=("x/0", "x/1"), max_size=40))
+def test_a_part_is_a_function_of_its_own_log(group: Words, stream: list[Example]) -> None:
+    """However two logs are interleaved, each part is the one that its log alone would make."""
+    together = teach(model_of(group), stream)
+    for name in together.parts:
+        alone = teach(model_of(group), (e for e in stream if e.part == name))
+        assert facts(together, name) == facts(alone, name)
+    assert_is_sum(together)
+
+
+@given(groups(), streams(parts=("x/0",)))
+def test_a_part_alone_is_its_plain_twin(group: Words, stream: list[Example]) -> None:
+    """A part's counts are those of the twin that knows one log, also where words left."""
+    model = teach(model_of(group), stream)
+    twin = naive.NaiveModel(group, classes=list(CLASSES))
+    for example in stream:
+        twin.learn(example.text, example.label)
+    assert held_by(model, "x/0") == {
+        word: [float(counts[c]) for c in CLASSES] for word, counts in twin.counts.items()
+    }
+    assert model.words_dropped == twin.n_dropped
+
+
+@given(groups(), streams(parts=("x/0",)), cuts())
+def test_cuts_are_nothing_to_a_part(group: Words, stream: list[Example], where: list[int]) -> None:
+    """However a log is cut into batches, its part is the same."""
+    cut = model_of(group)
+    bounds = [0, *(min(at, len(stream)) for at in where), len(stream)]
+    for begin, end in pairwise(bounds):
+        batch = stream[begin:end]
+        cut.learn_many({"text": [e.text for e in batch]}, [e.label for e in batch], part="x/0")
+    assert facts(cut, "x/0") == facts(teach(model_of(group), stream), "x/0")
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
+def test_parts_survive_growth_dropping_and_compaction(likelihood: Bernoulli | Multinomial) -> None:
+    """Through thousands of words that come and leave, parts stay their logs' and add up."""
+    group = Words(likelihood, max_words=300)
+    generator = np.random.default_rng(5)
+    ranks = generator.zipf(1.3, size=(2400, 8)) % 5000
+    stream = [
+        Example(" ".join(f"w{r}" for r in row), CLASSES[i % 3], f"x/{i % 7 % 2}")
+        for i, row in enumerate(ranks)
+    ]
+    together = model_of(group)
+    for begin in range(0, len(stream), 200):
+        for name in ("x/0", "x/1"):
+            batch = [e for e in stream[begin : begin + 200] if e.part == name]
+            columns = {"text": [e.text for e in batch]}
+            together.learn_many(columns, [e.label for e in batch], part=name)
+    n_seen = len({word for e in stream for word in (e.text or "").split()})
+    assert together._groups["text"].vocabulary.n_words < n_seen  # it was compacted
+    assert together.words_dropped > 300
+    for name in ("x/0", "x/1"):
+        alone = teach(model_of(group), (e for e in stream if e.part == name))
+        assert facts(together, name) == facts(alone, name)
+    assert_is_sum(together)
+
+
+def test_a_model_in_parts_learns_by_part_only() -> None:
+    """Learning without a part, or cutting a model that learned whole, is refused and harmless."""
+    model = model_of(Words(Bernoulli()))
+    model.learn_one({"text": "a"}, "ham", part="x/0")
+    with pytest.raises(InputError, match=r"parts \(x/0\): part must say which"):
+        model.learn_one({"text": "a"}, "ham")
+    whole = model_of(Words(Bernoulli()))
+    whole.learn_one({"text": "a"}, "ham")
+    with pytest.raises(InputError, match="learned as a whole"):
+        whole.learn_one({"text": "a"}, "ham", part="x/0")
+    assert (model.n_examples, whole.n_examples, dict(whole.parts)) == (1, 1, {})
+
+
+def test_new_classes_reach_every_part() -> None:
+    """A class that one log brings has zeros in the others, and the sum has all."""
+    model = NaiveBayes(features={"text": Words(Multinomial())})
+    model.learn_one({"text": "a"}, "ham", part="x/0")
+    model.learn_one({"text": "b"}, "spam", part="x/1")
+    assert model.classes == ("ham", "spam")
+    counts = {name: part.class_counts.tolist() for name, part in model.parts.items()}
+    assert counts == {"x/0": [1, 0], "x/1": [0, 1]}
+    assert model.word_counts(["a", "b"]).tolist() == [[1, 0], [0, 1]]

@@ -1,0 +1,111 @@
+"""A snapshot answers as the model did at its moment, whatever the model learns afterwards."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from streamnb import Bernoulli, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb.reading import Readable
+from tests.strategies import Example, groups, streams
+
+PROBES = {"text": ["a b c", "not d :)", "", None, "w1 w2 w3 w700", "a a a e f g h"]}
+
+
+def everything(model: Readable) -> tuple[object, ...]:
+    """Return all that a model or a snapshot can be asked for."""
+    words = sorted(model.words())
+    return (
+        model.classes,
+        model.class_counts.tolist(),
+        model.class_priors().tolist(),
+        model.n_examples,
+        model.vocabulary_size,
+        model.words_dropped,
+        words,
+        model.word_counts([*words, "new"]).tolist(),
+        model.word_likelihoods([*words, "new"]).tolist(),
+        model.top_words(5),
+        model.telling_words(5),
+        model.predict_log_proba_many(PROBES).tolist(),
+        model.joint_log_likelihood_many(PROBES).tolist(),
+        model.predict_one({"text": "a b"}),
+    )
+
+
+def teach(model: NaiveBayes, stream: list[Example]) -> None:
+    """Teach a stream as one batch."""
+    model.learn_many({"text": [e.text for e in stream]}, [e.label for e in stream])
+
+
+@given(groups(), streams(), streams())
+def test_a_snapshot_never_changes(
+    group: Words, before: list[Example], after: list[Example]
+) -> None:
+    """What the model learns later, new classes and leaving words too, is nothing to a snapshot."""
+    model = NaiveBayes(classes=["ham"], features={"text": group})
+    teach(model, before)
+    expected = everything(model)
+    snapshot = Snapshot(model, 1)
+    assert everything(snapshot) == expected
+    teach(model, after)
+    assert everything(snapshot) == expected
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
+def test_growth_and_compaction_leave_snapshots_alone(likelihood: Bernoulli | Multinomial) -> None:
+    """Snapshots of every stage answer as before, after the table grew, dropped and moved."""
+    group = Words(likelihood, max_words=800)
+    model = NaiveBayes(classes=["ham", "spam"], features={"text": group})
+    generator = np.random.default_rng(6)
+    taken: list[tuple[Snapshot, tuple[object, ...]]] = []
+    tables = set()
+    for version in range(12):
+        texts = [" ".join(f"w{r}" for r in generator.zipf(1.2, 9) % 20_000) for _ in range(300)]
+        model.learn_many({"text": texts}, generator.choice(["ham", "spam"], 300).tolist())
+        snapshot = Snapshot(model, version)
+        taken.append((snapshot, everything(model)))
+        tables.add(id(model._groups["text"].vocabulary.table.slots))
+    assert model.words_dropped > 0
+    assert len(tables) > 2
+    for snapshot, expected in taken:
+        assert everything(snapshot) == expected
+
+
+def test_snapshots_are_read_while_the_model_learns() -> None:
+    """Threads that read a snapshot while its model learns get, each time, the same answer."""
+    group = Words(Bernoulli(), max_words=2000)
+    model = NaiveBayes(classes=["ham", "spam"], features={"text": group})
+    generator = np.random.default_rng(7)
+
+    def learn() -> None:
+        texts = [" ".join(f"w{r}" for r in generator.integers(0, 30_000, 9)) for _ in range(500)]
+        model.learn_many({"text": texts}, generator.choice(["ham", "spam"], 500).tolist())
+
+    learn()
+    snapshot = Snapshot(model, 1)
+    asked = {"text": PROBES["text"] * 50}
+    expected = snapshot.joint_log_likelihood_many(asked)
+
+    def read(_: int) -> bool:
+        return np.array_equal(snapshot.joint_log_likelihood_many(asked), expected)
+
+    with ThreadPoolExecutor(2) as readers:
+        answers = readers.map(read, range(60))
+        for _ in range(10):
+            learn()
+        assert all(answers)
+
+
+@pytest.mark.parametrize("name", ["version", "_classes", "anything"])
+def test_a_snapshot_is_sealed(name: str) -> None:
+    """Nothing of a snapshot can be set, and it has no way to learn."""
+    snapshot: Any = Snapshot(NaiveBayes(features={"text": Words(Bernoulli())}), 4)
+    with pytest.raises(AttributeError, match=f"a snapshot is sealed; {name} cannot be set"):
+        setattr(snapshot, name, 1)
+    assert snapshot.version == 4
+    assert not hasattr(snapshot, "learn_one")

@@ -1,0 +1,124 @@
+"""The guides say what is there: every setting, command, exit code and metric, and none besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+import yaml
+from prometheus_client import CollectorRegistry
+
+from consumers import cli, errors
+from consumers.config import EmoticonLabels, FieldLabels, Section, Settings, WordsSettings, load
+from consumers.exits import EXIT_CODES
+from consumers.health import State
+from consumers.messages import Reason
+from consumers.metrics import OUTCOMES, Metrics
+from streamnb.errors import StreamnbError
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def settings_in(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Yield the path of every setting below a section."""
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if name == "labels":
+            yield from (f"labels.{key}" for key in FieldLabels.model_fields)
+            yield from (f"labels.{key}" for key in EmoticonLabels.model_fields)
+        elif name == "features":
+            for key in WordsSettings.model_fields:
+                yield f"{prefix}features.NAME.{key}"
+        elif isinstance(kind, type) and issubclass(kind, Section):
+            yield from settings_in(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
+    """Yield an error class and all below it."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from subclasses(below)
+
+
+@pytest.mark.parametrize("path", sorted(set(settings_in(Settings))))
+def test_every_setting_has_its_row(path: str) -> None:
+    """A setting that is not in the guide cannot be found."""
+    assert f"| `{path}` |" in CONFIGURATION
+
+
+def test_the_guide_invents_no_setting() -> None:
+    """Each row that names a setting names one that exists."""
+    known = set(settings_in(Settings))
+    rows = set(re.findall(r"^\| `([a-z_]+(?:\.[A-Za-z_]+)+)` \|", CONFIGURATION, re.MULTILINE))
+    assert rows - known == set()
+
+
+def test_the_file_that_teaches_holds_the_defaults() -> None:
+    """`config.yaml` loads as exactly the built-in configuration."""
+    assert load(ROOT / "config.yaml", {}) == load(None, {})
+
+
+@pytest.mark.parametrize("path", sorted(set(settings_in(Settings)) - {"labels.signs"}))
+def test_the_file_that_teaches_names_every_setting(path: str) -> None:
+    """Each key stands in `config.yaml`, where a reader learns of it."""
+    value = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    for key in path.replace("features.NAME", "features.text").split("."):
+        assert key in value, f"{path}: no {key}"
+        value = value[key]
+
+
+def commands() -> dict[str, click.Command]:
+    """Return the commands by name."""
+    group = typer.main.get_command(cli.app)
+    return dict(group.commands)  # type: ignore[attr-defined]  # Typer's group has them
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_stands_in_the_guide_and_teaches(name: str) -> None:
+    """A command has its row, a help text and, but for the simplest, an example."""
+    assert f"`streamnb {name}" in CONFIGURATION
+    command = commands()[name]
+    assert command.help
+    assert command.epilog or name == "version"
+
+
+@pytest.mark.parametrize("code", sorted(EXIT_CODES))
+def test_every_exit_code_has_its_row(code: int) -> None:
+    """An exit code that is not in the guide means nothing to a supervisor."""
+    assert re.search(rf"^\| `?{code}`? \|", CONFIGURATION, re.MULTILINE)
+
+
+def test_every_error_ends_with_a_documented_code() -> None:
+    """No error class carries a code that the table does not hold."""
+    kinds = [*subclasses(errors.ConsumerError), *subclasses(StreamnbError)]
+    assert {kind.exit_code for kind in kinds} <= set(EXIT_CODES)  # type: ignore[attr-defined]
+
+
+def metric_names() -> set[str]:
+    """Return the metrics' names as they are scraped."""
+    registry = CollectorRegistry()
+    Metrics(registry, ("negative", "positive"))
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in registry.collect()
+    }
+
+
+def test_metrics_and_guide_are_the_same_list() -> None:
+    """Every metric has its row, and every row its metric."""
+    rows = set(re.findall(r"^\| `(streamnb_[a-z_]+)` \|", METRICS, re.MULTILINE))
+    assert rows == metric_names()
+
+
+@pytest.mark.parametrize("word", sorted({*map(str, Reason), *OUTCOMES, *map(str, State)}))
+def test_every_value_of_a_label_is_explained(word: str) -> None:
+    """Reasons, outcomes and states stand in the guide."""
+    assert f"`{word}`" in METRICS
