@@ -1,4 +1,5 @@
 """The application: everything of streamnb that has an outside.
 
-Sources, sinks, checkpoints, metrics, commands. It stands on the library `streamnb`, which never imports it.
+Sources, sinks, checkpoints, metrics, commands. It stands on the library `streamnb`, which never
+imports it.
 """

@@ -30,4 +30,6 @@ def tweets_in_time_order(folder: Path, n: int) -> tuple[Tweet, ...]:
         kept = [(row[3], int(row[0]), row[1], row[6]) for row in rows]
     kept.sort()
     names = {"0": "negative", "4": "positive"}
-    return tuple(Tweet(f"row-{row}", date, text, names[label]) for date, row, label, text in kept[:n])
+    return tuple(
+        Tweet(f"row-{row}", date, text, names[label]) for date, row, label, text in kept[:n]
+    )

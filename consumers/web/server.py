@@ -39,9 +39,7 @@ class HttpServer:
         The watch over the consuming thread.
     """
 
-    def __init__(
-        self, settings: HttpSettings, registry: CollectorRegistry, health: Health
-    ) -> None:
+    def __init__(self, settings: HttpSettings, registry: CollectorRegistry, health: Health) -> None:
         self._settings = settings
         self._registry = registry
         self._health = health

@@ -20,25 +20,30 @@ class Clock:
         self.now_s = 1_000.0
 
     def __call__(self) -> float:
+        """Return the time."""
         return self.now_s
 
 
 @pytest.fixture
 def registry() -> CollectorRegistry:
+    """Return a registry of this test alone."""
     return CollectorRegistry()
 
 
 @pytest.fixture
 def clock() -> Clock:
+    """Return a clock."""
     return Clock()
 
 
 @pytest.fixture
 def metrics(registry: CollectorRegistry, clock: Clock) -> Metrics:
+    """Return metrics of two classes."""
     return Metrics(registry, ["negative", "positive"], clock)
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    """Return what a scrape would find; None where there is no such series."""
     return registry.get_sample_value(f"streamnb_{name}", labels)
 
 
@@ -62,7 +67,8 @@ def test_every_metric_has_our_name_and_a_sentence(
     """Names have our prefix and their unit or kind at the end, and each a help sentence."""
     assert metrics is not None
     units = (
-        "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words", "_version", "_up",
+        "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words",
+        "_version", "_up",
     )  # fmt: skip
     for family in registry.collect():
         assert family.name.startswith("streamnb_")

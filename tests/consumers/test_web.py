@@ -25,22 +25,25 @@ class Clock:
         self.now_s = 0.0
 
     def __call__(self) -> float:
+        """Return the time."""
         return self.now_s
 
 
 @pytest.fixture
 def clock() -> Clock:
+    """Return a clock."""
     return Clock()
 
 
 @pytest.fixture
 def health(clock: Clock) -> Health:
+    """Return the health of a daemon that has just begun."""
     return Health(clock, stuck_after_s=30.0)
 
 
 @pytest.fixture
 def client(health: Health) -> Iterator[httpx.Client]:
-    """A client of a running server with fresh metrics."""
+    """Yield a client of a running server with fresh metrics."""
     registry = CollectorRegistry()
     Metrics(registry, ["negative", "positive"])
     server = HttpServer(HttpSettings(port=0), registry, health)

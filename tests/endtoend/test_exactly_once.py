@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consumers.config import Settings
 from consumers.features import build_model
 from consumers.messages import Partition
-from consumers.config import Settings
 from streamnb import NaiveBayes
 from streamnb.store import read
 from tests.broker.broker import Broker
@@ -55,7 +55,7 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
     broker: Broker, new_topic: Callable[..., str], data_folder: Path, tmp_path: Path
 ) -> None:
-    """200,000 tweets, two partitions, two SIGKILLs: N_c and every N_jc equal an undisturbed run's."""
+    """200,000 tweets, two partitions, two SIGKILLs: every count equals an undisturbed run's."""
     tweets = tweets_in_time_order(data_folder, N_TWEETS)
     topic = new_topic(PARTITIONS)
     logs = [list(tweets[number::PARTITIONS]) for number in range(PARTITIONS)]
@@ -64,7 +64,7 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
     config = write_config(
         tmp_path / "config.yaml",
         source=f"kafka://{broker.address}/{topic}",
-        # Small polls and frequent checkpoints, so that a kill finds much of both behind and before it.
+        # Small polls and frequent checkpoints, so that a kill finds much behind and before it.
         kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 500, "session_timeout_s": 6},
         checkpoint={"folder": "state", "interval_s": 0.2},
     )

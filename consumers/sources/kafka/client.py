@@ -26,7 +26,7 @@ def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
         "enable_auto_commit": False,
         "auto_offset_reset": "none",  # we decide where to go on
         "isolation_level": "read_committed",  # what a transaction took back is never learned
-        # After a kill the group waits that long for the dead member before it lets the new one read.
+        # After a kill the group waits that long for the dead member before the new one may read.
         "session_timeout_ms": round(settings.session_timeout_s * 1000),
         "heartbeat_interval_ms": round(settings.session_timeout_s * 1000 / 4),
         "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
