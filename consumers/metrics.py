@@ -256,6 +256,10 @@ class Metrics:
         self._write.set(seconds)
         self._bytes.set(n_bytes)
 
+    def checkpoint_is_current(self) -> None:
+        """Say that the last checkpoint still holds all there is: nothing was read since."""
+        self._checkpoint_s = self._clock()
+
     def checkpoint_failed(self) -> None:
         """Count a checkpoint that was not written; the one before stays good."""
         self._failures.inc()

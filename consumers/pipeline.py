@@ -72,6 +72,7 @@ class Pipeline:
     positions: dict[Partition, int] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     _amid_batch: bool = False
+    _safe_positions: dict[Partition, int] | None = None
     _stop_seen_s: float | None = None
 
     def run(self, limits: Limits) -> str:
@@ -181,7 +182,16 @@ class Pipeline:
         self.health.set_trouble(self.source.trouble())
         self.learner.publish_if_due()
         self.show()
-        if self.checkpoint.is_due():
+        if self.predictor.failure is not None:
+            raise SinkError(
+                f"a judgement could not be handed on: {self.predictor.failure}. Start again: the"
+                " stream goes on from the last checkpoint, and it comes again."
+            ) from self.predictor.failure
+        if self.checkpoint.is_due() and self.positions == self._safe_positions:
+            # Nothing was read since: the file is current, and older ones must not be pushed out.
+            self.checkpoint.postpone()
+            self.metrics.checkpoint_is_current()
+        elif self.checkpoint.is_due():
             try:
                 self._make_checkpoint()
             except CheckpointError as error:
@@ -199,6 +209,7 @@ class Pipeline:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
         finally:
             self.checkpoint.postpone()
+        self._safe_positions = dict(self.positions)
         self.metrics.checkpoint_written(written.seconds, written.n_bytes)
         self.source.commit(self.positions)
 

@@ -71,6 +71,11 @@ class Predictor:
         self._failure: Exception | None = None
 
     @property
+    def failure(self) -> Exception | None:
+        """What kept an answer from being handed on; such an answer is lost, and `drain` refuses."""
+        return self._failure
+
+    @property
     def n_waiting(self) -> int:
         """Requests that wait."""
         return self._queue.qsize()

@@ -124,14 +124,18 @@ class Readable:
         """Return N_jc, ndarray of shape (n_words, n_classes); words not known have zeros."""
         state = self._group(group)
         columns = state.find(words)
-        return np.where(columns[:, None] >= 0, state.counts.by_word[np.maximum(columns, 0)], 0.0)
+        counts = np.zeros((len(columns), len(self._classes)))
+        counts[columns >= 0] = state.counts.by_word[columns[columns >= 0]]
+        return counts
 
     def word_likelihoods(self, words: Sequence[str], group: str | None = None) -> Floats:
         """Return θ̂_jc, ndarray of shape (n_words, n_classes); words not known have zeros."""
         state = self._group(group)
         columns = state.find(words)
-        theta = np.exp(state.spec.likelihood.log_theta(state.counts, np.maximum(columns, 0)))
-        return np.where(columns[:, None] >= 0, theta, 0.0)
+        known = columns[columns >= 0]
+        theta = np.zeros((len(columns), len(self._classes)))
+        theta[columns >= 0] = np.exp(state.spec.likelihood.log_theta(state.counts, known))
+        return theta
 
     def top_words(self, n: int, group: str | None = None) -> list[str]:
         """Return the `n` words with the largest count over all classes."""

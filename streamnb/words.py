@@ -248,8 +248,11 @@ class WordsState:
     def find(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the columns of words with a count above zero, -1 for others."""
         columns = self.vocabulary.find(words, self.reader.key).astype(np.int64)
-        live = self.counts.by_word[np.maximum(columns, 0)].any(axis=1)
-        return np.where(live, columns, -1)
+        known = columns >= 0
+        columns[known] = np.where(
+            self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
+        )
+        return columns
 
 
 def kept(n_words_max: int, n_new: int) -> int:

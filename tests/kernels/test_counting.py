@@ -70,9 +70,10 @@ def test_both_families_stop_where_counting_does(
     batch, labels = batch_of([row for row, _ in rows]), labels_of([y for _, y in rows])
     counts, alone, whole = (statistics.empty(3, N_WORDS) for _ in range(3))
     likelihood = FAMILIES[family]()
-    expected = run(likelihood.estimator(), whole, [r for r, _ in rows], [y for _, y in rows])
-    estimator = likelihood.estimator()
+    estimator, other = likelihood.estimator(), likelihood.estimator()
     estimator.rebuild(counts, N_WORDS)
+    other.rebuild(whole, N_WORDS)
+    expected = run(other, whole, [row for row, _ in rows], [y for _, y in rows])
     out = np.zeros((len(rows), 3))
 
     def go_on(row: int, n_judged: int, bound: int) -> tuple[int, int, int]:
