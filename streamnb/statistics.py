@@ -49,12 +49,9 @@ def with_classes(counts: Counts, n_classes: int) -> Counts:
 
 
 def copy(counts: Counts, n_words: int) -> Counts:
-    """Return an independent copy of the first `n_words` columns, and of one at least.
-
-    A word that is not known reads column 0 before it is answered by zeros, so there must be one.
-    """
+    """Return an independent copy of the first `n_words` columns."""
     return Counts(
-        counts.by_word[: max(n_words, 1)].copy(),
+        counts.by_word[:n_words].copy(),
         counts.examples.copy(),
         counts.tokens.copy(),
         counts.state.copy(),

@@ -65,7 +65,7 @@ def likelihoods() -> st.SearchStrategy[Bernoulli | Multinomial]:
 
 
 @st.composite
-def groups(draw: st.DrawFn, *, max_words: tuple[int, ...] = (1, 2, 3, 5, 8, 1000)) -> Words:
+def groups(draw: st.DrawFn, *, max_words: tuple[int, ...] = (1, 3, 6, 9, 14, 1000)) -> Words:
     """Draw a group of words; its bound is mostly so small that words leave."""
     return Words(
         draw(likelihoods()),
@@ -87,10 +87,10 @@ class Example:
 
 @st.composite
 def streams(
-    draw: st.DrawFn, *, parts: tuple[str, ...] = ("",), min_size: int = 1, max_size: int = 25
+    draw: st.DrawFn, *, parts: tuple[str, ...] = ("",), min_size: int = 1, max_size: int = 40
 ) -> list[Example]:
     """Draw a stream over few words; some texts are missing, some empty, and classes come late."""
-    words = st.lists(st.sampled_from([*"abcdefghij", "not", ":)"]), max_size=5)
+    words = st.lists(st.sampled_from([*"abcdefghijklmnop", "not", ":)"]), max_size=5)
     drawn = words.map(" ".join)
     example = st.builds(
         Example,
@@ -101,6 +101,6 @@ def streams(
     return draw(st.lists(example, min_size=min_size, max_size=max_size))
 
 
-def cuts(n_max: int = 25) -> st.SearchStrategy[list[int]]:
+def cuts(n_max: int = 40) -> st.SearchStrategy[list[int]]:
     """Draw where a stream is cut into batches; a cut may come twice, which makes an empty batch."""
     return st.lists(st.integers(0, n_max), max_size=6).map(sorted)

@@ -34,8 +34,8 @@ def test_a_source_that_is_away_comes_and_goes(own_broker: Broker, tmp_path: Path
         assert page["state"] == "waiting for source"
         assert daemon.get("/healthz")[0] == 200
         daemon.until(lambda: daemon.metric("streamnb_source_up") == 0, "source_up is 0")
-        before = daemon.metric("streamnb_checkpoints_total")
-        daemon.until_metric("streamnb_checkpoints_total", before + 3)  # it goes on turning
+        daemon.until_metric("streamnb_snapshot_age_seconds", 3)  # several tries later
+        assert daemon.get("/healthz")[0] == 200
         assert daemon.count("source_trouble") == 1
         assert not [line for line in daemon.lines if "Kafka" in str(line.get("event"))]
 
@@ -63,7 +63,7 @@ def test_a_source_that_is_away_comes_and_goes(own_broker: Broker, tmp_path: Path
         daemon.until_metric("streamnb_source_up", 1)
         daemon.until_metric("streamnb_source_restarts_total", 1)
         assert daemon.count("source_trouble") == daemon.count("source_trouble_over") == 2
-        assert daemon.count("kafka_commit_failed") == 1
+        assert daemon.count("kafka_commit_failed") <= 1  # not at every checkpoint
         assert daemon.stop() == 0
         assert daemon.summary["messages"] == 3_000
     assert counts_at(tmp_path / "state") == counts_of([*examples(1_500), *examples(1_500, 5_000)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import streamnb.model
 import streamnb.reading
-from streamnb import NaiveBayes, Words
+from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.labels import Label
 from tests import naive, naive_text
 from tests.strategies import Example, cuts, groups, streams
@@ -75,6 +75,27 @@ def test_each_example_is_judged_before_it_is_learned(group: Words, stream: list[
         assert list(said.values()) == row[: len(said)].tolist()
         assert np.isneginf(row[len(said) :]).all()
         model.learn_one({"text": example.text}, example.label)
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial(), Multinomial(Dirichlet(0.01))])
+@pytest.mark.parametrize("max_words", [20, 300])
+def test_long_batches_judge_as_single_examples_do(
+    likelihood: Bernoulli | Multinomial, max_words: int
+) -> None:
+    """Over thousands of texts, while words leave all the time, each is judged once and alike."""
+    generator = np.random.default_rng(9)
+    stream = [
+        Example(" ".join(f"w{r}" for r in row), ["ham", "spam", "eggs"][i % 7 % 3])
+        for i, row in enumerate(generator.zipf(1.3, (1200, 7)) % 3000)
+    ]
+    group = Words(likelihood, max_words=max_words)
+    returned = fresh(group, ["ham", "spam", "eggs"]).prequential_many(*columns(stream))
+    model = fresh(group, ["ham", "spam", "eggs"])
+    for example, row in zip(stream, returned, strict=True):
+        said = model.predict_log_proba_one({"text": example.text})
+        assert list(said.values()) == row.tolist()
+        model.learn_one({"text": example.text}, example.label)
+    assert model.words_dropped > 1000
 
 
 @given(groups(), streams(), st.integers(1, 5))

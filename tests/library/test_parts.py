@@ -73,7 +73,7 @@ def assert_is_sum(model: NaiveBayes) -> None:
     assert np.array_equal(before, model.joint_log_likelihood_many(asked))
 
 
-@given(groups(), streams(parts=("x/0", "x/1"), max_size=40))
+@given(groups(), streams(parts=("x/0", "x/1"), max_size=60))
 def test_a_part_is_a_function_of_its_own_log(group: Words, stream: list[Example]) -> None:
     """However two logs are interleaved, each part is the one that its log alone would make."""
     together = teach(model_of(group), stream)

@@ -1,0 +1,38 @@
+"""Entry points are compiled for the types that their parameters are written with."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import numpy as np
+from numba import types
+
+from streamnb import tokenizer  # noqa: F401 -- with it every kernel is imported
+from streamnb.kernels import _jit, bernoulli, multinomial, posterior  # noqa: F401
+from streamnb.kernels.layout import compiled_type
+
+SCALARS = {
+    int: types.int64,
+    float: types.float64,
+    bool: types.boolean,
+    np.uint64: types.uint64,
+}
+
+
+def wanted(hint: Any) -> Any:
+    """Return numba's type for a parameter's annotation."""
+    if hint in SCALARS:
+        return SCALARS[hint]
+    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else compiled_type(hint)
+
+
+def test_signatures_follow_the_annotations() -> None:
+    """No entry point takes a number for a truth value, or one array for another."""
+    assert _jit.DISABLED or len(_jit._entry_points) >= 10
+    wrong = []
+    for dispatcher, signature in _jit._entry_points:
+        hints = get_type_hints(dispatcher.py_func, include_extras=True)
+        hints.pop("return")
+        if [wanted(hint) for hint in hints.values()] != list(signature.args):
+            wrong.append((dispatcher.py_func.__qualname__, signature.args))
+    assert wrong == []
