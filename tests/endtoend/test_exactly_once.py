@@ -12,7 +12,8 @@ import pytest
 from consumers.config import Settings
 from consumers.features import build_model
 from consumers.messages import Partition
-from streamnb import NaiveBayes
+from streamnb import NaiveBayes, statistics
+from streamnb.part import Part
 from streamnb.store import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
@@ -40,6 +41,14 @@ def counts_by_word(model: NaiveBayes) -> dict[str, tuple[float, ...]]:
     """Return N_jc of every word the model knows."""
     words = model.words()
     return dict(zip(words, map(tuple, model.word_counts(words).tolist()), strict=True))
+
+
+def part_counts_by_word(model: NaiveBayes, part: Part) -> dict[str, tuple[float, ...]]:
+    """Return N_jc of every word that one part knows."""
+    counts, vocabulary = part.counts["text"], model._groups["text"].vocabulary
+    columns = statistics.live_columns(counts, vocabulary.n_words)
+    rows = map(tuple, counts.by_word[columns].tolist())
+    return dict(zip(vocabulary.words(columns), rows, strict=True))
 
 
 def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
@@ -89,7 +98,7 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
         part = stored.model.parts[f"{topic}/{number}"]
         alone = learned_at_once(log)
         assert np.array_equal(part.class_counts, alone.class_counts)
-        assert part.counts["text"].state[0] == alone.vocabulary_size
+        assert part_counts_by_word(stored.model, part) == counts_by_word(alone)
     assert daemon.summary["positions"] == {
         str(Partition(topic, n)): len(log) for n, log in enumerate(logs)
     }
