@@ -7,6 +7,7 @@ configuration file.
 from streamnb.board import SnapshotBoard
 from streamnb.columns import TextColumn
 from streamnb.errors import StreamnbError
+from streamnb.labels import Codes
 from streamnb.learner import EveryExamples, EveryInterval, Learner
 from streamnb.likelihoods import Bernoulli, Multinomial
 from streamnb.model import NaiveBayes
@@ -22,6 +23,7 @@ __all__ = [
     "Answer",
     "Bernoulli",
     "Beta",
+    "Codes",
     "Dirichlet",
     "EveryExamples",
     "EveryInterval",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,46 @@ from streamnb.errors import InputError
 
 Label = str | int | bool
 JUDGE_ONLY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Labels as places in a list of classes: no Python object for each.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n,), int32
+        Each label's place in `classes`; none below zero.
+    classes : tuple of str, int or bool
+        They need not be the model's, nor in its order.
+
+    Examples
+    --------
+    >>> list(Codes(np.array([1, 0], dtype=np.int32), ("ham", "spam")))
+    ['spam', 'ham']
+    """
+
+    codes: NDArray[np.int32]
+    classes: tuple[Label, ...]
+
+    def __post_init__(self) -> None:
+        codes, k = self.codes, len(self.classes)
+        if codes.dtype != np.int32 or codes.ndim != 1:
+            raise InputError(
+                f"Codes.codes must be an array of int32 with one dimension. Got {codes.dtype} with"
+                f" {codes.ndim} instead."
+            )
+        if len(codes) and not 0 <= codes.min() <= codes.max() < k:
+            raise InputError(
+                f"Codes.codes must lie between 0 and {k - 1}, as there are {k} classes."
+                f" Got {codes.min()} to {codes.max()} instead."
+            )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Label]:
+        return (self.classes[code] for code in self.codes.tolist())
 
 
 def check_label(where: str, i: int, label: Any) -> Label:
@@ -32,21 +74,48 @@ def check_label(where: str, i: int, label: Any) -> Label:
     )
 
 
-def check_labels(labels: Any, n: int) -> list[Label]:
-    """Return labels as a list of plain Python values, of length `n`."""
+def read_labels(labels: Any, n: int) -> Codes:
+    """Return labels, checked, as codes.
+
+    Raises
+    ------
+    InputError
+        Where there are not `n` of them, or one is no label.
+    """
+    if isinstance(labels, Codes):
+        _check_length(len(labels), n)
+        return labels
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise InputError(f"labels must be a sequence. Got {type(labels).__name__} instead.")
     plain = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    if len(plain) != n:
-        raise InputError(f"there are {n} examples and {len(plain)} labels.")
+    _check_length(len(plain), n)
     if not set(map(type, plain)) <= {str, int, bool}:
-        return [check_label("labels", i, label) for i, label in enumerate(plain)]
-    return plain
+        plain = [check_label("labels", i, label) for i, label in enumerate(plain)]
+    places = {label: c for c, label in enumerate(dict.fromkeys(plain))}
+    codes = np.fromiter(map(places.__getitem__, plain), np.int32, n)
+    return Codes(codes, tuple(places))
 
 
-def to_indices(labels: Sequence[Label], index: dict[Label, int]) -> NDArray[np.int32]:
-    """Return the place of each label among the classes, ndarray of shape (n,), int32."""
-    return np.fromiter(map(index.__getitem__, labels), np.int32, len(labels))
+def _check_length(n_labels: int, n: int) -> None:
+    if n_labels != n:
+        raise InputError(f"there are {n} examples and {n_labels} labels.")
+
+
+def newcomers(codes: Codes, known: Collection[Label]) -> list[tuple[int, Label]]:
+    """Return the labels that are not among the classes `known`, and where each comes first."""
+    found = [
+        (np.flatnonzero(codes.codes == place), label)
+        for place, label in enumerate(codes.classes)
+        if label not in known
+    ]
+    return sorted(((int(rows[0]), label) for rows, label in found if len(rows)), key=itemgetter(0))
+
+
+def to_indices(codes: Codes, classes: Sequence[Label]) -> NDArray[np.int32]:
+    """Return the place of each label among `classes`, ndarray of shape (n,), int32."""
+    places = {label: c for c, label in enumerate(classes)}
+    by_code = np.array([places.get(label, JUDGE_ONLY) for label in codes.classes], dtype=np.int32)
+    return by_code[codes.codes] if len(by_code) else np.empty(0, dtype=np.int32)
 
 
 def nobody(n: int) -> NDArray[np.int32]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from streamnb.board import SnapshotBoard
-from streamnb.labels import Label
+from streamnb.labels import Codes, Label
 from streamnb.model import NaiveBayes
 from streamnb.reading import Floats
 from streamnb.snapshot import Snapshot
@@ -110,7 +110,7 @@ class Learner:
         """Version of the newest snapshot."""
         return self._version
 
-    def learn(self, part: str, columns: Any, labels: Sequence[Label]) -> Floats:
+    def learn(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
         """Judge, then learn examples of one part; see `NaiveBayes.prequential_many`.
 
         Parameters
@@ -119,7 +119,7 @@ class Learner:
             The log they come from.
         columns : mapping of str to sequence, or data frame
             Fields by name, each of length n.
-        labels : sequence of str, int or bool, of length n
+        labels : sequence of str, int or bool, or Codes, of length n
 
         Returns
         -------

@@ -23,7 +23,7 @@ from streamnb.columns import chunks
 from streamnb.errors import InputError
 from streamnb.kernels import posterior
 from streamnb.kernels._jit import warm_up
-from streamnb.labels import Label, check_label, check_labels, nobody, to_indices
+from streamnb.labels import Codes, Label, check_label, newcomers, nobody, read_labels, to_indices
 from streamnb.part import Part
 from streamnb.priors import Dirichlet
 from streamnb.reading import PIECE, Floats, Readable
@@ -125,12 +125,14 @@ class NaiveBayes(Readable):
         """
         self.prequential_many(self._as_columns(x), [y], part=part)
 
-    def learn_many(self, columns: Any, labels: Sequence[Label], *, part: str | None = None) -> None:
+    def learn_many(
+        self, columns: Any, labels: Sequence[Label] | Codes, *, part: str | None = None
+    ) -> None:
         """Learn examples in their order; see `prequential_many`."""
         self.prequential_many(columns, labels, part=part)
 
     def prequential_many(
-        self, columns: Any, labels: Sequence[Label], *, part: str | None = None
+        self, columns: Any, labels: Sequence[Label] | Codes, *, part: str | None = None
     ) -> Floats:
         """Learn examples in order; return the log-posteriors that stood before each was learned.
 
@@ -138,7 +140,7 @@ class NaiveBayes(Readable):
         ----------
         columns : mapping of str to sequence, or data frame
             Fields by name, each of length n; any data frame that narwhals understands.
-        labels : sequence of str, int or bool, of length n
+        labels : sequence of str, int or bool, or Codes, of length n
         part : str, optional
             The log they come from, where the model is kept in parts.
 
@@ -153,24 +155,22 @@ class NaiveBayes(Readable):
             For a value or label that cannot be used; the model is unchanged.
         """
         fields, n = self._read(columns)
-        plain = check_labels(labels, n)
-        known = set(self._classes)
-        newcomers = [label for label in dict.fromkeys(plain) if label not in known]
-        index = {label: c for c, label in enumerate([*self._classes, *newcomers])}
-        indices = to_indices(plain, index)
+        codes = read_labels(labels, n)
+        new = newcomers(codes, self._classes)
+        classes = [*self._classes, *(label for _, label in new)]
+        indices = to_indices(codes, classes)
         target = self._target(part)
-        out = np.full((n, len(index)), -np.inf)
+        out = np.full((n, len(classes)), -np.inf)
         at = 0
-        for label in newcomers:
+        for first, label in new:
             # An example of a new class is judged by the classes known before it, and learned with
             # its own.
-            first = plain.index(label, at)
             self._learn(fields, at, first, indices, out, target)
             if self._classes:
                 out[first, : len(self._classes)] = self._posterior(fields, first)
             self._add_class(label)
             self._learn(
-                fields, first, first + 1, indices, np.empty((first + 1, len(index))), target
+                fields, first, first + 1, indices, np.empty((first + 1, len(classes))), target
             )
             at = first + 1
         self._learn(fields, at, n, indices, out, target)

@@ -7,8 +7,9 @@ releases the GIL.
 
 Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
-into. `STREAMNB_CACHE_DIR` moves that folder; where no folder can be written, kernels are compiled
-in memory at each start.
+into. Kernels may live in other packages too (a transport's decoder is none of the library's
+business): theirs is a folder of its own, named after their sources and ours. `STREAMNB_CACHE_DIR`
+moves these folders; where none can be written, kernels are compiled in memory at each start.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import os
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -37,9 +40,9 @@ _entry_points: list[tuple[Any, Any]] = []
 _lock = threading.Lock()
 
 
-def _source_hash() -> str:
+def _source_hash(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
     return digest.hexdigest()[:16]
@@ -54,32 +57,32 @@ def _writable(folder: Path) -> bool:
         return False
 
 
-def _find_cache_folder() -> Path | None:
+@cache
+def cache_folder(sources: Path) -> Path | None:
+    """Return where the machine code of the kernels in a folder is kept; None where nowhere."""
     chosen = os.environ.get("STREAMNB_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     root = Path(chosen) if chosen else Path(home) / "streamnb"
-    folder = root / f"kernels-{_source_hash()}"
+    folder = root / f"kernels-{_source_hash(sources)}"
     return folder if _writable(folder) else None
 
 
-CACHE_FOLDER = None if DISABLED else _find_cache_folder()
-
-
-def _compile(function: Callable[P, R], *, cache: bool) -> Any:
+def _compile(function: Callable[P, R], *, keep: bool) -> Any:
     """Wrap in numba's dispatcher, with our cache folder for this one function alone."""
+    folder = cache_folder(Path(function.__code__.co_filename).parent) if keep else None
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_FOLDER or "")
+    numba.config.CACHE_DIR = str(folder or "")
     try:
-        return numba.njit(
-            cache=cache and CACHE_FOLDER is not None, _nrt=False, forceinline=not cache, **_OPTIONS
-        )(function)
+        return numba.njit(cache=folder is not None, _nrt=False, forceinline=not keep, **_OPTIONS)(
+            function
+        )
     finally:
         numba.config.CACHE_DIR = before
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
     """Mark a function that is called by kernels alone."""
-    return function if DISABLED else cast(Callable[P, R], _compile(function, cache=False))
+    return function if DISABLED else cast(Callable[P, R], _compile(function, keep=False))
 
 
 def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -89,7 +92,7 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable
         if DISABLED:
             # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
             return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
-        dispatcher = _compile(function, cache=True)
+        dispatcher = _compile(function, keep=True)
         _entry_points.append((dispatcher, returns(*arguments)))
         return cast(Callable[P, R], dispatcher)
 
@@ -98,11 +101,15 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable
 
 def is_warm() -> bool:
     """Tell whether the kernels' machine code is on disk or in memory: no compilation is due."""
-    if DISABLED or all(dispatcher.signatures for dispatcher, _ in _entry_points):
-        return True
+    wanted: Counter[Path | None] = Counter()
+    for dispatcher, _ in _entry_points:
+        if not dispatcher.signatures:
+            wanted[cache_folder(Path(dispatcher.py_func.__code__.co_filename).parent)] += 1
     # numba names an overload's file NAME-LINE.pyVERSION.NUMBER.nbc; one for each entry point means:
     # all compiled.
-    return CACHE_FOLDER is not None and len(list(CACHE_FOLDER.rglob("*.nbc"))) >= len(_entry_points)
+    return all(
+        folder is not None and len(list(folder.rglob("*.nbc"))) >= n for folder, n in wanted.items()
+    )
 
 
 def warm_up() -> None:
