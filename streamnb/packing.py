@@ -3,11 +3,16 @@
 Only words with a count above zero in the model are packed, in the order of their columns; each
 section then names the columns it knows. Sections are sparse so that a part of a few words costs
 little beside a large one.
+
+Packing reads the whole model, and writing it out takes longer still. `freeze` copies what of it
+will change, in the time of a copy of its counts; the frozen model can then be packed on another
+thread while the model learns on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +31,46 @@ from streamnb.words import UNBOUNDED, Words, WordsState
 Arrays = dict[str, NDArray[Any]]
 
 
-def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
+@dataclass(frozen=True, slots=True)
+class FrozenModel:
+    """A model at one moment, to be saved. It answers nothing and learns nothing.
+
+    Attributes
+    ----------
+    description : dict
+        What `NaiveBayes.describe` said.
+    hash_key : int
+    groups : dict of str to WordsState
+        Vocabularies, and the sums of the sections' counts.
+    sections : dict of (str or None) to Part
+        By the parts' names; a model kept whole is one section without a name.
+    """
+
+    description: dict[str, Any]
+    hash_key: int
+    groups: dict[str, WordsState]
+    sections: dict[str | None, Part]
+
+
+def freeze(model: NaiveBayes) -> FrozenModel:
+    """Return a copy of all that learning changes; called by the thread that teaches the model.
+
+    Vocabularies are shared, not copied: what is learned later is beyond the frozen model's number
+    of words, and a vocabulary that moves to new arrays leaves the old ones as they are.
+    """
+    groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
+    sections = {name: part.frozen(groups) for name, part in _sections(model).items()}
+    return FrozenModel(model.describe(), model._hash_key, groups, sections)  # noqa: SLF001
+
+
+def _as_it_is(model: NaiveBayes) -> FrozenModel:
+    """Return a model's own arrays, for the thread that teaches it."""
+    return FrozenModel(model.describe(), model._hash_key, model._groups, _sections(model))  # noqa: SLF001
+
+
+def pack(
+    model: NaiveBayes | FrozenModel, positions: Mapping[str, int]
+) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model; arrays may share the model's memory.
 
     Raises
@@ -34,8 +78,10 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
     InputError
         Where a position is given for a part that does not exist, or a group's name is no text.
     """
+    if isinstance(model, NaiveBayes):
+        model = _as_it_is(model)
     _check_names(model)
-    unknown = set(positions) - set(model.parts)
+    unknown = set(positions) - set(model.sections)
     if unknown:
         raise InputError(
             f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
@@ -43,11 +89,11 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
         )
     arrays: Arrays = {}
     chosen: dict[str, NDArray[np.int64]] = {}
-    for name, group in model._groups.items():  # noqa: SLF001
+    for name, group in model.groups.items():
         chosen[name] = statistics.live_columns(group.counts, group.vocabulary.n_words)
         arrays |= _pack_words(f"groups/{name}", group.vocabulary, chosen[name])
     sections = []
-    for i, (part_name, part) in enumerate(_sections(model)):
+    for i, (part_name, part) in enumerate(model.sections.items()):
         sections.append(
             {
                 "part": part_name,
@@ -58,7 +104,7 @@ def pack(model: NaiveBayes, positions: Mapping[str, int]) -> tuple[dict[str, Any
         arrays[f"sections/{i}/class_counts"] = part.class_counts
         for group_name, counts in part.counts.items():
             arrays |= _pack_counts(f"sections/{i}/{group_name}", counts, chosen[group_name])
-    header = model.describe() | {"hash_key": f"{model._hash_key:032x}", "sections": sections}  # noqa: SLF001
+    header = model.description | {"hash_key": f"{model.hash_key:032x}", "sections": sections}
     return header, arrays
 
 
@@ -89,9 +135,9 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[NaiveBayes, dict[str
     return model, positions
 
 
-def _check_names(model: NaiveBayes) -> None:
+def _check_names(model: FrozenModel) -> None:
     """Refuse group names that a file could be written with, but not read."""
-    for name in model._groups:  # noqa: SLF001
+    for name in model.groups:
         try:
             name.encode()
         except UnicodeEncodeError:
@@ -108,15 +154,15 @@ def _position(positions: Mapping[str, int], part_name: str | None) -> int | None
     return int(positions[part_name])
 
 
-def _sections(model: NaiveBayes) -> list[tuple[str | None, Part]]:
+def _sections(model: NaiveBayes) -> dict[str | None, Part]:
     """Return the parts by name, or a model kept whole as one part without a name."""
     if model.parts:
-        return [*model.parts.items()]
+        return {**model.parts}
     whole = Part({}, len(model.classes))
     whole.class_counts = model._class_counts  # noqa: SLF001
     whole.counts = {name: group.counts for name, group in model._groups.items()}  # noqa: SLF001
     whole.n_dropped = {name: group.n_dropped for name, group in model._groups.items()}  # noqa: SLF001
-    return [(None, whole)]
+    return {None: whole}
 
 
 def _join(model: NaiveBayes, name: str | None, part: Part) -> None:

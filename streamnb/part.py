@@ -8,6 +8,8 @@ complete copy of it is right.
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,6 +76,17 @@ class Part:
         group.rebuild()
         self.n_dropped[name] += len(columns)
         group.n_dropped += len(columns)
+
+    def frozen(self, groups: dict[str, WordsState]) -> Self:
+        """Return a copy over the same vocabularies that later learning does not touch."""
+        twin = object.__new__(type(self))
+        twin.class_counts = self.class_counts.copy()
+        twin.counts = {
+            name: statistics.copy(counts, groups[name].vocabulary.n_words)
+            for name, counts in self.counts.items()
+        }
+        twin.n_dropped = dict(self.n_dropped)
+        return twin
 
     def set_classes(self, n_classes: int) -> None:
         """Make room for classes that came anew."""

@@ -70,7 +70,7 @@ class Stored:
 
 
 def save(
-    model: NaiveBayes,
+    model: NaiveBayes | packing.FrozenModel,
     path: str | os.PathLike[str],
     *,
     positions: Mapping[str, int] | None = None,
@@ -81,7 +81,8 @@ def save(
 
     Parameters
     ----------
-    model : NaiveBayes
+    model : NaiveBayes or FrozenModel
+        Frozen by `packing.freeze`, it may be saved on another thread while the model learns on.
     path : path
         The file; its folder must exist.
     positions : mapping of str to int, optional

@@ -93,9 +93,21 @@ class Tokenizer:
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
         letters = _ascii_letters(classes, folds, fold=self.case_fold)
+        openers = _openers(letters, links=self.fold_links, emoticons=self.emoticons)
         trie, accepts = _emoticon_trie()
         return Reader(
-            options, key, negators, letters, blocks, classes, folds, expansions, trie, accepts
+            options,
+            key,
+            negators,
+            letters,
+            openers,
+            _stops(classes),
+            blocks,
+            classes,
+            folds,
+            expansions,
+            trie,
+            accepts,
         )
 
 
@@ -148,6 +160,32 @@ def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.
         if classes[byte] == tokenise.LETTER:  # the first block of the tables holds ASCII
             letters[byte] = byte + (int(folds[byte]) if fold else 0)
     return letters
+
+
+def _stops(classes: np.ndarray) -> np.ndarray:
+    """Mark the ASCII signs at which any word ends."""
+    inside = (tokenise.LETTER, tokenise.DIGIT, tokenise.APOSTROPHE)
+    stops = np.zeros(256, dtype=np.uint8)
+    stops[:128] = ~np.isin(classes[:128], inside)
+    return stops
+
+
+def _openers(letters: np.ndarray, *, links: bool, emoticons: bool) -> np.ndarray:
+    """Return for each byte from how many letters on it opens a word for sure; 0 where it may not.
+
+    A letter that also opens an emoticon needs a second one to be sure, and is never sure where an
+    emoticon goes on with one (`xD`).
+    """
+    openers = (letters != 0).astype(np.uint8)
+    if emoticons:
+        for emoticon in EMOTICONS:
+            byte = ord(emoticon[0])
+            if openers[byte]:
+                openers[byte] = 0 if emoticon[1:2].isalnum() else 2
+    if links:
+        for byte in b"hHwW":
+            openers[byte] |= tokenise.MAY_OPEN_LINK if openers[byte] else 0
+    return openers
 
 
 @cache

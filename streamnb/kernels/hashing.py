@@ -22,6 +22,7 @@ _MAGIC1 = np.uint64(0x646F72616E646F6D)
 _MAGIC2 = np.uint64(0x6C7967656E657261)
 _MAGIC3 = np.uint64(0x7465646279746573)
 _LAST = np.uint64(0xFF)
+_TOP_BYTE = np.uint64(56)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xFF51AFD7ED558CCD)
 _MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
@@ -51,6 +52,31 @@ def _round(
 
 
 @inner
+def _finish(
+    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64
+) -> np.uint64:
+    v3 = v3 ^ word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 = v0 ^ word
+    v2 = v2 ^ _LAST
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@inner
+def siphash_short(word: np.uint64, n_bytes: int, key0: np.uint64, key1: np.uint64) -> np.uint64:
+    """Return SipHash-1-3 of the lowest `n_bytes` bytes of a word, at most 7; the rest are zero."""
+    return _finish(
+        key0 ^ _MAGIC0,
+        key1 ^ _MAGIC1,
+        key0 ^ _MAGIC2,
+        key1 ^ _MAGIC3,
+        word | np.uint64(n_bytes) << _TOP_BYTE,
+    )
+
+
+@inner
 def siphash(words: U64, begin: int, n_bytes: int, key0: np.uint64, key1: np.uint64) -> np.uint64:
     """Return SipHash-1-3 of `n_bytes` bytes from the little-endian word `words[begin]` on.
 
@@ -66,16 +92,10 @@ def siphash(words: U64, begin: int, n_bytes: int, key0: np.uint64, key1: np.uint
         v3 = v3 ^ word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 = v0 ^ word
-    word = np.uint64(n_bytes & 255) << np.uint64(56)
+    word = np.uint64(n_bytes & 255) << _TOP_BYTE
     if n_bytes & 7:
         word |= words[last] & ((np.uint64(1) << np.uint64(8 * (n_bytes & 7))) - np.uint64(1))
-    v3 = v3 ^ word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 = v0 ^ word
-    v2 = v2 ^ _LAST
-    for _ in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0 ^ v1 ^ v2 ^ v3
+    return _finish(v0, v1, v2, v3, word)
 
 
 @inner

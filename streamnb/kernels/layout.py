@@ -33,6 +33,8 @@ class Reader(NamedTuple):
     key: U64  # two words, SipHash's key
     negators: U64  # fingerprints of negating words, each in the slot of its low bits
     letters: U8  # byte → the letter that an ASCII letter folds to, 0 for any other byte
+    openers: U8  # byte → how short a word may be that it opens for sure; 0 where no word is sure
+    stops: U8  # byte → 1 for an ASCII sign that ends any word
     blocks: U16  # code point >> 7 → block
     classes: U8  # block, code point & 127 → character class
     folds: I32  # the same → distance to the folded character

@@ -23,8 +23,9 @@ from __future__ import annotations
 import numpy as np
 
 from streamnb.kernels._jit import inner
-from streamnb.kernels.hashing import negate, siphash
+from streamnb.kernels.hashing import negate, siphash, siphash_short
 from streamnb.kernels.layout import U8, U64, Int, Reader, Scratch
+from streamnb.kernels.short_words import read_short
 from streamnb.kernels.utf8 import decode, encode_into
 
 WORD_BYTES_MAX = 64
@@ -53,6 +54,13 @@ ZERO_WIDTH_JOINER = 0x200D
 EXPANDS = 0x200000
 LINK = np.frombuffer(b"<link>", dtype=np.uint8)
 USER = np.frombuffer(b"<user>", dtype=np.uint8)
+# In the table of openers: from how many letters on it is a word, and whether it may be a link.
+LETTERS, MAY_OPEN_LINK = 3, 4
+_HTTP, _WWW, _LOWER_CASE = (
+    np.uint64(int.from_bytes(sign, "little")) for sign in (b"http", b"www", b"    ")
+)
+_THREE_BYTES, _FOUR_BYTES = np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFF)
+_NOTHING = np.uint64(0)
 
 
 @inner
@@ -264,12 +272,64 @@ def read_sign(
 
 
 @inner
+def may_be_link(word: np.uint64) -> bool:
+    """Tell whether a short word begins as a link does."""
+    return word & _FOUR_BYTES == _HTTP or word & _THREE_BYTES == _WWW
+
+
+@inner
+def read_plain(
+    data: U8, at: Int, end: Int, text_words: U64, place: int, reader: Reader
+) -> tuple[int, np.uint64]:
+    """Read the word at `at` to `text_words[place]` where it is short and sure to be a word.
+
+    Returns its length in bytes and its fingerprint; a length of 0 where it has to be looked at
+    closely.
+    """
+    options = reader.options
+    opener = reader.openers[data[at]]
+    if opener == 0 or at + 8 > len(data):
+        return 0, _NOTHING
+    n, word = read_short(data, at, end, options[OPT_CASE] != 0, options[OPT_SQUEEZE] != 0, reader)
+    if n < opener & LETTERS or (opener & MAY_OPEN_LINK and may_be_link(word | _LOWER_CASE)):
+        return 0, _NOTHING
+    text_words[place] = word
+    return n, siphash_short(word, n, reader.key[0], reader.key[1])
+
+
+@inner
+def read_closely(
+    data: U8, at: Int, end: Int, glued: bool, text: U8, out: int, reader: Reader
+) -> tuple[int, int, Int]:
+    """Read what stands at `at`, character by character: a token, or a sign that separates.
+
+    Returns where it ends, where its text ends (`out` where it is no token), and its kind.
+    """
+    point, size = decode(data, at, end)
+    kind = class_of(point, reader)
+    if kind == SPACE:
+        return at + size, out, kind
+    i, last = read_sign(data, at, end, point, kind, text, out, reader)
+    if last > out:
+        return i, last, kind if kind == IDEOGRAPH else EMOJI
+    if kind in (LETTER, DIGIT, HASH):
+        i, last = read_word(data, at, end, text, out, reader)
+        if kind == HASH and last == out + 1:  # a lone sign says nothing
+            last = out
+        return i, last, LETTER
+    if kind == AT and reader.options[OPT_MENTIONS] and not glued:
+        i, last = read_mention(data, at, end, text, out)
+        return i, last, AT
+    return at + size, out, kind
+
+
+@inner
 def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> int:
     """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
 
     Tokens beyond the scratch's room are left out.
     """
-    options = reader.options
+    negating = reader.options[OPT_NEGATION] != 0
     text = scratch.text
     n = 0
     out = 0
@@ -277,33 +337,26 @@ def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> i
     reach = np.int64(0)  # how many words the last negation still governs
     word_end = at - 1
     while i < end and n < len(scratch.begins):
-        point, size = decode(data, i, end)
-        kind = class_of(point, reader)
-        if kind == SPACE:
-            i += size
-            continue
-        begin = out = (out + 7) & ~7
-        is_word = kind == IDEOGRAPH
-        i, out = read_sign(data, i, end, point, kind, text, out, reader)
-        if out == begin:
-            if kind in (LETTER, DIGIT, HASH):
-                is_word = True
-                i, out = read_word(data, i, end, text, out, reader)
-                word_end = i
-                if kind == HASH and out == begin + 1:  # a lone sign says nothing
-                    out = begin
-            elif kind == AT and options[OPT_MENTIONS] and word_end != i:
-                i, out = read_mention(data, i, end, text, out)
-            else:
-                reach = np.int64(0) if kind == CLAUSE else reach
-                i += size
+        begin = (out + 7) & ~7
+        length, fingerprint = read_plain(data, i, end, scratch.text_words, begin >> 3, reader)
+        if length > 0:
+            kind = np.int64(LETTER)
+            i += length
+            out = begin + length
+        else:
+            i, out, kind = read_closely(data, i, end, word_end == i, text, begin, reader)
+            if out > begin:
+                fingerprint = siphash(
+                    scratch.text_words, begin >> 3, out - begin, reader.key[0], reader.key[1]
+                )
+        if kind == LETTER:
+            word_end = i
+        elif kind == CLAUSE:
+            reach = np.int64(0)
         if out == begin:
             continue
-        fingerprint = siphash(
-            scratch.text_words, begin >> 3, out - begin, reader.key[0], reader.key[1]
-        )
         marked = False
-        if options[OPT_NEGATION] and is_word:
+        if negating and kind in (LETTER, IDEOGRAPH):
             if is_negator(text, begin, out, fingerprint, reader.negators):
                 reach = np.int64(NEGATION_REACH)
             elif reach > 0:
