@@ -176,7 +176,7 @@ def _openers(letters: np.ndarray, *, links: bool, emoticons: bool) -> np.ndarray
     A letter that also opens an emoticon needs a second one to be sure, and is never sure where an
     emoticon goes on with one (`xD`).
     """
-    openers = (letters != 0).astype(np.uint8)
+    openers: np.ndarray = (letters != 0).astype(np.uint8)
     if emoticons:
         for emoticon in EMOTICONS:
             byte = ord(emoticon[0])

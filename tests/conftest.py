@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from streamnb.kernels._jit import check_types
+
 pytest_plugins = ["tests.kafka_fixtures"]
+
+check_types()  # in the tests' own process; the daemons they start run as in earnest
 
 ROOT = Path(__file__).resolve().parents[1]
 

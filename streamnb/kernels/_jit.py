@@ -1,9 +1,8 @@
 """How kernels are compiled, in one place.
 
 `inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry
-point: it is compiled once, for exactly that signature, by `warm_up`, and never again: a call with
-other types is an error at once instead of a second compilation in mid-stream. Every entry point
-releases the GIL.
+point: it is compiled once, for exactly that signature, by `warm_up`, and never again: there is no
+second compilation in mid-stream. Every entry point releases the GIL.
 
 Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
@@ -21,9 +20,9 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
+from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast
 
 import llvmlite
 import numba
@@ -36,7 +35,7 @@ DISABLED = bool(numba.config.DISABLE_JIT)
 # Without fastmath the order of float operations is the order in the source: answers are the same on
 # every machine.
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
-_entry_points: list[tuple[Any, Any]] = []
+entry_points: list[EntryPoint[Any, Any]] = []
 _lock = threading.Lock()
 
 
@@ -85,6 +84,50 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return function if DISABLED else cast(Callable[P, R], _compile(function, keep=False))
 
 
+class EntryPoint(Generic[P, R]):
+    """A kernel that Python calls: compiled for one signature, and called without asking for types.
+
+    numba's own dispatch looks at the type of every argument in every call, which for the tuples of
+    arrays that kernels take is 4 µs, ten times what the call itself costs. There is one signature
+    and nothing to choose, so the compiled function is called directly. Whoever calls answers for
+    the types; in tests `check_types` sends every call through numba's dispatch.
+
+    Attributes
+    ----------
+    dispatcher : numba dispatcher
+    signature : numba signature
+    """
+
+    checking: ClassVar[bool] = False
+
+    def __init__(self, dispatcher: Any, signature: Any) -> None:
+        self.dispatcher = dispatcher
+        self.signature = signature
+        self.call: Callable[P, R] = self._compile_and_call
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel; keyword arguments are not taken."""
+        return self.call(*args, **kwargs)
+
+    @property
+    def sources(self) -> Path:
+        """The folder of the file it is written in."""
+        return Path(self.dispatcher.py_func.__code__.co_filename).parent
+
+    def compile(self) -> None:
+        """Compile it, or load its machine code from disk. Again costs nothing."""
+        if not self.dispatcher.signatures:
+            self.dispatcher.compile(self.signature)
+            self.dispatcher.disable_compile()
+        (compiled,) = self.dispatcher.overloads.values()
+        self.call = self.dispatcher if self.checking else compiled.entry_point
+
+    def _compile_and_call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        with _lock:
+            self.compile()
+        return self.call(*args, **kwargs)
+
+
 def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Mark an entry point with its one signature, in numba's types."""
 
@@ -92,19 +135,20 @@ def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable
         if DISABLED:
             # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
             return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
-        dispatcher = _compile(function, keep=True)
-        _entry_points.append((dispatcher, returns(*arguments)))
-        return cast(Callable[P, R], dispatcher)
+        entry_point: EntryPoint[P, R] = EntryPoint(
+            _compile(function, keep=True), returns(*arguments)
+        )
+        entry_points.append(entry_point)
+        return update_wrapper(entry_point, function)
 
     return mark
 
 
 def is_warm() -> bool:
     """Tell whether the kernels' machine code is on disk or in memory: no compilation is due."""
-    wanted: Counter[Path | None] = Counter()
-    for dispatcher, _ in _entry_points:
-        if not dispatcher.signatures:
-            wanted[cache_folder(Path(dispatcher.py_func.__code__.co_filename).parent)] += 1
+    wanted = Counter(
+        cache_folder(each.sources) for each in entry_points if not each.dispatcher.signatures
+    )
     # numba names an overload's file NAME-LINE.pyVERSION.NUMBER.nbc; one for each entry point means:
     # all compiled.
     return all(
@@ -114,10 +158,14 @@ def is_warm() -> bool:
 
 def warm_up() -> None:
     """Compile every kernel, or load it from disk, before the first use. Again costs nothing."""
-    if DISABLED:
-        return
     with _lock:
-        for dispatcher, signature in _entry_points:
-            if not dispatcher.signatures:
-                dispatcher.compile(signature)
-                dispatcher.disable_compile()
+        for each in entry_points:
+            if not each.dispatcher.signatures:
+                each.compile()
+
+
+def check_types() -> None:
+    """Have numba look at the types of every call from now on: for tests."""
+    EntryPoint.checking = True
+    for each in entry_points:
+        each.call = each._compile_and_call  # noqa: SLF001 -- it is this file's own

@@ -74,19 +74,19 @@ def has_triple(word: np.uint64, n: Int) -> bool:
     differing = word ^ (word >> _BYTE)
     same = ~(((differing & _LOWER_BITS) + _LOWER_BITS) | differing | _LOWER_BITS)
     pairs = same & ((_ONE << np.uint64(8 * (n - 1))) - _ONE)
-    return (pairs & (pairs >> _BYTE)) != _ZERO
+    return bool((pairs & (pairs >> _BYTE)) != _ZERO)
 
 
 @inner
 def read_short(
-    data: U8, at: Int, end: Int, folding: bool, squeezing: bool, reader: Reader
-) -> tuple[Int, np.uint64]:
+    data: U8, at: int, end: int, folding: bool, squeezing: bool, reader: Reader
+) -> tuple[int, np.uint64]:
     """Return length and folded bytes of the word at `at`; a length of 0 where it is no plain one.
 
     Eight bytes from `at` on must lie within `data`.
     """
     word = load_eight(data, at)
-    n = min(count_leading(letter_flags(word)), end - at)
+    n = min(int(count_leading(letter_flags(word))), end - at)
     if n == 0 or n > SHORT_BYTES_MAX or (at + n < end and not reader.stops[data[at + n]]):
         return 0, _ZERO
     if folding:

@@ -274,12 +274,12 @@ def read_sign(
 @inner
 def may_be_link(word: np.uint64) -> bool:
     """Tell whether a short word begins as a link does."""
-    return word & _FOUR_BYTES == _HTTP or word & _THREE_BYTES == _WWW
+    return bool(word & _FOUR_BYTES == _HTTP or word & _THREE_BYTES == _WWW)
 
 
 @inner
 def read_plain(
-    data: U8, at: Int, end: Int, text_words: U64, place: int, reader: Reader
+    data: U8, at: int, end: int, text_words: U64, place: int, reader: Reader
 ) -> tuple[int, np.uint64]:
     """Read the word at `at` to `text_words[place]` where it is short and sure to be a word.
 
@@ -299,7 +299,7 @@ def read_plain(
 
 @inner
 def read_closely(
-    data: U8, at: Int, end: Int, glued: bool, text: U8, out: int, reader: Reader
+    data: U8, at: int, end: int, glued: bool, text: U8, out: int, reader: Reader
 ) -> tuple[int, int, Int]:
     """Read what stands at `at`, character by character: a token, or a sign that separates.
 
@@ -340,7 +340,7 @@ def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> i
         begin = (out + 7) & ~7
         length, fingerprint = read_plain(data, i, end, scratch.text_words, begin >> 3, reader)
         if length > 0:
-            kind = np.int64(LETTER)
+            kind: Int = np.int64(LETTER)
             i += length
             out = begin + length
         else:

@@ -28,11 +28,12 @@ def wanted(hint: Any) -> Any:
 
 def test_signatures_follow_the_annotations() -> None:
     """No entry point takes a number for a truth value, or one array for another."""
-    assert _jit.DISABLED or len(_jit._entry_points) >= 10
+    assert _jit.DISABLED or len(_jit.entry_points) >= 10
     wrong = []
-    for dispatcher, signature in _jit._entry_points:
-        hints = get_type_hints(dispatcher.py_func, include_extras=True)
+    for each in _jit.entry_points:
+        function = each.dispatcher.py_func
+        hints = get_type_hints(function, include_extras=True)
         hints.pop("return")
-        if [wanted(hint) for hint in hints.values()] != list(signature.args):
-            wrong.append((dispatcher.py_func.__qualname__, signature.args))
+        if [wanted(hint) for hint in hints.values()] != list(each.signature.args):
+            wrong.append((function.__qualname__, each.signature.args))
     assert wrong == []

@@ -1,0 +1,37 @@
+"""CRC-32C: the kernel against published values and against the compiled package."""
+
+from __future__ import annotations
+
+import crc32c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.kernels.crc32c import checksum
+
+# The examples of RFC 3720 (iSCSI), B.4, and the check value that CRC catalogues give.
+PUBLISHED = {
+    b"123456789": 0xE3069283,
+    bytes(32): 0x8A9136AA,
+    b"\xff" * 32: 0x62A8AB43,
+    bytes(range(32)): 0x46DD794E,
+    bytes(range(31, -1, -1)): 0x113FDB5C,
+}
+
+
+def of(data: bytes) -> int:
+    """Return the kernel's checksum."""
+    return int(checksum(np.frombuffer(data, dtype=np.uint8)))
+
+
+@pytest.mark.parametrize("data", PUBLISHED)
+def test_published_values(data: bytes) -> None:
+    """The values that the standard gives come out."""
+    assert of(data) == PUBLISHED[data]
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes(data: bytes) -> None:
+    """It is the compiled package's checksum, whatever the length."""
+    assert of(data) == crc32c.crc32c(data)
