@@ -44,7 +44,7 @@ format: setup ## Format the code and mend what ruff can mend
 
 .PHONY: benchmark
 benchmark: setup ## Measure speed and memory against other learners; ARGS go to the benchmark
-	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(BIN)/python -m benchmarks --json build/benchmark.json --plots build $(ARGS)
 
 .PHONY: lock
 lock: ## Write requirements/*.txt anew; ARGS="--upgrade" takes the newest of everything

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from benchmarks.peers import versions
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -23,6 +25,10 @@ class Figure:
         "tweets/s", "times", "MB", ...
     at_least, at_most : float or None
         The demand on it, in the same unit.
+    at : float or None
+        Where it stands on a curve: how many words, classes, ... there were.
+    curve : str
+        Which curve of its case that is.
     """
 
     name: str
@@ -30,6 +36,8 @@ class Figure:
     unit: str
     at_least: float | None = None
     at_most: float | None = None
+    at: float | None = None
+    curve: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -60,12 +68,15 @@ class Result:
     figures : list of Figure
     seconds : float
         What running the case took.
+    left_out : str or None
+        Why it did not run, in a sentence.
     """
 
     case: str
     texts: str
     figures: list[Figure] = field(default_factory=list)
     seconds: float = 0.0
+    left_out: str | None = None
 
     def add(
         self,
@@ -75,9 +86,11 @@ class Result:
         *,
         at_least: float | None = None,
         at_most: float | None = None,
+        at: float | None = None,
+        curve: str = "",
     ) -> None:
-        """Add a figure."""
-        self.figures.append(Figure(name, float(value), unit, at_least, at_most))
+        """Add a figure; see `Figure`."""
+        self.figures.append(Figure(name, float(value), unit, at_least, at_most, at, curve))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values, for JSON."""
@@ -92,7 +105,8 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "river")},
+        **{name: version(name) for name in ("numpy", "numba")},
+        **versions(),
     }
 
 

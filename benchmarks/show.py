@@ -44,6 +44,8 @@ def table_of(results: Sequence[Result]) -> Table:
     for name in ("value", "unit", "demand", ""):
         table.add_column(name, justify="left" if name == "unit" else "right")
     for result in results:
+        if result.left_out is not None:
+            table.add_row(result.case, f"[yellow]left out:[/yellow] {result.left_out}")
         for i, figure in enumerate(result.figures):
             told = {None: "", True: "[green]met[/green]", False: "[red]missed[/red]"}[figure.met]
             name = result.case if i == 0 else ""

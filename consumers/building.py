@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
-from consumers.config import EmoticonLabels, OutputSettings, Settings
+from consumers.config import EmoticonLabels, KafkaSettings, OutputSettings, Settings
 from consumers.decode import Decoder
+from consumers.errors import ConfigError
 from consumers.features import extra_fields
 from consumers.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.sinks.base import Sink
@@ -18,18 +21,42 @@ from consumers.sources.stdin import StdinSource
 
 
 def build_source(settings: Settings, *, until_end: bool) -> Source:
-    """Return the source that `source` names, not opened yet."""
+    """Return the source that `source` names, not opened yet.
+
+    Raises
+    ------
+    ConfigError
+        When what reads it is not installed.
+    """
     address = settings.source_address
     if address.kind == "kafka":
-        # Imported where it is asked for: the client costs a third of a second at the start.
-        from consumers.sources.kafka import KafkaSource  # noqa: PLC0415
-
-        return KafkaSource(address.servers, address.topic or "", settings.kafka)
+        return _kafka_source(address.servers, address.topic or "", settings.kafka)
     if address.kind == "file" and address.path is not None:
         return FileSource(address.path, settings.file, follow=not until_end)
     if address.kind == "stdin":
         return StdinSource(settings.file)
     return GeneratorSource(settings.generator)
+
+
+def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -> Source:
+    """Return the source on the client that is asked for.
+
+    It is imported here, as a client costs up to a third of a second at the start, and one of them
+    need not be installed.
+    """
+    if settings.client == "kafka-python":
+        from consumers.sources.kafka import KafkaSource  # noqa: PLC0415
+
+        return KafkaSource(servers, topic, settings)
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            "kafka.client: 'librdkafka' needs the package 'confluent-kafka', and it is not "
+            "installed. Install the extra: pip install 'streamnb[librdkafka]'; or set kafka.client "
+            "to 'kafka-python'"
+        )
+    from consumers.sources.librdkafka import LibrdkafkaSource  # noqa: PLC0415
+
+    return LibrdkafkaSource(servers, topic, settings)
 
 
 def stream_identity(settings: Settings) -> dict[str, Any]:
@@ -61,7 +88,8 @@ def build_decoder(settings: Settings, source: Source) -> Decoder:
         labeller = FieldLabeller(labels, classes)
     fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
-    return Decoder(message, labeller, getattr(source, "record_format", None))
+    form = getattr(source, "record_format", None)
+    return Decoder(message, labeller, form, reads=tuple(settings.model.features))
 
 
 def build_sink(output: OutputSettings, settings: Settings) -> Sink:

@@ -1,12 +1,17 @@
 """The checkpoint: the model and the positions of its stream, saved as one.
 
 The state has one section a partition (next offset, and the counts of that partition's log alone);
-the model is their sum. A checkpoint is made in this order:
+the model is their sum. A checkpoint is made in this order, and learning goes on from step 2 on:
 
-1. the predictor answers what it was asked, and the sinks make safe what they were given;
-2. counts **and** next offsets of every partition go into one file: write, fsync, rename, fsync the
+1. between two batches, counts **and** next offsets of every partition are frozen together;
+2. the predictor answers everything it was asked up to there, and the sinks make safe what they were
+   given;
+3. counts and offsets, as they were frozen, go into one file: write, fsync, rename, fsync the
    folder;
-3. positions are told to the source, for its lag tools only.
+4. positions are told to the source, for its lag tools only.
+
+So the judgements of all messages up to the file's positions are safe before it stands. `saving`
+carries the steps out; here are the folder and the file.
 
 At the start and at every assignment of a partition the file's position wins over any other. So
 after a kill at any instant the counts are, bit for bit, those of a run that was never killed. What
@@ -32,6 +37,7 @@ from consumers.errors import CheckpointError, MismatchError
 from consumers.messages import Partition
 from consumers.settings.running import CheckpointSettings
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
+from streamnb.packing import FrozenModel
 from streamnb.store import older_files, read
 
 FILE_NAME = "model.nb"
@@ -165,7 +171,7 @@ class Checkpoint:
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
-    def write(self, model: NaiveBayes, positions: Mapping[Partition, int]) -> Written:
+    def write(self, model: NaiveBayes | FrozenModel, positions: Mapping[Partition, int]) -> Written:
         """Write model and positions as one file.
 
         Raises

@@ -1,17 +1,19 @@
 """The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
 
-Start: view · model (restored from its checkpoint) · sinks · predictor · learner's first snapshot ·
-HTTP · loop.
-Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · HTTP · predictor ·
-sinks · view.
+Start: view · model (restored from its checkpoint) · sinks · learner's first snapshot · predictor ·
+HTTP · reporter · reader · loop.
+Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · reader, which lets the
+source go · reporter · HTTP · predictor · sinks · view.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -23,8 +25,10 @@ from consumers.errors import ConsumerError
 from consumers.features import build_model
 from consumers.health import Health
 from consumers.metrics import Metrics
-from consumers.pipeline import Limits, Pipeline
+from consumers.pipeline import Pipeline
+from consumers.reader import Limits, Reader
 from consumers.reporter import Reporter
+from consumers.saving import Saving
 from consumers.signals import stop_on_signals
 from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
@@ -36,6 +40,12 @@ from consumers.web.server import HttpServer
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 from streamnb.kernels import is_warm
 
+# How long a thread may hold the interpreter's lock while others wait for it. A single prediction
+# takes the lock about ten times (on its way to the predictor's thread and back, and after each
+# kernel, which works without it); by Python's own 5 ms, one busy thread could cost it 50 ms. At
+# 0.5 ms that is 5 ms at the worst, and the more frequent handing over was not to be seen in the
+# throughput; below 0.5 ms nothing was won.
+SWITCH_INTERVAL_S = 0.0005
 COMPILING = "compiling the kernels: the first run takes up to 40 s, later ones start at once"
 log = structlog.get_logger(__name__)
 
@@ -77,7 +87,10 @@ def run(
             log.warning("compiling", detail=COMPILING)
             view.update(Status(source=settings.source, note=COMPILING))
         pipeline, reporter = _build(settings, view, stop, stack, until_end=until_end)
+        stack.enter_context(_attentive())
         reporter.update(force=True)
+        reporter.start()
+        stack.callback(reporter.stop)
         try:
             reason = pipeline.run(Limits(until_end, max_messages))
         except Exception:
@@ -88,8 +101,24 @@ def run(
                 log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400
             raise
         pipeline.finish()
+        reporter.stop()
         reporter.update(force=True)
         return reporter.summary(reason, pipeline.positions)
+
+
+@contextlib.contextmanager
+def _attentive() -> Iterator[None]:
+    """Let no thread hold the others up for long."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # What was imported stays, and is left out of garbage collections: with the compiler among it, a
+    # full one takes 100 ms, during which nobody answers.
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before_s)
 
 
 def _build(
@@ -113,7 +142,7 @@ def _build(
     source = build_source(settings, until_end=until_end)
     predictions = _waited_for(build_sink(settings.predictions, settings), stop)
     stack.callback(predictions.close)
-    rejects = _waited_for(build_sink(settings.rejects, settings), stop, health.beat)
+    rejects = _waited_for(build_sink(settings.rejects, settings), stop)
     stack.callback(rejects.close)
     board = SnapshotBoard()
     learning = settings.learning
@@ -129,29 +158,37 @@ def _build(
         address = f"http://{settings.http.host}:{server.start()}"
         stack.callback(server.stop)
         log.info("serving", address=address)
+    reader = Reader(source, build_decoder(settings, source), health, stop)
     reporter = Reporter(
-        source, board, tally, metrics, health, view, checkpoint, http_address=address, clock=clock
+        source.name,
+        reader.seen,
+        board,
+        tally,
+        metrics,
+        health,
+        view,
+        checkpoint,
+        http_address=address,
+        clock=clock,
     )
     pipeline = Pipeline(
-        source=source,
-        decoder=build_decoder(settings, source),
+        reader=reader,
         learner=learner,
         predictor=predictor,
         predictions=predictions,
         rejects=rejects,
         checkpoint=checkpoint,
+        saving=Saving(checkpoint, predictor, (predictions, rejects), stop),
         metrics=metrics,
         health=health,
         tally=tally,
-        show=reporter.update,
-        positions=positions,
         stop=stop,
+        watch=reporter.watch,
+        positions=positions,
     )
     return pipeline, reporter
 
 
-def _waited_for(
-    sink: Sink, stop: threading.Event, waiting: Callable[[], None] | None = None
-) -> Sink:
+def _waited_for(sink: Sink, stop: threading.Event) -> Sink:
     """Return a sink that the stream waits for; nowhere needs no patience."""
-    return sink if isinstance(sink, NoSink) else PatientSink(sink, stop, waiting)
+    return sink if isinstance(sink, NoSink) else PatientSink(sink, stop)

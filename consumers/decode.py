@@ -1,35 +1,56 @@
 """Raw bytes to messages: the columns of a batch in, the columns of its messages out.
 
 Nothing a message holds can end the program, and no message vanishes: each becomes one row of
-`Messages` or one `Reject`, and offsets keep their order. The work goes column by column, because a
-Python loop over one column of plain values is several times as fast as one that builds objects.
+`Messages` or one `Reject`, and offsets keep their order.
 
-What counts and what does not: `text`, `operation`, `id` and the label must be right, or the message
-is rejected. `user` and `lang` describe a message, and its time has a substitute, the source's; so a
-value of another kind in these is taken as absent.
+Most messages are plain JSON: compiled loops find their text, label and operation, without a Python
+object for any of them. A message of which these are not sure goes the way of all messages before,
+one by one (`decode_rows`), and so do records of other forms. Both ways say the same of a message.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consumers.config import MessageSettings
-from consumers.decode_csv import CsvReader
 from consumers.decode_json import JsonReader
-from consumers.decode_time import to_unix_ms
+from consumers.decode_rows import RowReader, Rows
+from consumers.decode_scan import JsonScanner, names_of
 from consumers.fault import Fault
+from consumers.kernels.json_values import ABSENT, ARRAY, ESCAPED, INTEGER, NULL, PLAIN
+from consumers.kernels.spans import OTHER
 from consumers.labels import Labeller
-from consumers.messages import Messages, Operation, RawColumns, Reason, Reject
+from consumers.messages import (
+    NO_LABEL,
+    OPERATIONS,
+    Messages,
+    Operation,
+    RawColumns,
+    Reason,
+    Reject,
+)
 from consumers.record_format import RecordFormat
+from streamnb import TextColumn
+from streamnb.columns import missing_text, text_column
+from streamnb.kernels.layout import Texts
 
-Getter = Callable[[Any], Any]
+_CODES = {operation: code for code, operation in enumerate(OPERATIONS)}
 
-_OPERATIONS = {None: Operation.CREATE} | {str(operation): operation for operation in Operation}
-_FLAWED = (Operation.CREATE, "")  # stands in for a message that is on its way to the rejects
+
+@dataclass(slots=True)
+class _Columns:
+    """What is known of each message of a batch so far, as arrays of one length."""
+
+    again: NDArray[np.bool_]
+    operations: NDArray[np.int8]
+    labels: NDArray[np.int32]
+    texts: Texts
+    fields: dict[str, Texts]
+    n_ambiguous: int = 0
 
 
 class Decoder:
@@ -43,6 +64,8 @@ class Decoder:
         Where its label is.
     record_format : RecordFormat, optional
         How the source writes its records; JSON when left out.
+    reads : sequence of str
+        The fields that the model reads: ``text``, ``user``, ``lang``, or among `message.fields`.
 
     Raises
     ------
@@ -55,29 +78,26 @@ class Decoder:
         message: MessageSettings,
         labeller: Labeller,
         record_format: RecordFormat | None = None,
+        reads: Sequence[str] = ("text",),
     ) -> None:
         self._settings = message
         self._labeller = labeller
+        words = {"user": message.user, "lang": message.lang}
+        self._reads = {name: words.get(name, name) for name in reads if name != "text"}
+        self._words = words.keys() & set(reads)
         form = record_format or RecordFormat()
-        self._reader: JsonReader | CsvReader
-        if form.kind == "csv":
-            self._reader = CsvReader(form)
-            self._text: Getter = self._reader.text_getter(message.text)
-        else:
-            paths = [
-                message.id, message.time, message.user, message.lang, message.text,
-                message.operation, *message.fields, *filter(None, [labeller.path]),
-            ]  # fmt: skip
-            self._reader = JsonReader(paths, form.encoding)
-            self._text = self._reader.getter(message.text)
-        getter = self._reader.getter
-        self._id = getter(message.id)
-        self._time = getter(message.time)
-        self._user = getter(message.user)
-        self._lang = getter(message.lang)
-        self._operation = getter(message.operation)
-        self._fields = {path: getter(path) for path in message.fields}
-        self._label = getter(labeller.path) if labeller.path else None
+        self._rows = RowReader(message, labeller, form, tuple(self._reads))
+        self._code_of = {None: NO_LABEL} | {name: c for c, name in enumerate(labeller.classes)}
+        self._operation_names = names_of([str(operation) for operation in OPERATIONS])
+        self._label_names = names_of(list(labeller.known))
+        codes = [self._code_of[name] for name in labeller.known.values()]
+        # What `match` answers → code; its last two are OTHER and NOTHING.
+        self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
+        self._scanner: JsonScanner | None = None
+        reader = self._rows.reader
+        if isinstance(reader, JsonReader) and form.encoding == "utf-8":
+            paths = {message.id, message.text, message.operation, *self._reads.values()}
+            self._scanner = JsonScanner(reader.root, paths | set(filter(None, [labeller.path])))
 
     def decode(self, raw: RawColumns) -> Messages:
         """Decode a batch.
@@ -93,184 +113,143 @@ class Decoder:
             One row for each message that can be used, and a reject for each that cannot: together
             as many as `raw` holds.
         """
-        faults: dict[int, Fault] = {}
-        at, rows = self._rows(raw, faults)
-        done = self._columns(raw, at, rows, faults)
-        partition = raw.partition
-        done.rejects = [
-            Reject(
-                reason, detail, partition, int(raw.offsets[i]), int(raw.times_ms[i]),
-                raw.key(i), raw.value(i),
-            )
-            for i, (reason, detail) in sorted(faults.items())
-        ]  # fmt: skip
-        return done
+        faults = self._unfit(raw)
+        columns = self._scanned(raw, faults)
+        columns.again[list(faults)] = False
+        at = np.flatnonzero(columns.again)
+        if len(at):
+            rows = self._rows.read([raw.value(i) or b"" for i in at.tolist()])
+            faults |= {int(at[k]): fault for k, fault in rows.faults.items()}
+            self._put(columns, at[rows.at], rows)
+        keep = np.ones(len(raw), np.bool_)
+        keep[list(faults)] = False
+        return self._messages(raw, np.flatnonzero(keep), columns, faults)
 
-    def _rows(self, raw: RawColumns, faults: dict[int, Fault]) -> tuple[list[int], list[Any]]:
-        """Return the positions of the messages that parse, and their rows."""
+    def _messages(
+        self,
+        raw: RawColumns,
+        at: NDArray[np.int64],
+        columns: _Columns,
+        faults: dict[int, Fault],
+    ) -> Messages:
+        """Return the messages at some places of a batch, and the rejects that faults make."""
+        return Messages(
+            raw=raw,
+            at=at,
+            classes=self._labeller.classes,
+            labels=columns.labels[at],
+            operations=columns.operations[at],
+            texts=_chosen(columns.texts, at),
+            fields={name: _chosen(texts, at) for name, texts in columns.fields.items()},
+            about=self._rows.about,
+            rejects=[
+                Reject(
+                    reason, detail, raw.partition, int(raw.offsets[i]), int(raw.times_ms[i]),
+                    raw.key(i), raw.value(i),
+                )
+                for i, (reason, detail) in sorted(faults.items())
+            ],
+            n_ambiguous=columns.n_ambiguous,
+        )  # fmt: skip
+
+    def _unfit(self, raw: RawColumns) -> dict[int, Fault]:
+        """Return what is wrong with messages whose bytes need not be looked at."""
         sizes = raw.value_ends - raw.value_starts
         null = raw.value_ends < 0
         large = ~null & (sizes > self._settings.max_bytes)
-        for i in np.flatnonzero(null).tolist():
-            faults[i] = Fault(Reason.TOMBSTONE, "the value is null")
-        for i in np.flatnonzero(large).tolist():
-            faults[i] = Fault(
+        return {
+            i: Fault(Reason.TOMBSTONE, "the value is null") for i in np.flatnonzero(null).tolist()
+        } | {
+            i: Fault(
                 Reason.TOO_LARGE,
                 f"{sizes[i]} bytes, message.max_bytes is {self._settings.max_bytes}",
             )
-        at: list[int] = np.flatnonzero(~(null | large)).tolist()
-        buffer = raw.buffer
-        starts, ends = raw.value_starts[at].tolist(), raw.value_ends[at].tolist()
-        values = [buffer[start:end] for start, end in zip(starts, ends, strict=True)]
-        rows, bad = self._reader.rows(values)
-        if bad:
-            for k, fault in bad.items():
-                faults[at[k]] = fault
-            good = [k not in bad for k in range(len(at))]
-            at, rows = list(itertools.compress(at, good)), list(itertools.compress(rows, good))
-        return at, rows
+            for i in np.flatnonzero(large).tolist()
+        }
 
-    def _columns(
-        self, raw: RawColumns, at: list[int], rows: list[Any], faults: dict[int, Fault]
-    ) -> Messages:
-        """Read every part of the rows, and leave out the rows whose parts are wrong."""
-        wrong: dict[int, Fault] = {}  # by position in `rows`
-        offsets: list[int] = raw.offsets[at].tolist()
-        operations, texts = self._operations_and_texts(rows, wrong)
-        ids = self._ids(raw, offsets, rows, wrong)
-        for k in wrong:
-            texts[k] = ""  # so that no message counts twice: as rejected, and as ambiguous
-        labelled = self._labeller.label(self._label_values(rows, operations), texts)
-        for k, fault in labelled.faults.items():
-            wrong.setdefault(k, fault)
-        keep = [k not in wrong for k in range(len(rows))]
-        for k, fault in wrong.items():
-            faults[at[k]] = fault
+    def _scanned(self, raw: RawColumns, faults: dict[int, Fault]) -> _Columns:
+        """Return what the scan is sure of; all else is to be looked at again."""
+        if self._scanner is None:
+            return self._nothing(len(raw))
+        ends = raw.value_ends.copy()
+        ends[list(faults)] = -1
+        scan = self._scanner.scan(raw.buffer, raw.value_starts, ends)
+        again, settings = scan.again, self._settings
+        operations = scan.match(settings.operation, self._operation_names)
+        deleted = operations == _CODES[Operation.DELETE]
+        again |= (operations == OTHER) | ~scan.is_any(
+            settings.id, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER)
+        )
+        again |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
+        # Of a list the first entry counts, which the scan knows nothing of.
+        for name in self._words:
+            again |= scan.kinds(self._reads[name]) == ARRAY
+        labels = np.full(len(raw), NO_LABEL, np.int32)
+        if self._labeller.path:
+            found = scan.match(self._labeller.path, self._label_names)
+            again |= ~deleted & (found == OTHER)
+            labels = np.where(deleted, np.int32(NO_LABEL), self._label_codes[found])
+        # Absent is NOTHING, below zero: to create is what nearly all messages ask for, unsaid.
+        columns = _Columns(
+            again=again,
+            operations=np.maximum(operations, _CODES[Operation.CREATE]).astype(np.int8),
+            labels=labels,
+            texts=scan.texts(settings.text),
+            fields={
+                name: scan.texts(path, with_integers=name in self._words)
+                for name, path in self._reads.items()
+            },
+        )
+        columns.texts.ends[deleted] = -1
+        if self._labeller.path is None:
+            self._label_by_text(columns)
+        return columns
 
-        def kept(column: list[Any]) -> list[Any]:
-            return list(itertools.compress(column, keep)) if wrong else column
-
-        return Messages(
-            partition=raw.partition,
-            next_offset=raw.next_offset,
-            offsets=kept(offsets),
-            ids=kept(ids),
-            times_ms=kept(self._times_ms(raw.times_ms[at].tolist(), rows)),
-            users=kept(_words(map(self._user, rows))),
-            langs=kept(_words(map(self._lang, rows))),
-            texts=kept(labelled.texts),
-            labels=kept(labelled.labels),
-            operations=kept(operations),
-            fields=kept(self._field_values(rows)),
-            n_ambiguous=labelled.n_ambiguous,
+    def _nothing(self, n: int) -> _Columns:
+        """Return columns of `n` messages that all are to be looked at."""
+        return _Columns(
+            again=np.ones(n, np.bool_),
+            operations=np.zeros(n, np.int8),
+            labels=np.full(n, NO_LABEL, np.int32),
+            texts=missing_text(n).texts,
+            fields={name: missing_text(n).texts for name in self._reads},
         )
 
-    def _operations_and_texts(
-        self, rows: list[Any], wrong: dict[int, Fault]
-    ) -> tuple[list[Operation], list[str]]:
-        """Return what each row asks for, and its text; a deletion needs none."""
-        operations: list[Operation] = []
-        texts: list[str] = []
-        for k, row in enumerate(rows):
-            text, asked = self._text(row), self._operation(row)
-            if asked is None and text.__class__ is str and "\0" not in text:
-                operations.append(Operation.CREATE)  # as nearly all do
-                texts.append(text)
-                continue
-            found = self._checked(text, asked)
-            if isinstance(found, Fault):
-                wrong[k] = found
-                found = _FLAWED
-            operations.append(found[0])
-            texts.append(found[1])
-        return operations, texts
+    def _label_by_text(self, columns: _Columns) -> None:
+        """Have the labeller read the texts, and change those that gave a label away."""
+        data, starts, ends = columns.texts
+        at = np.flatnonzero(~columns.again & (ends >= 0))
+        plain = data.tobytes()
+        bounds = zip(starts[at].tolist(), ends[at].tolist(), strict=True)
+        texts = [plain[start:end].decode() for start, end in bounds]
+        done = self._labeller.label([None] * len(texts), texts)
+        columns.labels[at] = [self._code_of[label] for label in done.labels]
+        columns.n_ambiguous = done.n_ambiguous
+        changed = [k for k, text in enumerate(texts) if done.texts[k] is not text]
+        columns.texts = _with(columns.texts, at[changed], [done.texts[k] for k in changed])
 
-    def _checked(self, text: Any, asked: Any) -> tuple[Operation, str] | Fault:
-        """Return operation and text of one message when both are right."""
-        path = self._settings.text
-        operation = None
-        if asked is None or asked.__class__ is str:
-            operation = _OPERATIONS.get(asked)
-        if operation is None:
-            return Fault(
-                Reason.WRONG_TYPE,
-                f"the operation at '{self._settings.operation}' is {_shown(asked)}; it is one of "
-                f"{', '.join(Operation)} (setting message.operation)",
-            )
-        if operation is Operation.DELETE:
-            # It teaches nothing: what its text says is not looked at, signs least of all.
-            return operation, ""
-        if text.__class__ is str:
-            if "\0" in text:
-                return Fault(Reason.NULL_BYTES, f"the text at '{path}' holds a NUL character")
-            return operation, text
-        if text is None:
-            return Fault(Reason.MISSING_TEXT, f"no text at '{path}' (setting message.text)")
-        return Fault(
-            Reason.WRONG_TYPE,
-            f"the text at '{path}' is {_shown(text)}; a string is needed (setting message.text)",
-        )
-
-    def _ids(
-        self, raw: RawColumns, offsets: list[int], rows: list[Any], wrong: dict[int, Fault]
-    ) -> list[str]:
-        """Return the ids; a message without one is named by its place in the stream."""
-        place = f"{raw.partition.topic}-{raw.partition.partition}-"
-        ids: list[str] = []
-        for k, value in enumerate(map(self._id, rows)):
-            if value.__class__ is str or value.__class__ is int:
-                ids.append(str(value))
-                continue
-            ids.append(f"{place}{offsets[k]}")
-            if value is not None:
-                path = self._settings.id
-                detail = f"the id at '{path}' is {_shown(value)}; a string or integer is needed"
-                wrong.setdefault(k, Fault(Reason.WRONG_TYPE, f"{detail} (setting message.id)"))
-        return ids
-
-    def _times_ms(self, source_times_ms: list[int], rows: list[Any]) -> list[int]:
-        """Return the times the messages give, and the source's where they give none."""
-        given = [to_unix_ms(value) for value in map(self._time, rows)]
-        return [
-            source if own is None else own
-            for own, source in zip(given, source_times_ms, strict=True)
-        ]
-
-    def _label_values(self, rows: list[Any], operations: list[Operation]) -> Sequence[Any]:
-        """Return what the labeller asks for; a deletion teaches nothing, so it gives None."""
-        if self._label is None:
-            return [None] * len(rows)
-        return [
-            None if operation is Operation.DELETE else value
-            for value, operation in zip(map(self._label, rows), operations, strict=True)
-        ]
-
-    def _field_values(self, rows: list[Any]) -> list[dict[str, Any]]:
-        """Return the other configured fields of each row, by path; absent and null are left out."""
-        if not self._fields:
-            return [{} for _ in rows]
-        getters = self._fields.items()
-        return [
-            {path: value for path, get in getters if (value := get(row)) is not None}
-            for row in rows
-        ]
+    def _put(self, columns: _Columns, at: NDArray[np.int64], rows: Rows) -> None:
+        """Enter messages that were read one by one."""
+        columns.operations[at] = [_CODES[operation] for operation in rows.operations]
+        columns.labels[at] = [self._code_of[label] for label in rows.labels]
+        columns.texts = _with(columns.texts, at, rows.texts)
+        for name, texts in columns.fields.items():
+            columns.fields[name] = _with(texts, at, rows.fields[name])
+        columns.n_ambiguous += rows.n_ambiguous
 
 
-def _words(values: Iterable[Any]) -> list[str | None]:
-    """Return users or languages as texts, None where there is none."""
-    return [
-        value if value is None or value.__class__ is str else _other_word(value) for value in values
-    ]
+def _with(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]) -> Texts:
+    """Return texts of which those at some places are others."""
+    new = text_column("text", values).piece(0, len(values))
+    room = len(texts.data)
+    starts, ends = texts.starts.copy(), texts.ends.copy()
+    starts[at] = new.starts + room
+    ends[at] = np.where(new.ends < 0, -1, new.ends + room)
+    return Texts(np.concatenate((texts.data, new.data)), starts, ends)
 
 
-def _other_word(value: Any) -> str | None:
-    """Return a number as text, and of a list, such as Bluesky's `langs`, the first entry."""
-    if value.__class__ is list and value:
-        value = value[0]
-    return str(value) if value.__class__ is str or value.__class__ is int else None
-
-
-def _shown(value: Any) -> str:
-    """Return a value as it goes into a message to people: short."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _chosen(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
+    """Return the texts at some places, ascending, over the same buffer."""
+    if len(at) == len(texts.starts):
+        return TextColumn(texts)
+    return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))

@@ -20,24 +20,27 @@ from consumers.messages import Reason
 
 Getter = Callable[[Any], Any]
 
-# One escape of a JSON string at a time: a surrogate pair, half of one, or any other.
+# One escape of a JSON string at a time: a surrogate pair, half of one, or any other. Only whole
+# escapes are halves: `\ud8` before other bytes is broken JSON, and may not take a character apart.
+_HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(
-    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", flags=re.DOTALL
+    _HALF % b"89abAB" + _HALF % b"c-fC-F" + b"|(" + _HALF % b"89a-fA-F" + rb")|\\.",
+    flags=re.DOTALL,
 )
 
 
-class _Node:
+class Node:
     """One field of the tree that the configured paths make."""
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
+        self.children: dict[str, Node] = {}
         self.wanted = False
 
     def add(self, path: Sequence[str]) -> None:
         """Put a path into the tree."""
         node = self
         for name in path:
-            node = node.children.setdefault(name, _Node())
+            node = node.children.setdefault(name, Node())
         node.wanted = True
 
     def type(self, place: str) -> Any:
@@ -97,6 +100,11 @@ class JsonReader:
     encoding : str
         The encoding of the messages; JSON is UTF-8 unless somebody says otherwise.
 
+    Attributes
+    ----------
+    root : Node
+        The tree that the paths make.
+
     Raises
     ------
     ConfigError
@@ -105,15 +113,15 @@ class JsonReader:
 
     def __init__(self, paths: Iterable[str], encoding: str = "utf-8") -> None:
         self._encoding = encoding
-        self._root = _Node()
+        self.root = Node()
         for path in paths:
-            self._root.add(path.split("."))
-        row_type = self._root.type("$")
+            self.root.add(path.split("."))
+        row_type = self.root.type("$")
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row_type).decode
 
     def getter(self, path: str) -> Getter:
         """Return the function that takes the value at `path`, one of `paths`, out of a row."""
-        return self._root.getter(path.split("."))
+        return self.root.getter(path.split("."))
 
     def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, Fault]]:
         """Return a row for each value (None where it has none), and why by position."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from consumers.messages import Messages
 from consumers.settings.model import ModelSettings, WordsSettings
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, TextColumn, Words
+from streamnb.columns import missing_text
+from streamnb.kernels.layout import Texts
 
-_OWN_COLUMNS = {"text": "texts", "user": "users", "lang": "langs"}
+_OWN_COLUMNS = {"text", "user", "lang"}
 
 
 def build_model(settings: ModelSettings) -> NaiveBayes:
@@ -37,29 +41,34 @@ def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def columns_of(
-    messages: Messages, rows: Sequence[int], names: Sequence[str]
-) -> dict[str, list[Any]]:
+    messages: Messages, rows: NDArray[np.int64], names: Sequence[str]
+) -> dict[str, TextColumn]:
     """Return the fields `names` of some rows; a value that is no text is missing.
 
     Parameters
     ----------
     messages : Messages
-    rows : sequence of int
+    rows : ndarray of shape (n,), int64
         Places in `messages`, ascending.
     names : sequence of str
-        Columns of a message (``text``, ``user``, ``lang``), or its other fields.
+        The text, or other fields that were decoded for the model.
 
     Returns
     -------
-    dict of str to list
-        By name, each of length ``len(rows)``.
+    dict of str to TextColumn
+        By name, each of length n.
     """
-    columns: dict[str, list[Any]] = {}
-    for name in names:
-        if name in _OWN_COLUMNS:
-            values = getattr(messages, _OWN_COLUMNS[name])
-            columns[name] = values if len(rows) == len(values) else [values[i] for i in rows]
-        else:
-            found = (messages.fields[i].get(name) for i in rows)
-            columns[name] = [value if isinstance(value, str) else None for value in found]
-    return columns
+    return {name: _chosen(_column(messages, name), rows) for name in names}
+
+
+def _column(messages: Messages, name: str) -> TextColumn:
+    if name == "text":
+        return messages.texts
+    return messages.fields[name] if name in messages.fields else missing_text(len(messages))
+
+
+def _chosen(column: TextColumn, rows: NDArray[np.int64]) -> TextColumn:
+    if len(rows) == len(column):
+        return column
+    data, starts, ends = column.texts
+    return TextColumn(Texts(data, starts[rows], ends[rows]))

@@ -1,9 +1,9 @@
 """Is the daemon alive, and is it ready? The answers behind `/healthz` and `/readyz`.
 
-The consuming thread beats once a turn of its loop, with or without messages: silence from the
-source is healthy, a loop that no longer turns is stuck. Ready means more than alive: there is a
-snapshot to answer from, and the source can be read. Written by the consuming thread, read by the
-serving one; each field is one reference, set whole.
+The consuming thread beats once a turn of its loop, with or without messages, and so does the
+reading thread: silence from the source is healthy, a loop that no longer turns is stuck. Ready
+means more than alive: there is a snapshot to answer from, and the source can be read. Each field is
+one reference, set whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READING_WITHIN_S = 2.0
 
 
 class State(StrEnum):
-    """What the consuming thread is doing."""
+    """What the daemon is doing."""
 
     STARTING = "starting"
     READING = "reading"
@@ -36,9 +36,9 @@ class HealthReport:
     Attributes
     ----------
     state : State
-        What the consuming thread is doing.
+        What the daemon is doing.
     alive : bool
-        False where a restart would help: the loop is stuck.
+        False where a restart would help: a loop is stuck.
     ready : bool
         True where questions can be answered from what is being learned now.
     reason : str or None
@@ -58,14 +58,14 @@ class HealthReport:
 
 
 class Health:
-    """Watches the consuming thread's beat.
+    """Watches the beats of the consuming and of the reading thread.
 
     Parameters
     ----------
     clock : callable
         Seconds that only grow, such as `time.monotonic`.
     stuck_after_s : float
-        Seconds without a beat after which the loop counts as stuck (`http.stuck_after_s`).
+        Seconds without a beat after which a loop counts as stuck (`http.stuck_after_s`).
     """
 
     def __init__(self, clock: Callable[[], float], stuck_after_s: float) -> None:
@@ -74,17 +74,24 @@ class Health:
         self._lock = threading.Lock()
         self._started_s = clock()
         self._beat_s: float | None = None
+        self._reader_beat_s: float | None = None
         self._message_s: float | None = None
         self._trouble: str | None = None
         self._snapshot_version: int | None = None
 
     def beat(self, n_messages: int = 0) -> None:
-        """Say that the loop has turned, and how many messages it took in."""
+        """Say that the consuming loop has turned, and how many messages it took in."""
         now_s = self._clock()
         with self._lock:
             self._beat_s = now_s
             if n_messages:
                 self._message_s = now_s
+
+    def beat_reader(self) -> None:
+        """Say that the reading loop has turned."""
+        now_s = self._clock()
+        with self._lock:
+            self._reader_beat_s = now_s
 
     def set_trouble(self, text: str | None) -> None:
         """Say what keeps the source from reading; None when all is well again."""
@@ -100,16 +107,18 @@ class Health:
         """Return how things stand now."""
         now_s = self._clock()
         with self._lock:
-            beat_s, message_s = self._beat_s, self._message_s
+            beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
             trouble, version = self._trouble, self._snapshot_version
         starting = beat_s is None
-        silent_s = now_s - (self._started_s if beat_s is None else beat_s)
+        loop, silent_s = "consuming", now_s - (self._started_s if beat_s is None else beat_s)
+        if reader_s is not None and now_s - reader_s > silent_s:
+            loop, silent_s = "reading", now_s - reader_s
         limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s
         message_age_s = None if message_s is None else now_s - message_s
         if silent_s > limit_s:
             state = State.STUCK
             reason: str | None = (
-                f"the consuming loop has not turned for {silent_s:.1f} s, and may be silent for "
+                f"the {loop} loop has not turned for {silent_s:.1f} s, and may be silent for "
                 f"{limit_s:g} s (http.stuck_after_s); after a restart the daemon goes on from its "
                 "last checkpoint"
             )

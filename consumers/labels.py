@@ -7,7 +7,7 @@ A labeller works on columns, a batch at a time: values and texts in, labels and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -50,6 +50,11 @@ class Labeller(Protocol):
 
     path: str | None
     """The field of a message whose value it wants, as a path; None when the text is enough."""
+    classes: tuple[str, ...]
+    """What it labels with."""
+    known: Mapping[str, str]
+    """JSON texts of values (`4`, `true`, a string without its quotes) → the class that each means.
+    Any other value takes the slow way, through `label`."""
 
     def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
         """Label a batch.
@@ -88,21 +93,22 @@ class FieldLabeller:
 
     def __init__(self, settings: FieldLabels, classes: Sequence[str]) -> None:
         self.path: str | None = settings.field
-        self._classes = tuple(classes)
+        self.classes = tuple(classes)
         self._mapping = {name: name for name in classes} | dict(settings.mapping)
         # What most messages hold is found by one look: the value itself. Values whose class the
         # model lacks are left out, so that they take the slow way to a good explanation.
-        self._known: dict[Any, str] = {}
-        for key, name in self._mapping.items():
-            if name in self._classes:
-                self._known[key] = name
-                if re.fullmatch(r"-?[0-9]{1,18}", key) and str(int(key)) == key:
-                    self._known[int(key)] = name
+        self.known: Mapping[str, str] = {
+            key: name for key, name in self._mapping.items() if name in self.classes
+        }
+        self._values: dict[Any, str] = dict(self.known)
+        for key, name in self.known.items():
+            if re.fullmatch(r"-?[0-9]{1,18}", key) and str(int(key)) == key:
+                self._values[int(key)] = name
 
     def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
         """Label a batch by its values; see `Labeller.label`."""
         done = Labelled([None] * len(values), texts)
-        known = self._known
+        known = self._values
         for i, value in enumerate(values):
             if value is None:
                 continue
@@ -130,9 +136,9 @@ class FieldLabeller:
                 "(setting labels.field)",
             )
         name = self._mapping.get(value if isinstance(value, str) else text)
-        if name in self._classes:
+        if name in self.classes:
             return name
-        classes = ", ".join(self._classes)
+        classes = ", ".join(self.classes)
         if name is not None:
             return Fault(
                 Reason.UNKNOWN_LABEL,
@@ -174,10 +180,13 @@ class EmoticonLabeller:
 
     def __init__(self, settings: EmoticonLabels, classes: Sequence[str]) -> None:
         self.path: str | None = None
+        self.classes = tuple(classes)
+        self.known: Mapping[str, str] = {}
         class_of = _class_of_sign(settings, classes)
         # The longest first, so that ":'(" is not taken for a colon and "'(".
         signs = sorted(class_of, key=len, reverse=True)
-        self._classes = [class_of[sign] for sign in signs]
+        self._signs = signs
+        self._class_of = [class_of[sign] for sign in signs]
         self._pattern = re.compile("|".join([_LINK, *map(_sign_pattern, signs)]))
         # ":(a" may be a list's beginning and labels nothing, but a tokeniser sees the sign in it.
         glued = [sign for sign in signs if not re.search(r"\w$| ", sign)]
@@ -187,7 +196,8 @@ class EmoticonLabeller:
         """Label a batch by its texts; see `Labeller.label`."""
         done = Labelled([None] * len(values), list(texts))
         for i, text in enumerate(texts):
-            if self._pattern.search(text) is None:
+            # To look for each sign is 20 times as fast as the pattern; most texts have none.
+            if not any(sign in text for sign in self._signs):
                 continue
             found: set[str] = set()
             rest = self._pattern.sub(partial(self._take, found), text)
@@ -201,7 +211,7 @@ class EmoticonLabeller:
         """Note the class of a sign and remove it; leave a link as it is."""
         if match.lastindex is None:
             return match[0]
-        found.add(self._classes[match.lastindex - 1])
+        found.add(self._class_of[match.lastindex - 1])
         begin, end = match.span()
         around = match.string[max(0, begin - 1) : begin], match.string[end : end + 1]
         # What stood on both sides must not become one: a sign again ("=:()" would leave "=)"), or

@@ -1,12 +1,13 @@
 """The values that travel through the daemon: raw columns from a source, decoded messages, rejects.
 
 A source hands over **columns**: one buffer for a whole batch of one partition, and arrays that say
-where each key and value lies in it. Decoding turns them into `Messages`, lists side by side, one
+where each key and value lies in it. Decoding turns them into `Messages`, arrays side by side, one
 entry a message; `Messages.envelope(i)` is the row view for sinks and screens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from streamnb import TextColumn
 
 
 class Partition(NamedTuple):
@@ -135,40 +138,106 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: dict[str, Any]
 
 
+class About(NamedTuple):
+    """What a message says of itself beside what is learned: for sinks, the screen and people."""
+
+    id: str
+    time_ms: int
+    user: str | None
+    lang: str | None
+    fields: dict[str, Any]
+
+
+OPERATIONS = tuple(Operation)
+_DELETE = OPERATIONS.index(Operation.DELETE)
+NO_LABEL = -1
+
+
 @dataclass(slots=True)
 class Messages:
     """The decoded messages of one batch, column by column; rejects stand apart.
 
-    `labels[i]` is one of the model's classes or None (to be judged, not learned). `n_ambiguous`
-    counts those whose emoticons speak for more than one class: they are judged, never learned.
+    What the model does not read stays in the raw bytes: `envelope` decodes a message whole, for the
+    few that are shown or written.
+
+    Attributes
+    ----------
+    raw : RawColumns
+        What they were decoded from.
+    at : ndarray of shape (n,), int64
+        Each message's place in `raw`, ascending.
+    classes : tuple of str
+        What label codes stand for.
+    labels : ndarray of shape (n,), int32
+        Each message's place in `classes`; `NO_LABEL`: to be judged, not learned.
+    operations : ndarray of shape (n,), int8
+        Each message's place in `OPERATIONS`.
+    texts : TextColumn, of length n
+        A deletion's text is missing.
+    fields : dict of str to TextColumn
+        The other fields that the model reads; what is no text is missing.
+    about : callable
+        Decodes what else stands in the message at a place of `raw`.
+    rejects : list of Reject
+        The messages of `raw` that cannot be used: all that are not in `at`.
+    n_ambiguous : int
+        Messages whose emoticons speak for more than one class: they are judged, never learned.
     """
 
-    partition: Partition
-    next_offset: int
-    offsets: list[int] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    times_ms: list[int] = field(default_factory=list)
-    users: list[str | None] = field(default_factory=list)
-    langs: list[str | None] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    labels: list[str | None] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    fields: list[dict[str, Any]] = field(default_factory=list)
+    raw: RawColumns
+    at: NDArray[np.int64]
+    classes: tuple[str, ...]
+    labels: NDArray[np.int32]
+    operations: NDArray[np.int8]
+    texts: TextColumn
+    fields: dict[str, TextColumn]
+    about: Callable[[RawColumns, int], About]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self.at)
+
+    @property
+    def partition(self) -> Partition:
+        """The log they come from."""
+        return self.raw.partition
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on."""
+        return self.raw.next_offset
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Each message's offset, shape (n,), int64, increasing."""
+        return self.raw.offsets[self.at]
+
+    @property
+    def to_learn(self) -> NDArray[np.int64]:
+        """Rows that have a label and are no deletion, ascending, int64."""
+        return np.flatnonzero((self.labels != NO_LABEL) & (self.operations != _DELETE))
+
+    @property
+    def to_judge(self) -> NDArray[np.int64]:
+        """Rows that have no label and are no deletion, ascending, int64."""
+        return np.flatnonzero((self.labels == NO_LABEL) & (self.operations != _DELETE))
+
+    def label(self, i: int) -> str | None:
+        """Return the class that message `i` is labelled with."""
+        code = int(self.labels[i])
+        return None if code == NO_LABEL else self.classes[code]
+
+    def text(self, i: int) -> str:
+        """Return the text of message `i`; that of a deletion is empty."""
+        data, starts, ends = self.texts.texts
+        return data[starts[i] : max(starts[i], ends[i])].tobytes().decode()
 
     def envelope(self, i: int) -> Envelope:
         """Return message `i` as a row."""
         return Envelope(
-            id=self.ids[i],
-            time_ms=self.times_ms[i],
-            user=self.users[i],
-            lang=self.langs[i],
-            text=self.texts[i],
-            label=self.labels[i],
-            operation=self.operations[i],
-            fields=self.fields[i],
+            **self.about(self.raw, int(self.at[i]))._asdict(),
+            text=self.text(i),
+            label=self.label(i),
+            operation=OPERATIONS[self.operations[i]],
         )

@@ -33,6 +33,7 @@ PREDICT_BUCKETS_S = (
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
 )  # fmt: skip
 
+DECODERS = ("columns", "records", "librdkafka")
 OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete")
 
 
@@ -87,6 +88,9 @@ class Metrics:
         )
         self._lost = self._counter(
             "messages_lost", "Messages that the source had removed before they were read."
+        )
+        self._decoder = self._gauge(
+            "kafka_decoder_info", "1 for how Kafka's responses are decoded, else 0.", ["decoder"]
         )
 
     def _make_quality_metrics(self) -> None:
@@ -188,6 +192,11 @@ class Metrics:
     def count_lost(self, count: int) -> None:
         """Count messages that were removed before they could be read."""
         self._lost.inc(count)
+
+    def set_decoder(self, decoder: str | None) -> None:
+        """Say how Kafka's responses are decoded; None where that is not settled or not asked."""
+        for each in DECODERS if decoder is not None else ():
+            self._decoder.labels(each).set(each == decoder)
 
     # Learning and judging -------------------------------------------------------------------
 

@@ -1,51 +1,44 @@
-"""The loop, whole on one screen: poll, decode, learn, hand on, publish, checkpoint.
+"""The loop, whole on one screen: take what was read, learn, hand on, publish, checkpoint.
 
-It runs on the consuming thread, which owns the source, the learner and the checkpoint. Labelled
-messages are judged by the learner just before it learns them; unlabelled ones go to the predictor's
-thread, which writes its judgements to their sink.
+It runs on the consuming thread, which owns the learner and the stream's positions. The `reader`
+polls and decodes ahead of it, on a thread of its own. Labelled messages are judged by the learner
+just before it learns them; unlabelled ones go to the predictor's thread, and so do rejects: that
+thread alone writes to the sinks. Checkpoints are written beside the learning, see `saving`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from consumers.checkpoint import Checkpoint, part_name
-from consumers.decode import Decoder
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
+from consumers.handover import Batch
 from consumers.health import Health
-from consumers.messages import Messages, Operation, Partition, RawColumns
+from consumers.messages import Messages, Partition, Reject
 from consumers.metrics import Metrics
+from consumers.reader import Limits, Reader
+from consumers.saving import Saving
 from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
 from consumers.sinks.records import prediction_record, reject_record
-from consumers.sources.base import Source
 from consumers.tally import Tally
-from streamnb import Answer, Learner, Predictor
-from streamnb.errors import PredictorError, QueueFullError
+from streamnb import Answer, Codes, Learner, Predictor
+from streamnb.errors import QueueFullError
+from streamnb.labels import to_indices
 
-POLL_TIMEOUT_S = 0.1
-# How long a checkpoint may wait for the predictor and the sinks, all together; and how long once
-# the daemon is told to stop, for whoever told it will kill it after half a minute.
-_SAFE_TIMEOUT_S = 30.0
-_SAFE_TIMEOUT_AT_STOP_S = 5.0
-_SLICE_S = 1.0  # how often a wait says that it is not stuck
+TURN_S = 0.1  # how long a turn of the loop waits for a batch
+_SLICE_S = 1.0  # how often a longer wait says that it is not stuck
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class Limits:
-    """When a run ends by itself."""
-
-    until_end: bool = False
-    messages_max: int | None = None
 
 
 @dataclass(slots=True)
@@ -54,49 +47,49 @@ class Pipeline:
 
     Attributes
     ----------
+    watch : callable
+        Called each turn; raises what ended a thread that runs beside.
     positions : dict of Partition to int
-        The next offset of each partition that has been read.
+        The next offset of each partition of which something was learned.
     """
 
-    source: Source
-    decoder: Decoder
+    reader: Reader
     learner: Learner
     predictor: Predictor
     predictions: Sink
     rejects: Sink
     checkpoint: Checkpoint
+    saving: Saving
     metrics: Metrics
     health: Health
     tally: Tally
-    show: Callable[[], None]
+    stop: threading.Event
+    watch: Callable[[], None]
     positions: dict[Partition, int] = field(default_factory=dict)
-    stop: threading.Event = field(default_factory=threading.Event)
     _amid_batch: bool = False
-    _safe_positions: dict[Partition, int] | None = None
-    _stop_seen_s: float | None = None
+    _safe_positions: Mapping[Partition, int] | None = None
 
     def run(self, limits: Limits) -> str:
-        """Read until told to stop.
+        """Learn until told to stop.
 
         Returns
         -------
         str
             Why it ended: "told to stop", "end of source" or "max messages".
         """
-        self.source.open(self.positions.get)
+        self.reader.start(self.positions, limits)
         while not self.stop.is_set():
-            batches = self.source.poll(POLL_TIMEOUT_S)
-            for raw in batches:
-                self._take(raw, limits)
-            self._look_around(sum(map(len, batches)))
-            if limits.messages_max is not None and self.tally.n_messages >= limits.messages_max:
-                return "max messages"
-            if limits.until_end and not batches and self.source.at_end():
-                return "end of source"
+            batch = self.reader.take(TURN_S)
+            if batch is not None:
+                self._take(batch)
+            self._look_around(0 if batch is None else batch.n_raw)
+            end = self.reader.end
+            if end is not None:
+                return end
         return "told to stop"
 
     def finish(self) -> None:
-        """Publish, write the last checkpoint and let go of the source.
+        """Publish, write the last checkpoint, unless it stands already, and let the source go.
 
         Raises
         ------
@@ -105,53 +98,46 @@ class Pipeline:
         """
         try:
             self.learner.publish()
+            with _telling_failures():
+                self._await_checkpoint()
             if self._amid_batch:
                 raise CheckpointError(
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
                 )
-            self._make_checkpoint()
+            if self.positions != self._safe_positions:
+                self._begin_checkpoint()
+                self._await_checkpoint()
         finally:
-            self.source.close()
+            self.reader.close()
+            self.saving.close()
 
-    def _take(self, raw: RawColumns, limits: Limits) -> None:
-        if limits.messages_max is not None:
-            raw = raw.head(limits.messages_max - self.tally.n_messages)
-            if not len(raw):
-                return
-        messages = self.decoder.decode(raw)
+    def _take(self, batch: Batch) -> None:
+        messages = batch.messages
         self._amid_batch = True  # whatever fails from here on, no checkpoint may hold half a batch
+        began_s = time.perf_counter()
         self._learn(messages)
+        self.reader.learned(len(messages), time.perf_counter() - began_s)
         self._judge(messages)
         if messages.rejects:
-            self.rejects.add([reject_record(reject) for reject in messages.rejects])
-        self.positions[raw.partition] = raw.next_offset
+            self._hand_on(partial(self._reject, messages.rejects))
+        self.positions[batch.partition] = batch.next_offset
         self._amid_batch = False
-        self.tally.count(len(raw), messages)
+        self.tally.count(batch.n_raw, messages)
 
     def _learn(self, messages: Messages) -> None:
-        model = self.learner.model
-        rows = [
-            i
-            for i, label in enumerate(messages.labels)
-            if label is not None and messages.operations[i] is not Operation.DELETE
-        ]
-        labels = [str(messages.labels[i]) for i in rows]
+        rows = messages.to_learn
+        labels = Codes(messages.labels[rows], messages.classes)
         columns = columns_of(messages, rows, self.tally.fields)
         # A partition without labels gets its part too: its position is saved with it.
         posteriors = self.learner.learn(part_name(messages.partition), columns, labels)
-        if rows:
-            index = {label: c for c, label in enumerate(model.classes)}
-            truth = np.fromiter((index[label] for label in labels), np.int64, len(labels))
+        if len(rows):
+            truth = to_indices(labels, self.learner.model.classes)
             self.tally.learned(messages, rows, posteriors, truth)
 
     def _judge(self, messages: Messages) -> None:
-        rows = [
-            i
-            for i, label in enumerate(messages.labels)
-            if label is None and messages.operations[i] is not Operation.DELETE
-        ]
-        if not rows:
+        rows = messages.to_judge
+        if not len(rows):
             return
         columns = columns_of(messages, rows, self.tally.fields)
         then = partial(self._judged, messages, rows, time.perf_counter())
@@ -163,7 +149,9 @@ class Pipeline:
             else:
                 return
 
-    def _judged(self, messages: Messages, rows: list[int], asked_at: float, answer: Answer) -> None:
+    def _judged(
+        self, messages: Messages, rows: NDArray[np.int64], asked_at: float, answer: Answer
+    ) -> None:
         """Hand judgements on; runs on the predictor's thread."""
         self.tally.judged(messages, rows, answer)
         self.metrics.observe_predict(time.perf_counter() - asked_at, len(rows))
@@ -172,62 +160,82 @@ class Pipeline:
         classes = [str(label) for label in answer.classes]
         records = [
             prediction_record(messages.envelope(i), classes, row, answer.version)
-            for i, row in zip(rows, answer.log_posteriors.tolist(), strict=True)
+            for i, row in zip(rows.tolist(), answer.log_posteriors.tolist(), strict=True)
         ]
         self.predictions.add(records)
 
-    def _look_around(self, n_messages: int) -> None:
-        """Do what is due between two polls."""
-        self.health.beat(n_messages)
-        self.health.set_trouble(self.source.trouble())
-        self.learner.publish_if_due()
-        self.show()
-        if self.predictor.failure is not None:
-            raise SinkError(
-                f"a judgement could not be handed on: {self.predictor.failure}. Start again: the"
-                " stream goes on from the last checkpoint, and it comes again."
-            ) from self.predictor.failure
-        if self.checkpoint.is_due() and self.positions == self._safe_positions:
-            # Nothing was read since: the file is current, and older ones must not be pushed out.
-            self.checkpoint.postpone()
-            self.metrics.checkpoint_is_current()
-        elif self.checkpoint.is_due():
-            try:
-                self._make_checkpoint()
-            except CheckpointError as error:
-                log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- all is said
+    def _reject(self, rejects: Sequence[Reject]) -> None:
+        """Hand rejects on; runs on the predictor's thread."""
+        self.rejects.add([reject_record(reject) for reject in rejects])
 
-    def _make_checkpoint(self) -> None:
-        """Carry out the steps of a checkpoint, in their order; see `checkpoint`."""
-        began_s = time.monotonic()
-        try:
-            for wait in (self.predictor.drain, self.predictions.flush, self.rejects.flush):
-                self._wait_for(wait, began_s)
-            written = self.checkpoint.write(self.learner.model, self.positions)
-        except (PredictorError, SinkError, CheckpointError) as error:
-            self.metrics.checkpoint_failed()
-            raise CheckpointError(f"no checkpoint was written: {error}") from error
-        finally:
-            self.checkpoint.postpone()
-        self._safe_positions = dict(self.positions)
-        self.metrics.checkpoint_written(written.seconds, written.n_bytes)
-        self.source.commit(self.positions)
-
-    def _wait_for(self, wait: Callable[[float], None], began_s: float) -> None:
-        """Wait in slices: the daemon is not stuck meanwhile, and may be told to stop."""
+    def _hand_on(self, run: Callable[[], None]) -> None:
+        """Have something done on the predictor's thread, behind all that it was asked so far."""
         while True:
-            self.health.beat()
-            now_s = time.monotonic()
-            if self.stop.is_set() and self._stop_seen_s is None:
-                self._stop_seen_s = now_s
-            until_s = began_s + _SAFE_TIMEOUT_S
-            if self._stop_seen_s is not None:
-                until_s = min(until_s, self._stop_seen_s + _SAFE_TIMEOUT_AT_STOP_S)
             try:
-                wait(max(0.0, min(_SLICE_S, until_s - now_s)))
-            except (PredictorError, SinkError):
-                # What is refused before its slice is over has another reason than time.
-                if time.monotonic() < now_s + _SLICE_S or time.monotonic() >= until_s:
-                    raise
+                self.predictor.call(run, timeout_s=_SLICE_S)
+            except QueueFullError:
+                self.health.beat()  # as in `_judge`
             else:
                 return
+
+    def _look_around(self, n_messages: int) -> None:
+        """Do what is due between two batches."""
+        self.health.beat(n_messages)
+        self.learner.publish_if_due()
+        self.watch()
+        if self.predictor.failure is not None:
+            raise SinkError(
+                "a judgement or a reject could not be handed on: "
+                f"{self.predictor.failure}. Start again: the stream goes on from the last"
+                " checkpoint, and it comes again."
+            ) from self.predictor.failure
+        with _telling_failures():
+            if self.saving.is_busy:
+                self._note_checkpoint(0.0)
+            elif self.checkpoint.is_due() and self.positions == self._safe_positions:
+                # Nothing was read since: the file is current, and older ones must not be pushed
+                # out.
+                self.checkpoint.postpone()
+                self.metrics.checkpoint_is_current()
+            elif self.checkpoint.is_due():
+                self._begin_checkpoint()
+
+    def _begin_checkpoint(self) -> None:
+        """Freeze what there is; it is written beside the learning."""
+        try:
+            self.saving.begin(self.learner.model, self.positions, self.health.beat)
+        except CheckpointError:
+            self._note_failure()
+            raise
+
+    def _await_checkpoint(self) -> None:
+        """Wait until none is in the making."""
+        while self.saving.is_busy:
+            self.health.beat()
+            self._note_checkpoint(_SLICE_S)
+
+    def _note_checkpoint(self, timeout_s: float) -> None:
+        """Take in what came of the one in the making, once that is known."""
+        try:
+            saved = self.saving.outcome(timeout_s)
+        except CheckpointError:
+            self._note_failure()
+            raise
+        if saved is not None:
+            self.checkpoint.postpone()
+            self._safe_positions = saved.positions
+            self.metrics.checkpoint_written(saved.written.seconds, saved.written.n_bytes)
+            self.reader.commit(saved.positions)
+
+    def _note_failure(self) -> None:
+        self.checkpoint.postpone()
+        self.metrics.checkpoint_failed()
+
+
+@contextlib.contextmanager
+def _telling_failures() -> Iterator[None]:
+    """Let a checkpoint that was not written be a line in the log: the one before it stands."""
+    try:
+        yield
+    except CheckpointError as error:
+        log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- all is said

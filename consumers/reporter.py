@@ -1,7 +1,13 @@
-"""Tells metrics, health and the screen how the run stands, a few times a second."""
+"""Tells metrics, health and the screen how the run stands, a few times a second.
+
+It does so on a thread of its own: what it gathers, such as the most telling of a million words,
+takes longer than the consuming thread can spare. All that it reads are single references and
+figures that one thread writes; two figures in one status may be a batch apart.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -9,14 +15,17 @@ from consumers.checkpoint import Checkpoint
 from consumers.health import Health
 from consumers.messages import Partition
 from consumers.metrics import Metrics
-from consumers.sources.base import Source
+from consumers.reader import Seen
 from consumers.status import Status, Summary
 from consumers.tally import Tally
 from consumers.view import View
 from streamnb import Snapshot, SnapshotBoard
 
 UPDATE_INTERVAL_S = 0.25
-WORDS_INTERVAL_S = 2.0  # a pass over the vocabulary: 20 ms at 10⁶ words
+WORDS_INTERVAL_S = 2.0
+WORDS_SHARE_MAX = (
+    0.01  # of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core
+)
 WORDS_SHOWN = 12
 
 
@@ -25,7 +34,10 @@ class Reporter:
 
     Parameters
     ----------
-    source : Source
+    source : str
+        The source's name.
+    seen : callable
+        What the source said of itself last.
     board : SnapshotBoard
     tally : Tally
     metrics : Metrics
@@ -39,7 +51,8 @@ class Reporter:
 
     def __init__(  # noqa: PLR0913 -- it gathers from every room
         self,
-        source: Source,
+        source: str,
+        seen: Callable[[], Seen],
         board: SnapshotBoard,
         tally: Tally,
         metrics: Metrics,
@@ -51,6 +64,7 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
+        self._seen = seen
         self._board = board
         self._tally = tally
         self._metrics = metrics
@@ -67,6 +81,31 @@ class Reporter:
         self._n_lost = 0
         self._was_up = False
         self._was_lost = False
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="report", daemon=True)
+
+    def start(self) -> None:
+        """Report on a thread of its own from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End that thread; whoever stopped it may report again."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def watch(self) -> None:
+        """Raise what ended the thread, where something did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(UPDATE_INTERVAL_S):
+                self.update(force=True)
+        except Exception as error:  # noqa: BLE001 -- it comes out of `watch`, on the thread that ends the run
+            self._failure = error
 
     def update(self, *, force: bool = False) -> None:
         """Report, where it is due."""
@@ -75,16 +114,14 @@ class Reporter:
             return
         self._due_at_s = now_s + UPDATE_INTERVAL_S
         snapshot = self._board.current()
-        trouble = self._source.trouble()
-        lag = self._source.lag()
-        self._metrics.set_lag(lag)
-        self._note_source(up=trouble is None)
-        lost = getattr(self._source, "lost_messages", 0)
-        self._metrics.count_lost(lost - self._n_lost)
-        self._n_lost = lost
+        seen = self._seen()
+        self._metrics.set_lag(seen.lag)
+        self._note_source(up=seen.trouble is None)
+        self._metrics.count_lost(seen.lost_messages - self._n_lost)
+        self._n_lost = seen.lost_messages
         if snapshot is not None:
             self._take_in(snapshot, now_s)
-        self._view.update(self._status(snapshot, trouble, lag, now_s))
+        self._view.update(self._status(snapshot, seen, now_s))
 
     def _note_source(self, *, up: bool) -> None:
         """Show whether the source can be read, and count it when it is found again."""
@@ -102,8 +139,9 @@ class Reporter:
             )
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            self._words_due_at_s = now_s + WORDS_INTERVAL_S
             told = snapshot.telling_words(WORDS_SHOWN, next(iter(self._tally.fields)))
+            took_s = self._clock() - now_s
+            self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
             self._words = {
                 str(label): tuple(word for word, _ in words) for label, words in told.items()
             }
@@ -111,22 +149,21 @@ class Reporter:
     def _status(
         self,
         snapshot: Snapshot | None,
-        trouble: str | None,
-        lag: Mapping[Partition, int],
+        seen: Seen,
         now_s: float,
     ) -> Status:
         tally = self._tally
         prequential = tally.prequential
         return Status(
-            source=self._source.name,
+            source=self._source,
             classes=tally.classes,
-            trouble=trouble,
+            trouble=seen.trouble,
             n_messages=tally.n_messages,
             n_learned=tally.n_learned,
             n_judged=tally.n_judged,
             n_rejected=tally.rejected.total(),
             rate_per_s=tally.rate_per_s(),
-            lag_total=sum(lag.values()) if lag else None,
+            lag_total=sum(seen.lag.values()) if seen.lag else None,
             shares=tally.shares(),
             accuracy=prequential.accuracy,
             log_loss=prequential.log_loss,
@@ -149,7 +186,7 @@ class Reporter:
         snapshot = self._board.current()
         seconds = tally.elapsed_s
         return Summary(
-            source=self._source.name,
+            source=self._source,
             messages=tally.n_messages,
             learned=tally.n_learned,
             judged=tally.n_judged,

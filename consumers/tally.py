@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import Messages, Operation
+from consumers.messages import Messages
 from consumers.metrics import Metrics
 from consumers.prequential import Prequential
 from consumers.status import Judged
@@ -102,12 +102,8 @@ class Tally:
         self.n_messages += n
         reasons = Counter(reject.reason for reject in messages.rejects)
         self.rejected.update({reason.value: count for reason, count in reasons.items()})
-        n_deleted = messages.operations.count(Operation.DELETE)
-        n_learned = sum(
-            label is not None and operation is not Operation.DELETE
-            for label, operation in zip(messages.labels, messages.operations, strict=True)
-        )
-        n_without = len(messages) - n_learned - n_deleted
+        n_learned, n_without = len(messages.to_learn), len(messages.to_judge)
+        n_deleted = len(messages) - n_learned - n_without
         # A rejected or deleted message may have been ambiguous too; each counts in one place only.
         n_ambiguous = min(messages.n_ambiguous, n_without)
         self.n_ambiguous += n_ambiguous
@@ -123,9 +119,9 @@ class Tally:
     def learned(
         self,
         messages: Messages,
-        rows: Sequence[int],
+        rows: NDArray[np.int64],
         posteriors: NDArray[np.float64],
-        truth: NDArray[np.int64],
+        truth: NDArray[np.integer],
     ) -> None:
         """Take in labelled messages that were judged and learned."""
         self.n_learned += len(rows)
@@ -135,7 +131,7 @@ class Tally:
         self._metrics.count_learned(dict(zip(self.classes, counts, strict=True)))
         self._remember(messages, rows, posteriors)
 
-    def judged(self, messages: Messages, rows: Sequence[int], answer: Answer) -> None:
+    def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
         """Take in unlabelled messages that were judged; on the predictor's thread."""
         self.n_judged += len(rows)
         predicted = self._remember(messages, rows, answer.log_posteriors)
@@ -143,21 +139,21 @@ class Tally:
         self._metrics.count_predictions(dict(zip(self.classes, counts, strict=True)))
 
     def _remember(
-        self, messages: Messages, rows: Sequence[int], posteriors: NDArray[np.float64]
+        self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]
     ) -> NDArray[np.intp]:
         """Keep the newest for the screen; return the predicted classes."""
         predicted: NDArray[np.intp] = posteriors.argmax(axis=1)
         self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
         for k in range(max(0, len(rows) - _NEWEST_A_BATCH), len(rows)):
-            i, c = rows[k], int(predicted[k])
+            envelope, c = messages.envelope(int(rows[k])), int(predicted[k])
             self.newest.append(
                 Judged(
-                    time_ms=messages.times_ms[i],
-                    user=messages.users[i],
-                    text=messages.texts[i],
+                    time_ms=envelope.time_ms,
+                    user=envelope.user,
+                    text=envelope.text,
                     label=self.classes[c],
                     probability=float(np.exp(posteriors[k, c])),
-                    truth=messages.labels[i],
+                    truth=envelope.label,
                 )
             )
         return predicted

@@ -74,6 +74,7 @@ class NaiveBayes(Readable):
         self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
         if len(set(self._classes)) < len(self._classes):
             raise InputError(f"classes must differ. Got {self._classes!r} instead.")
+        self._places = {label: c for c, label in enumerate(self._classes)}
         if not features:
             raise InputError("features must hold at least one group, such as {'text': Words(...)}.")
         self._class_prior = Dirichlet() if class_prior is None else class_prior
@@ -123,7 +124,12 @@ class NaiveBayes(Readable):
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
-        self.prequential_many(self._as_columns(x), [y], part=part)
+        place = self._places.get(y) if type(y) in {str, int, bool} else None
+        if place is None or part is not None or self._parts or not self._is_short(x):
+            self.prequential_many(self._as_columns(x), [y], part=part)
+            return
+        self._one(x, place)
+        self._compact()
 
     def learn_many(
         self, columns: Any, labels: Sequence[Label] | Codes, *, part: str | None = None
@@ -236,6 +242,7 @@ class NaiveBayes(Readable):
                     part.move_columns(name, columns)
 
     def _add_class(self, label: Label) -> None:
+        self._places[label] = len(self._classes)
         self._classes.append(label)
         n_classes = len(self._classes)
         self._class_counts = np.append(self._class_counts, 0.0)

@@ -42,14 +42,14 @@ class FrozenModel:
     hash_key : int
     groups : dict of str to WordsState
         Vocabularies, and the sums of the sections' counts.
-    sections : dict of (str or None) to Part
-        By the parts' names; a model kept whole is one section without a name.
+    sections : list of (str or None, Part)
+        With the parts' names; a model kept whole is one section without a name.
     """
 
     description: dict[str, Any]
     hash_key: int
     groups: dict[str, WordsState]
-    sections: dict[str | None, Part]
+    sections: list[tuple[str | None, Part]]
 
 
 def freeze(model: NaiveBayes) -> FrozenModel:
@@ -59,7 +59,7 @@ def freeze(model: NaiveBayes) -> FrozenModel:
     of words, and a vocabulary that moves to new arrays leaves the old ones as they are.
     """
     groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
-    sections = {name: part.frozen(groups) for name, part in _sections(model).items()}
+    sections = [(name, part.frozen(groups)) for name, part in _sections(model)]
     return FrozenModel(model.describe(), model._hash_key, groups, sections)  # noqa: SLF001
 
 
@@ -81,7 +81,7 @@ def pack(
     if isinstance(model, NaiveBayes):
         model = _as_it_is(model)
     _check_names(model)
-    unknown = set(positions) - set(model.sections)
+    unknown = set(positions) - {name for name, _ in model.sections}
     if unknown:
         raise InputError(
             f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
@@ -93,7 +93,7 @@ def pack(
         chosen[name] = statistics.live_columns(group.counts, group.vocabulary.n_words)
         arrays |= _pack_words(f"groups/{name}", group.vocabulary, chosen[name])
     sections = []
-    for i, (part_name, part) in enumerate(model.sections.items()):
+    for i, (part_name, part) in enumerate(model.sections):
         sections.append(
             {
                 "part": part_name,
@@ -154,15 +154,15 @@ def _position(positions: Mapping[str, int], part_name: str | None) -> int | None
     return int(positions[part_name])
 
 
-def _sections(model: NaiveBayes) -> dict[str | None, Part]:
+def _sections(model: NaiveBayes) -> list[tuple[str | None, Part]]:
     """Return the parts by name, or a model kept whole as one part without a name."""
     if model.parts:
-        return {**model.parts}
+        return [*model.parts.items()]
     whole = Part({}, len(model.classes))
     whole.class_counts = model._class_counts  # noqa: SLF001
     whole.counts = {name: group.counts for name, group in model._groups.items()}  # noqa: SLF001
     whole.n_dropped = {name: group.n_dropped for name, group in model._groups.items()}  # noqa: SLF001
-    return {None: whole}
+    return [(None, whole)]
 
 
 def _join(model: NaiveBayes, name: str | None, part: Part) -> None:
@@ -209,7 +209,9 @@ def _pack_counts(name: str, counts: Counts, chosen: NDArray[np.int64]) -> Arrays
         by_word = counts.by_word[: len(chosen)]
     else:
         by_word = counts.by_word[known]
-    places = np.flatnonzero(by_word.any(axis=1)).astype(np.int32)
+    places = statistics.live_columns(counts._replace(by_word=by_word), len(by_word)).astype(
+        np.int32
+    )
     return {
         f"{name}/columns": places,
         f"{name}/by_word": by_word if len(places) == len(by_word) else by_word[places],

@@ -1,7 +1,11 @@
-"""The predictor: a thread that answers from the newest snapshot.
+"""The predictor: threads that answer from the newest snapshot.
 
-Requests wait in a bounded queue; each is answered, whole, from one snapshot, and the answer says
-which. The thread never waits for the learner, and the learner never for it.
+There are two classes of work, each with a bounded queue and a thread of its own. *Urgent* requests
+are those that somebody waits for (`predict_one`, `predict_many`); they overtake the batches of a
+stream, however many of these wait and however long handing on their answers takes. Snapshots are
+sealed values that any number of threads may read, so neither lane waits for the other, for the
+learner, or the learner for them. Each request is answered, whole, from one snapshot, and the answer
+says which; within its class, requests are answered in their order.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamnb.board import SnapshotBoard
@@ -42,18 +46,31 @@ class Answer:
     n_examples: int
 
 
-Work = tuple[Any, "Future[Answer]", Callable[[Answer], None] | None]
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Columns to judge, and what to do with the answer."""
+
+    columns: Any
+    then: Callable[[Answer], None] | None
+    future: Future[Answer] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """Something to do in its turn, without an answer."""
+
+    run: Callable[[], None]
 
 
 class Predictor:
-    """A reading thread with a bounded queue.
+    """Two reading threads with a bounded queue each.
 
     Parameters
     ----------
     board : SnapshotBoard
         Where snapshots are put up; there must be one before the first request.
     queue_size_max : int
-        How many requests may wait.
+        How many requests of each class may wait.
 
     Examples
     --------
@@ -63,26 +80,24 @@ class Predictor:
     """
 
     def __init__(self, board: SnapshotBoard, queue_size_max: int = 64) -> None:
-        self._board = board
-        self._queue: queue.Queue[Work | None] = queue.Queue(queue_size_max)
-        self._thread = threading.Thread(target=self._serve, name="predict", daemon=True)
+        self._stream = _Lane(board, queue_size_max, "predict")
+        self._urgent = _Lane(board, queue_size_max, "predict-urgent")
         self._stopped = False
-        self._ended = False
-        self._failure: Exception | None = None
 
     @property
     def failure(self) -> Exception | None:
         """What kept an answer from being handed on; such an answer is lost, and `drain` refuses."""
-        return self._failure
+        return self._stream.failure or self._urgent.failure
 
     @property
     def n_waiting(self) -> int:
-        """Requests that wait."""
-        return self._queue.qsize()
+        """Requests that wait, of both classes."""
+        return self._stream.n_waiting + self._urgent.n_waiting
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the threads."""
+        self._stream.thread.start()
+        self._urgent.thread.start()
 
     def submit(
         self,
@@ -90,6 +105,7 @@ class Predictor:
         *,
         then: Callable[[Answer], None] | None = None,
         timeout_s: float = 0.0,
+        urgent: bool = False,
     ) -> Future[Answer]:
         """Ask for the posteriors of a batch.
 
@@ -98,10 +114,12 @@ class Predictor:
         columns : mapping of str to sequence, or data frame
             As for `NaiveBayes.predict_log_proba_many`.
         then : callable, optional
-            Called with the answer, on the predictor's thread. What it raises comes out of `drain`,
-            and so does what kept the answer from it.
+            Called with the answer, on the thread that answered. What it raises comes out of
+            `drain`, and so does what kept the answer from it.
         timeout_s : float
             How long to wait for a place in the queue.
+        urgent : bool
+            Whether somebody waits for the answer: it then overtakes everything that is not urgent.
 
         Returns
         -------
@@ -115,26 +133,35 @@ class Predictor:
         PredictorStopped
             Where the predictor has been stopped.
         """
-        if self._stopped:
-            raise _stopped()
-        future: Future[Answer] = Future()
-        try:
-            self._queue.put((columns, future, then), block=timeout_s > 0, timeout=timeout_s or None)
-        except queue.Full:
-            raise QueueFullError(
-                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise"
-                " queue_size_max."
-            ) from None
-        if self._ended:
-            self._refuse_rest()  # the thread ended just before this one came
-        return future
+        request = _Request(columns, then)
+        self._put(self._urgent if urgent else self._stream, request, timeout_s)
+        return request.future
+
+    def call(self, run: Callable[[], None], *, timeout_s: float = 0.0) -> None:
+        """Have something done behind all stream batches asked so far, on the thread they are on.
+
+        Parameters
+        ----------
+        run : callable
+            What it raises comes out of `drain`, as for `submit`'s `then`.
+        timeout_s : float
+            How long to wait for a place in the queue.
+
+        Raises
+        ------
+        QueueFullError
+            Where the queue stayed full.
+        PredictorStopped
+            Where the predictor has been stopped.
+        """
+        self._put(self._stream, _Errand(run), timeout_s)
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
-        """Return the answer for one example, with one row."""
+        """Return the answer for one example, with one row; see `predict_many`."""
         return self.predict_many({name: [value] for name, value in x.items()}, timeout_s)
 
     def predict_many(self, columns: Any, timeout_s: float = 10.0) -> Answer:
-        """Return the answer for a batch, waiting for it.
+        """Return the answer for a batch, waiting for it; it is urgent.
 
         Parameters
         ----------
@@ -150,14 +177,14 @@ class Predictor:
         InputError
             For a value that cannot be used.
         """
-        future = self.submit(columns, timeout_s=timeout_s)
+        future = self.submit(columns, timeout_s=timeout_s, urgent=True)
         try:
             return future.result(timeout_s)
         except TimeoutError:
             future.cancel()
             raise PredictorError(
-                f"no answer within {timeout_s} s, with {self.n_waiting} requests waiting; ask again"
-                " later, or allow more time."
+                f"no answer within {timeout_s} s, with {self._urgent.n_waiting} requests waiting;"
+                " ask again later, or allow more time."
             ) from None
 
     def drain(self, timeout_s: float) -> None:
@@ -169,74 +196,125 @@ class Predictor:
             Where that took longer than `timeout_s`, or a `then` failed or got no answer.
         """
         deadline = time.monotonic() + timeout_s
-        with self._queue.all_tasks_done:
-            while self._queue.unfinished_tasks:
-                rest = deadline - time.monotonic()
-                if rest <= 0 or not self._thread.is_alive():
-                    raise PredictorError(
-                        f"{self._queue.unfinished_tasks} requests were not answered within"
-                        f" {timeout_s} s; allow more time, or start again from the last checkpoint."
-                    )
-                self._queue.all_tasks_done.wait(rest)
-        if self._failure is not None:
+        for lane in (self._stream, self._urgent):
+            n_left = lane.drain(deadline)
+            if n_left:
+                raise PredictorError(
+                    f"{n_left} requests were not answered within {timeout_s} s; allow more time, or"
+                    " start again from the last checkpoint."
+                )
+        if self.failure is not None:
             # It stays: an answer was lost, and no later checkpoint may pass over it.
             raise PredictorError(
-                f"handing on an answer failed: {self._failure}."
+                f"handing on an answer failed: {self.failure}."
                 " Start again from the last checkpoint."
-            ) from self._failure
+            ) from self.failure
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Answer what waits, then end the thread. May be called again.
+        """Answer what waits, then end the threads. May be called again.
 
         Parameters
         ----------
         timeout_s : float
-            How long to wait for that; the thread is left to itself then, and asked no more.
+            How long to wait for that; a thread is left to itself then, and asked no more.
         """
         deadline = time.monotonic() + timeout_s
         self._stopped = True
-        if not self._thread.is_alive():
+        for lane in (self._urgent, self._stream):
+            lane.stop(deadline)
+
+    def _put(self, lane: _Lane, work: _Request | _Errand, timeout_s: float) -> None:
+        if self._stopped:
+            raise _stopped()
+        lane.put(work, timeout_s)
+
+
+class _Lane:
+    """One class of work: a bounded queue, and the thread that works it off in its order."""
+
+    def __init__(self, board: SnapshotBoard, queue_size_max: int, name: str) -> None:
+        self._board = board
+        self._queue: queue.Queue[_Request | _Errand | None] = queue.Queue(queue_size_max)
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._ended = False
+        self.failure: Exception | None = None
+
+    @property
+    def n_waiting(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, work: _Request | _Errand, timeout_s: float) -> None:
+        try:
+            self._queue.put(work, block=timeout_s > 0, timeout=timeout_s or None)
+        except queue.Full:
+            raise QueueFullError(
+                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise"
+                " queue_size_max."
+            ) from None
+        if self._ended:
+            self._refuse_rest()  # the thread ended just before this one came
+
+    def drain(self, deadline: float) -> int:
+        """Wait until nothing is left; return how much was, at the deadline or the thread's end."""
+        with self._queue.all_tasks_done:
+            while self._queue.unfinished_tasks:
+                rest = deadline - time.monotonic()
+                if rest <= 0 or not self.thread.is_alive():
+                    break
+                self._queue.all_tasks_done.wait(rest)
+            return self._queue.unfinished_tasks
+
+    def stop(self, deadline: float) -> None:
+        """Answer what waits, then end the thread, within the deadline."""
+        if not self.thread.is_alive():
             self._end()
             return
         with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=timeout_s)
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+            self._queue.put(None, timeout=max(0.0, deadline - time.monotonic()))
+        self.thread.join(max(0.0, deadline - time.monotonic()))
         if self._ended:
             self._refuse_rest()  # the thread ended before it came to our word that it should
 
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
-            columns, future, then = work
             try:
+                if isinstance(work, _Errand):
+                    self._hand_on(work.run)
                 # Who asked may have given up; cancelled or not, it is settled from here on.
-                if future.set_running_or_notify_cancel():
-                    self._serve_one(columns, future, then)
+                elif work.future.set_running_or_notify_cancel():
+                    self._serve_one(work)
             finally:
                 self._queue.task_done()
         self._queue.task_done()
         self._end()
 
-    def _serve_one(
-        self, columns: Any, future: Future[Answer], then: Callable[[Answer], None] | None
-    ) -> None:
+    def _serve_one(self, request: _Request) -> None:
         try:
-            answer = self._answer(columns)
+            answer = self._answer(request.columns)
         except Exception as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
-            self._fail(future, then, error)
+            self._fail(request, error)
         else:
-            future.set_result(answer)
-            if then is not None:
-                self._hand_on(then, answer)
+            request.future.set_result(answer)
+            if request.then is not None:
+                self._hand_on(request.then, answer)
 
-    def _fail(
-        self,
-        future: Future[Answer],
-        then: Callable[[Answer], None] | None,
-        error: Exception,
-    ) -> None:
-        if then is not None:
-            self._failure = error  # the answer was to be handed on, and is lost
-        future.set_exception(error)
+    def _answer(self, columns: Any) -> Answer:
+        snapshot = self._board.current()
+        if snapshot is None:
+            raise PredictorError("there is no snapshot yet; publish one before asking.")
+        posteriors = snapshot.predict_log_proba_many(columns)
+        return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
+
+    def _hand_on(self, run: Callable[..., None], *answer: Answer) -> None:
+        try:
+            run(*answer)
+        except Exception as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
+            self.failure = error
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        if request.then is not None:
+            self.failure = error  # the answer was to be handed on, and is lost
+        request.future.set_exception(error)
 
     def _end(self) -> None:
         # In this order: a request is either here when the rest is refused, or sees that it is late.
@@ -247,22 +325,11 @@ class Predictor:
         with contextlib.suppress(queue.Empty):
             while True:
                 work = self._queue.get_nowait()
-                if work is not None and work[1].set_running_or_notify_cancel():
-                    self._fail(work[1], work[2], _stopped())
+                if isinstance(work, _Errand):
+                    self.failure = _stopped()
+                elif work is not None and work.future.set_running_or_notify_cancel():
+                    self._fail(work, _stopped())
                 self._queue.task_done()
-
-    def _answer(self, columns: Any) -> Answer:
-        snapshot = self._board.current()
-        if snapshot is None:
-            raise PredictorError("there is no snapshot yet; publish one before asking.")
-        posteriors = snapshot.predict_log_proba_many(columns)
-        return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
-
-    def _hand_on(self, then: Callable[[Answer], None], answer: Answer) -> None:
-        try:
-            then(answer)
-        except Exception as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
-            self._failure = error
 
 
 def _stopped() -> PredictorStopped:

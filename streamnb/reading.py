@@ -17,7 +17,7 @@ from streamnb import statistics
 from streamnb.columns import chunks, count_rows, to_mapping
 from streamnb.errors import InputError
 from streamnb.kernels import posterior
-from streamnb.labels import Label, nobody
+from streamnb.labels import JUDGE_ONLY, Label, nobody
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet
 from streamnb.words import WordsState
@@ -39,16 +39,16 @@ class Readable:
 
     def predict_one(self, x: Mapping[str, Any]) -> Label | None:
         """Return the most probable class, the one declared first on a tie; None without classes."""
-        posteriors = self.predict_log_proba_many(self._as_columns(x))[0]
+        posteriors = self._predict_log_proba_one(x)
         return self._classes[int(np.argmax(posteriors))] if len(posteriors) else None
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return p(c | x) by class."""
-        return self._by_class(np.exp(self.predict_log_proba_many(self._as_columns(x))[0]))
+        return self._by_class(np.exp(self._predict_log_proba_one(x)))
 
     def predict_log_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return log p(c | x) by class, in nats."""
-        return self._by_class(self.predict_log_proba_many(self._as_columns(x))[0])
+        return self._by_class(self._predict_log_proba_one(x))
 
     def joint_log_likelihood_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return log p(x, c) by class, in nats.
@@ -183,6 +183,40 @@ class Readable:
 
     def _by_class(self, values: Floats) -> dict[Label, float]:
         return dict(zip(self._classes, values.tolist(), strict=True))
+
+    def _predict_log_proba_one(self, x: Mapping[str, Any]) -> Floats:
+        if not self._is_short(x):
+            found: Floats = self.predict_log_proba_many(self._as_columns(x))[0]
+            return found
+        return self._one(x, JUDGE_ONLY)
+
+    def _is_short(self, x: Any) -> bool:
+        """Tell whether an example can go the short way: plain short text for every group."""
+        return isinstance(x, dict) and all(group.has_short(x) for group in self._groups.values())
+
+    def _one(self, x: Mapping[str, Any], label: int) -> Floats:
+        """Return the log-posteriors of a short example, and learn it where it has a label.
+
+        The steps and kernels are those of a batch; what is left out is all that a batch needs done
+        before and after them.
+        """
+        learn = label >= 0
+        labels = np.array([label], dtype=np.int32)
+        joint = np.empty((1, len(self._classes)))
+        posterior.class_prior(
+            self._class_counts,
+            self._class_prior.concentration,
+            labels,
+            learn,
+            np.empty(len(self._classes)),
+            joint,
+        )
+        prior = joint.copy()
+        for group in self._groups.values():
+            group.run(group.encode_one(x, labels, learn=learn), labels, joint, learn=learn)
+        posterior.normalise(joint, prior)
+        first: Floats = joint[0]
+        return first
 
     def _read(self, columns: Any) -> tuple[dict[str, Any], int]:
         """Return each group's fields, checked, and the number of rows."""

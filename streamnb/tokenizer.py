@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.kernels import lookup, tokenise
+from streamnb.kernels import characters, lookup, tokenise
 from streamnb.kernels.layout import Reader, Scratch, Texts
 
+NGRAM_MAX = 8  # the longest n-gram, in words
 GRAMS_MAX = (
     1 << 17
 ) - 1  # tokens and distinct n-grams of one text; `kernels.bernoulli` counts on it
@@ -64,9 +65,9 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         shortest, longest = self.ngrams
-        if not 1 <= shortest <= longest <= 8:
+        if not 1 <= shortest <= longest <= NGRAM_MAX:
             raise InputError(
-                "ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8."
+                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest <= {NGRAM_MAX}."
                 f" Got {self.ngrams!r} instead."
             )
 
@@ -80,15 +81,15 @@ class Tokenizer:
         occurrence : bool
             Count every occurrence of a word, not only its presence.
         """
-        options = np.zeros(tokenise.N_OPTIONS, dtype=np.int64)
-        options[tokenise.OPT_CASE] = self.case_fold
-        options[tokenise.OPT_MENTIONS] = self.fold_mentions
-        options[tokenise.OPT_LINKS] = self.fold_links
-        options[tokenise.OPT_SQUEEZE] = self.squeeze
-        options[tokenise.OPT_EMOTICONS] = self.emoticons
-        options[tokenise.OPT_NEGATION] = self.negation
-        options[tokenise.OPT_NGRAM_MIN], options[tokenise.OPT_NGRAM_MAX] = self.ngrams
-        options[tokenise.OPT_OCCURRENCE] = occurrence
+        options = np.zeros(characters.N_OPTIONS, dtype=np.int64)
+        options[characters.OPT_CASE] = self.case_fold
+        options[characters.OPT_MENTIONS] = self.fold_mentions
+        options[characters.OPT_LINKS] = self.fold_links
+        options[characters.OPT_SQUEEZE] = self.squeeze
+        options[characters.OPT_EMOTICONS] = self.emoticons
+        options[characters.OPT_NEGATION] = self.negation
+        options[characters.OPT_NGRAM_MIN], options[characters.OPT_NGRAM_MAX] = self.ngrams
+        options[characters.OPT_OCCURRENCE] = occurrence
         key = np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
@@ -157,14 +158,14 @@ def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.
     """Return what each ASCII letter is written as, 0 for other bytes: one look for most text."""
     letters = np.zeros(256, dtype=np.uint8)
     for byte in range(128):
-        if classes[byte] == tokenise.LETTER:  # the first block of the tables holds ASCII
+        if classes[byte] == characters.LETTER:  # the first block of the tables holds ASCII
             letters[byte] = byte + (int(folds[byte]) if fold else 0)
     return letters
 
 
 def _stops(classes: np.ndarray) -> np.ndarray:
     """Mark the ASCII signs at which any word ends."""
-    inside = (tokenise.LETTER, tokenise.DIGIT, tokenise.APOSTROPHE)
+    inside = (characters.LETTER, characters.DIGIT, characters.APOSTROPHE)
     stops = np.zeros(256, dtype=np.uint8)
     stops[:128] = ~np.isin(classes[:128], inside)
     return stops
@@ -228,7 +229,7 @@ def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:
     """Return room for a text of `n_bytes`; each thread keeps one of common size."""
     if n_bytes <= _SCRATCH_KEPT_BYTES:
         if _kept.scratch is None:
-            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, 8)
+            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, NGRAM_MAX)
         return _kept.scratch
     return _make_scratch(n_bytes, longest_ngram)
 

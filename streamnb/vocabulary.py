@@ -18,6 +18,7 @@ from streamnb.kernels.layout import Table
 from streamnb.tokenizer import fingerprints
 
 _FIRST_CAPACITY = 1 << 10
+_MANY_WORDS, _MANY_BYTES = 1 << 17, 1 << 20
 
 
 class Vocabulary:
@@ -51,17 +52,17 @@ class Vocabulary:
         """Grow what `kernels.lookup.encode` found too small."""
         table = self.table
         if why == lookup.NEEDS_COLUMNS:
-            size = max(2 * self.capacity, wanted)
+            size = max(_larger(self.capacity), wanted)
             self.table = table._replace(
                 fingerprints=_longer(table.fingerprints, size, self.n_words),
                 word_ends=_longer(table.word_ends, size, self.n_words),
             )
         elif why == lookup.NEEDS_TEXT:
             used = int(table.state[lookup.TEXT_BYTES])
-            size = max(len(table.words) * 3 // 2, wanted)
+            size = max(_larger(len(table.words), _MANY_BYTES), wanted)
             self.table = table._replace(words=_longer(table.words, size, used))
         else:
-            self._resize_slots(max(2 * len(table.slots), wanted))
+            self._resize_slots(max(_larger(len(table.slots)), wanted))
 
     def _resize_slots(self, size: int) -> None:
         while True:
@@ -122,6 +123,11 @@ class Vocabulary:
             data[b : int(ends[c])].tobytes().decode("utf-8", "replace")
             for b, c in zip(begins, columns, strict=True)
         ]
+
+
+def _larger(size: int, many: int = _MANY_WORDS) -> int:
+    """Return what to grow to: small things fourfold, so that they grow seldom; large ones less."""
+    return 4 * size if size < many else 2 * size
 
 
 def _empty(n_columns: int, n_slots: int, n_bytes: int) -> Table:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from streamnb import statistics
 from streamnb.columns import TextPieces, missing_text, text_column
+from streamnb.desk import SHORT_CHARS_MAX, desk_of_this_thread
 from streamnb.errors import InputError
 from streamnb.kernels import counting, lookup
-from streamnb.kernels.layout import Rows
+from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.likelihoods import FAMILIES, Bernoulli, Multinomial
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
@@ -162,6 +163,31 @@ class WordsState:
             np.zeros(n + 1, dtype=np.int64),
         )
         scratch = scratch_for(int(sizes.max(initial=0)), longest)
+        self._encode(texts, labels, scratch, rows, learn=learn)
+        return Batch(rows, texts.ends >= 0)
+
+    def has_short(self, x: Mapping[str, Any]) -> bool:
+        """Tell whether an example's text is one that `encode_one` can take."""
+        text = x.get(self.field)
+        return text.__class__ is str and len(text) <= SHORT_CHARS_MAX
+
+    def encode_one(self, x: Mapping[str, Any], labels: NDArray[np.int32], *, learn: bool) -> Batch:
+        """Return one short text as `encode` does, in arrays that this thread uses again."""
+        desk = desk_of_this_thread()
+        scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
+        self._encode(desk.texts, labels, scratch, desk.batch.rows, learn=learn)
+        return desk.batch
+
+    def _encode(
+        self,
+        texts: Texts,
+        labels: NDArray[np.int32],
+        scratch: Scratch,
+        rows: Rows,
+        *,
+        learn: bool,
+    ) -> None:
+        n = len(texts.starts)
         n_known = self.vocabulary.n_words
         row = 0
         while row < n:
@@ -180,7 +206,6 @@ class WordsState:
                 self.vocabulary.make_room(why, wanted)
         if learn:
             self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
-        return Batch(rows, texts.ends >= 0)
 
     def run(
         self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool

@@ -33,8 +33,10 @@ class KafkaSettings(Section):
 
     # For outputs: needed where the source is not Kafka, and free to be another cluster.
     servers: tuple[str, ...] = ()
+    client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"
+    decode: Literal["columns", "records"] = "columns"
     max_poll_messages: int = Field(default=5_000, ge=1)
     fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
     message_max_bytes: int = Field(default=12 << 20, ge=1024)

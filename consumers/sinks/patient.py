@@ -9,7 +9,7 @@ checkpoint that would pass over it is not written, so all of it comes again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -30,16 +30,11 @@ class PatientSink:
         Where the records go.
     stop : threading.Event
         Set when the daemon is to end.
-    waiting : callable, optional
-        Called now and then meanwhile, by whoever adds.
     """
 
-    def __init__(
-        self, sink: Sink, stop: threading.Event, waiting: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, sink: Sink, stop: threading.Event) -> None:
         self._sink = sink
         self._stop = stop
-        self._waiting = waiting
         self._gave_up = False
 
     def add(self, records: Sequence[Record]) -> None:
@@ -69,8 +64,6 @@ class PatientSink:
     def _wait(self) -> None:
         """Wait until the sink has made safe what it took."""
         while not self._stop.is_set():
-            if self._waiting is not None:
-                self._waiting()
             try:
                 self._sink.flush(_TRY_TIMEOUT_S)
             except SinkError:

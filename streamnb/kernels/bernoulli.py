@@ -32,7 +32,7 @@ import numpy as np
 from numba import types
 
 from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, is_new
+from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, hurry, is_new
 from streamnb.kernels.layout import (
     I32,
     I64,
@@ -332,6 +332,7 @@ def bernoulli(
     for c in range(n_classes):
         refresh(counts, beta1, beta2, absence, c, base)
     for i in range(row, len(labels)):
+        hurry(counts, rows, i + 1)
         if not there[i]:
             continue
         if i >= n_judged:

@@ -23,6 +23,7 @@ from streamnb.kernels.layout import (
     Rows,
     compiled_type,
 )
+from streamnb.kernels.memory import fetch_soon
 
 ADDED, FULL = range(2)
 
@@ -43,6 +44,14 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         n_new += is_new(by_word, rows.columns[at])
     return n_new
+
+
+@inner
+def hurry(counts: Counts, rows: Rows, i: int) -> None:
+    """Have the counts of row `i`, if there is one, brought near."""
+    if i + 1 < len(rows.indptr):
+        for at in range(rows.indptr[i], rows.indptr[i + 1]):
+            fetch_soon(counts.by_word, np.int64(rows.columns[at]))
 
 
 @inner
@@ -80,6 +89,7 @@ def add_rows(
     V = 0 it is taken whole.
     """
     for i in range(row, len(labels)):
+        hurry(counts, rows, i + 1)
         y = labels[i]
         if y < 0 or not there[i]:
             continue

@@ -20,6 +20,7 @@ import numpy as np
 from numba import types
 
 from streamnb.kernels._jit import inner, kernel
+from streamnb.kernels.characters import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE
 from streamnb.kernels.hashing import join, negate, siphash
 from streamnb.kernels.layout import (
     I32,
@@ -34,13 +35,14 @@ from streamnb.kernels.layout import (
     Texts,
     compiled_type,
 )
-from streamnb.kernels.tokenise import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
+from streamnb.kernels.memory import fetch_soon, store_eight
+from streamnb.kernels.tokenise import tokenise
 
 PROBES_MAX = 128
 DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
 # Places in the vocabulary's state array.
 N_WORDS, TEXT_BYTES = range(2)
-WORD_ROOM = 72  # bytes of text that one word may take, mark and space included
+WORD_ROOM = 80  # bytes of text that one word may take: mark, space and what a copy writes too much
 _MARK = np.frombuffer("¬".encode(), dtype=np.uint8)
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
@@ -169,9 +171,12 @@ def append_text(scratch: Scratch, first: int, last: int, words: U8, at: int) -> 
             for k in range(len(_MARK)):
                 words[at + k] = _MARK[k]
             at += len(_MARK)
-        for k in range(scratch.begins[t], scratch.ends[t]):
-            words[at] = scratch.text[k]
-            at += 1
+        size = scratch.ends[t] - scratch.begins[t]
+        # Eight bytes at a time, which is more than the token: there is room, and what is too much
+        # is written over by what follows.
+        for k in range(0, size, 8):
+            store_eight(words, at + k, scratch.text_words[(scratch.begins[t] + k) >> 3])
+        at += size
     return at
 
 
@@ -220,6 +225,17 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
 
 
 @inner
+def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
+    """Have the table's slots for a text's n-grams brought near.
+
+    In a large table each look-up waits for memory. Asked for beforehand, they all come at once.
+    """
+    mask = np.uint64(len(table.slots) - 1)
+    for k in range(n_grams):
+        fetch_soon(table.slots, np.int64(scratch.grams[k] & mask))
+
+
+@inner
 def look_up(
     n_grams: int, scratch: Scratch, table: Table, known: int, entering: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
@@ -228,6 +244,7 @@ def look_up(
     A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
     """
     n_new = 0
+    hurry(n_grams, scratch, table)
     for k in range(n_grams):
         column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
         if column < 0:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 
 from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, is_new, learn_row
+from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, hurry, is_new, learn_row
 from streamnb.kernels.layout import I32, Counts, F64Grid, Flags, Rows, compiled_type
 from streamnb.kernels.posterior import fold
 
@@ -85,6 +85,7 @@ def multinomial(
     the row it stops at has been judged and not learned.
     """
     for i in range(row, len(labels)):
+        hurry(counts, rows, i + 1)
         if not there[i]:
             continue
         if i >= n_judged:

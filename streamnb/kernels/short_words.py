@@ -4,18 +4,16 @@
 and says so only where it is sure: a word of one to seven letters that ends at the text's end or at
 a sign that ends any word, and in which no letter stands three times in a row. Each step works on
 the eight bytes of one register; a flag for a byte is its highest bit. Bytes are numbered from the
-lowest up, which is their order in memory on little-endian machines, the only ones we know of that
-run this.
+lowest up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from streamnb.kernels._jit import DISABLED, inner
+from streamnb.kernels._jit import inner
 from streamnb.kernels.layout import U8, Int, Reader
+from streamnb.kernels.memory import load_eight
 
 SHORT_BYTES_MAX = 7
 _ONES = np.uint64(0x0101010101010101)
@@ -28,29 +26,6 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _BYTE = np.uint64(8)
 _TOP_BYTE = np.uint64(56)
-
-if TYPE_CHECKING or DISABLED:
-
-    def load_eight(data: U8, at: Int) -> np.uint64:
-        """Return the eight bytes from `at` on; all must lie within `data`."""
-        return np.uint64(int.from_bytes(data[at : at + 8].tobytes(), "little"))
-
-else:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def load_eight(typing_context: Any, data: Any, at: Any) -> Any:  # noqa: ARG001 -- numba's protocol
-        """Return the eight bytes from `at` on; all must lie within `data`."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            place = builder.gep(array.data, [arguments[1]])
-            word = builder.bitcast(place, ir.IntType(64).as_pointer())
-            return builder.load(word, align=1)
-
-        return types.uint64(data, at), generate
 
 
 @inner

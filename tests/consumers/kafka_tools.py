@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from consumers.config import KafkaSettings
 from consumers.messages import Partition, RawColumns
 from consumers.sources.kafka import KafkaSource
+from consumers.sources.librdkafka import LibrdkafkaSource
 
 PATIENCE_S = 60.0
 
@@ -43,6 +44,13 @@ def numbered(start: int, stop: int) -> list[bytes]:
     return [b"message %d" % i for i in range(start, stop)]
 
 
+# One for each value of `kafka.client`.
+SOURCES: Mapping[str, type[KafkaSource | LibrdkafkaSource]] = {
+    "kafka-python": KafkaSource,
+    "librdkafka": LibrdkafkaSource,
+}
+
+
 class Reader:
     """Reads a source as the pipeline does, keeping all it got and where it stands."""
 
@@ -60,8 +68,12 @@ class Reader:
         self.offsets: defaultdict[int, list[int]] = defaultdict(list)
         self.batches: list[RawColumns] = []
         values = {"group_id": group or f"group-of-{topic}", **settings}
-        self.source = KafkaSource([address], topic, KafkaSettings.model_validate(values))
-        self.source.open(self.positions.get)
+        checked = KafkaSettings.model_validate(values)
+        self.source = SOURCES[checked.client]([address], topic, checked)
+        self.source.open(self._position_of)
+
+    def _position_of(self, partition: Partition) -> int | None:
+        return self.positions.get(partition)  # looked up late: a test may put others in its place
 
     def __enter__(self) -> Self:
         return self

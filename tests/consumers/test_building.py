@@ -12,6 +12,7 @@ import pytest
 
 from consumers.building import build_decoder, build_sink, build_source, stream_identity
 from consumers.config import Settings
+from consumers.errors import ConfigError
 from consumers.messages import Operation, Partition, RawColumns
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.kafka import KafkaSink
@@ -19,7 +20,9 @@ from consumers.sinks.none import NoSink
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.kafka import KafkaSource
+from consumers.sources.librdkafka import LibrdkafkaSource
 from consumers.sources.stdin import StdinSource
+from tests.consumers.decoding import strings
 
 NOBODY = "127.0.0.1:9"  # the port of discarded messages: no broker is there
 
@@ -50,6 +53,17 @@ def test_a_source_is_built_by_its_name(
         built = build_source(given, until_end=True)
         assert type(built) is kind
         built.close()
+
+
+def test_kafka_is_read_by_the_client_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kafka.client` chooses what reads; where that is not installed, the error says what to do."""
+    given = settings(source=f"kafka://{NOBODY}/tweets", kafka={"client": "librdkafka"})
+    built = build_source(given, until_end=True)
+    assert type(built) is LibrdkafkaSource
+    built.close()
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match=r"kafka\.client.*pip install 'streamnb\[librdkafka\]'"):
+        build_source(given, until_end=True)
 
 
 def test_a_file_is_followed_unless_it_ends(tmp_path: Path) -> None:
@@ -149,9 +163,11 @@ def test_the_decoder_reads_what_labels_and_features_need() -> None:
     )
     decoder = build_decoder(given, build_source(given, until_end=True))
     decoded = decoder.decode(raw(b'{"text": "one", "mood": 4, "place": "here", "other": 1}'))
-    assert decoded.labels == ["positive"]
-    assert decoded.fields == [{"place": "here"}]
-    assert decoded.operations == [Operation.CREATE]
+    envelope = decoded.envelope(0)
+    assert envelope.label == "positive"
+    assert envelope.fields == {"place": "here"}
+    assert envelope.operation is Operation.CREATE
+    assert {name: strings(column) for name, column in decoded.fields.items()} == {"place": ["here"]}
 
 
 def test_the_decoder_takes_labels_from_emoticons() -> None:
@@ -159,8 +175,8 @@ def test_the_decoder_takes_labels_from_emoticons() -> None:
     given = settings(labels={"kind": "emoticons"})
     decoder = build_decoder(given, build_source(given, until_end=True))
     decoded = decoder.decode(raw(b'{"text": "what a day :)"}', b'{"text": "a day"}'))
-    assert decoded.labels == ["positive", None]
-    assert decoded.texts == ["what a day", "a day"]
+    assert [decoded.label(0), decoded.label(1)] == ["positive", None]
+    assert strings(decoded.texts) == ["what a day", "a day"]
 
 
 def test_the_decoder_follows_the_form_of_the_file(tmp_path: Path) -> None:
@@ -173,4 +189,4 @@ def test_the_decoder_follows_the_form_of_the_file(tmp_path: Path) -> None:
     decoder = build_decoder(given, source)
     decoded = [decoder.decode(batch) for batch in source.poll(0.0)]
     source.close()
-    assert [(m.texts, m.labels) for m in decoded] == [(["so good"], ["positive"])]
+    assert [(strings(m.texts), m.label(0)) for m in decoded] == [(["so good"], "positive")]

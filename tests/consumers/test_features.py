@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.features import build_model, columns_of, extra_fields
-from consumers.messages import Messages, Operation, Partition
+from consumers.messages import Messages
 from consumers.settings.model import ModelSettings, WordsSettings
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, Words
+from tests.consumers import decoding
+from tests.consumers.decoding import strings
+
+NAMES = ("text", "user", "lang", "place", "n")
 
 
 def messages() -> Messages:
     """Return three decoded messages."""
-    return Messages(
-        partition=Partition("t", 0),
-        next_offset=3,
-        offsets=[0, 1, 2],
-        ids=["a", "b", "c"],
-        times_ms=[1, 2, 3],
-        users=["ann", None, "cleo"],
-        langs=["en", "de", None],
-        texts=["one", "two", "three"],
-        labels=[None, "positive", None],
-        operations=[Operation.CREATE] * 3,
-        fields=[{"place": "here", "n": 3}, {}, {"place": ["a"], "n": None}],
+    return decoding.messages(
+        [
+            {"text": "one", "user": "ann", "lang": "en", "place": "here", "n": 3},
+            {"text": "two", "user": None, "lang": "de", "label": 4},
+            {"text": "three", "user": "cleo", "place": ["a"], "n": None},
+        ],
+        fields=NAMES,
     )
+
+
+def columns(rows: list[int], names: Sequence[str]) -> dict[str, list[str | None]]:
+    """Return columns of the three messages as strings."""
+    found = columns_of(messages(), np.array(rows, np.int64), names)
+    return {name: strings(column) for name, column in found.items()}
 
 
 def test_a_column_is_what_the_messages_say() -> None:
     """Text, user and lang come from their columns, other names from a message's other fields."""
-    assert columns_of(messages(), [0, 1, 2], ["text", "user", "lang", "place"]) == {
+    assert columns([0, 1, 2], ["text", "user", "lang", "place"]) == {
         "text": ["one", "two", "three"],
         "user": ["ann", None, "cleo"],
         "lang": ["en", "de", None],
@@ -43,7 +50,7 @@ def test_a_column_is_what_the_messages_say() -> None:
 
 def test_what_is_no_text_is_missing() -> None:
     """A number, a list or null in a field says nothing, and an unknown field neither."""
-    assert columns_of(messages(), [0, 2], ["n", "place", "other"]) == {
+    assert columns([0, 2], ["n", "place", "other"]) == {
         "n": [None, None],
         "place": ["here", None],
         "other": [None, None],
@@ -53,17 +60,17 @@ def test_what_is_no_text_is_missing() -> None:
 @given(rows=st.lists(st.integers(0, 2), unique=True).map(sorted))
 def test_a_column_has_the_chosen_rows(rows: list[int]) -> None:
     """Each column is as long as the rows that were asked for, and holds those."""
-    columns = columns_of(messages(), rows, ["text", "place"])
-    assert columns["text"] == [["one", "two", "three"][i] for i in rows]
-    assert columns["place"] == [["here", None, None][i] for i in rows]
+    found = columns(rows, ["text", "place"])
+    assert found["text"] == [["one", "two", "three"][i] for i in rows]
+    assert found["place"] == [["here", None, None][i] for i in rows]
 
 
 def test_the_model_can_read_any_row() -> None:
     """What `columns_of` gives, the configured model takes, whatever stands in the fields."""
     settings = ModelSettings(features={name: WordsSettings() for name in ("text", "place", "n")})
-    columns = columns_of(messages(), [0, 1, 2], tuple(settings.features))
+    found = columns_of(messages(), np.arange(3), tuple(settings.features))
     model = build_model(settings)
-    model.learn_many(columns, ["positive", "negative", "positive"])
+    model.learn_many(found, ["positive", "negative", "positive"])
     assert model.words("place") == ["here"]
     assert model.words("n") == []
 

@@ -240,15 +240,16 @@ def test_the_recorded_tweets_are_all_read(data_folder: Path) -> None:
     decoder = Decoder(
         MessageSettings(), FieldLabeller(FieldLabels(), classes), source.record_format
     )
-    n, labels = 0, set()
+    n, labels = 0, set[str | None]()
     while not source.at_end():
         for raw in source.poll(0.0):
             done = decoder.decode(raw)
             assert done.rejects == []
-            assert None not in done.users
-            assert min(done.times_ms) > 1_238_000_000_000
+            envelopes = [done.envelope(i) for i in range(len(done))]
+            assert None not in {envelope.user for envelope in envelopes}
+            assert min(envelope.time_ms for envelope in envelopes) > 1_238_000_000_000
             n += len(done)
-            labels.update(done.labels)
+            labels.update(envelope.label for envelope in envelopes)
     assert (n, labels) == (66_433, set(classes))
 
 

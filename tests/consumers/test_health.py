@@ -90,6 +90,25 @@ def test_silence_of_the_loop_is_stuck_and_not_idle() -> None:
     assert health.report().ready
 
 
+def test_silence_of_the_reader_is_stuck_too() -> None:
+    """A reading loop that no longer turns is told, however often the consuming one does."""
+    clock, health = started()
+    health.set_ready(7)
+    health.beat()
+    health.beat_reader()
+    clock.now_s += STUCK_AFTER_S + 1
+    health.beat()
+    report = health.report()
+    assert (report.state, report.alive) == (State.STUCK, False)
+    assert report.reason is not None
+    assert "the reading loop has not turned for 31.0 s" in report.reason
+    health.beat_reader()
+    assert health.report().state is State.IDLE
+    clock.now_s += STUCK_AFTER_S + 1
+    health.beat_reader()
+    assert "the consuming loop" in (health.report().reason or "")
+
+
 def test_without_a_snapshot_it_is_alive_but_not_ready() -> None:
     """A loop that turns is alive; it is ready once there is a snapshot to answer from."""
     _, health = started()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.sources.kafka import client
+from consumers.sources.kafka import client as kafka_python
+from consumers.sources.librdkafka import client as librdkafka
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import PATIENCE_S, Reader, fill, numbered
+from tests.consumers.kafka_tools import PATIENCE_S, SOURCES, Reader, fill, numbered
 
 pytestmark = [
     pytest.mark.integration,
@@ -18,15 +20,22 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 NewTopic = Callable[..., str]
+Read = Callable[..., Reader]
 
 
-def test_a_killed_broker_costs_nothing(own_broker: Broker) -> None:
+@pytest.fixture(params=SOURCES)
+def read(request: pytest.FixtureRequest) -> Read:
+    """Return what makes a reader with one of the clients, with both in turn."""
+    return partial(Reader, client=request.param)
+
+
+def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
     """A broker that is away at the start, killed in mid-stream and back costs no message.
 
     Trouble is said once, and each message comes exactly once.
     """
     own_broker.reserve()
-    with Reader(own_broker.address, "stream", max_poll_messages=100) as reader:
+    with read(own_broker.address, "stream", max_poll_messages=100) as reader:
         with capture_logs() as said:
             reader.until(lambda: reader.source.trouble() is not None)
             for _ in range(5):
@@ -54,7 +63,7 @@ def test_a_killed_broker_costs_nothing(own_broker: Broker) -> None:
         reader.until(lambda: reader.source.trouble() is not None)
 
 
-def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker) -> None:
+def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker, read: Read) -> None:
     """A partition with a damaged batch waits before it and says so, while the others go on.
 
     Once the records up to its end are removed, reading goes on behind it and they count as lost.
@@ -69,7 +78,7 @@ def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker) -> None:
     content = segment.read_bytes()
     segment.write_bytes(content.replace(b"message 15", b"massage 15"))
     own_broker.start()
-    with Reader(own_broker.address, "damaged") as reader:
+    with read(own_broker.address, "damaged") as reader:
         reader.until(lambda: reader.n_values >= 20 and reader.source.trouble() is not None)
         assert "damaged[0]: the batch at offset 10 cannot be read" in (
             reader.source.trouble() or ""
@@ -87,16 +96,17 @@ def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker) -> None:
 
 
 def test_partitions_lost_while_away_come_back_exactly(
-    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, read: Read
 ) -> None:
     """A learner that was busy for too long loses its partitions, and then goes on where it stood.
 
     The committed offset, which is older, decides nothing.
     """
-    monkeypatch.setattr(client, "MAX_POLL_INTERVAL_S", 0.5)
+    monkeypatch.setattr(kafka_python, "MAX_POLL_INTERVAL_S", 0.5)
+    monkeypatch.setattr(librdkafka, "MAX_POLL_INTERVAL_S", 6.0)  # its least: the session time-out
     topic = new_topic()
     fill(broker.address, topic, numbered(0, 100))
-    with Reader(broker.address, topic, max_poll_messages=40) as reader:
+    with read(broker.address, topic, max_poll_messages=40, session_timeout_s=6.0) as reader:
         reader.until(lambda: reader.n_values >= 40)
         reader.source.commit({reader.place(): 10})
         reader.until(lambda: reader.n_values >= 80)

@@ -68,7 +68,7 @@ def test_every_metric_has_our_name_and_a_sentence(
     assert metrics is not None
     units = (
         "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words",
-        "_version", "_up",
+        "_version", "_up", "_info",
     )  # fmt: skip
     for family in registry.collect():
         assert family.name.startswith("streamnb_")
@@ -77,6 +77,15 @@ def test_every_metric_has_our_name_and_a_sentence(
             assert all(sample.name.endswith("_total") for sample in family.samples)
         else:
             assert family.name.endswith(units)
+
+
+def test_one_decoder_is_in_use(registry: CollectorRegistry, metrics: Metrics) -> None:
+    """Nothing is said where Kafka is not read; then one of the two decoders is 1."""
+    metrics.set_decoder(None)
+    assert value(registry, "kafka_decoder_info", decoder="columns") is None
+    metrics.set_decoder("records")
+    assert value(registry, "kafka_decoder_info", decoder="records") == 1
+    assert value(registry, "kafka_decoder_info", decoder="columns") == 0
 
 
 def test_messages_are_counted_by_outcome(registry: CollectorRegistry, metrics: Metrics) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +11,20 @@ from prometheus_client import CollectorRegistry
 
 from consumers.checkpoint import Checkpoint, part_name
 from consumers.health import Health
-from consumers.messages import Messages, Partition, RawColumns, Reason, Reject
+from consumers.messages import Partition
 from consumers.metrics import Metrics
+from consumers.reader import Seen
 from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from consumers.settings.running import CheckpointSettings
 from consumers.status import Status
 from consumers.tally import Tally
 from streamnb import EveryExamples, Learner, Multinomial, NaiveBayes, SnapshotBoard, Words
+from tests.consumers.decoded import messages
+from tests.consumers.scripted import ScriptedSource
 
 CLASSES = ("negative", "positive")
 FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
 
 
 class Clock:
@@ -34,47 +38,13 @@ class Clock:
         return self.now_s
 
 
-class ScriptedSource:
-    """A source that says of itself what a test wants it to say."""
-
-    name = "scripted"
-
-    def __init__(self) -> None:
-        self.lags: dict[Partition, int] = {}
-        self.sentence: str | None = None
-        self.lost_messages = 0
-
-    def open(self, position_of: object) -> None:
-        """Begin with nothing."""
-
-    def poll(self, timeout_s: float) -> list[RawColumns]:  # noqa: ARG002 -- as the protocol has it
-        """Return nothing."""
-        return []
-
-    def lag(self) -> Mapping[Partition, int]:
-        """Return the lag that was set."""
-        return self.lags
-
-    def at_end(self) -> bool:
-        """Tell that there is no end."""
-        return False
-
-    def trouble(self) -> str | None:
-        """Return the trouble that was set."""
-        return self.sentence
-
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Take note of nothing."""
-
-    def close(self) -> None:
-        """Let go of nothing."""
-
-
 class KeptView:
-    """A view that keeps what it was shown."""
+    """A view that keeps what it was shown, or fails as a closed output does."""
 
     def __init__(self) -> None:
         self.shown: list[Status] = []
+        self.came = threading.Event()
+        self.fault: Exception | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -82,6 +52,9 @@ class KeptView:
     def update(self, status: Status) -> None:
         """Keep a status."""
         self.shown.append(status)
+        self.came.set()
+        if self.fault is not None:
+            raise self.fault
 
     def stop(self) -> None:
         """End."""
@@ -100,8 +73,9 @@ class Run:
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {}, self.clock)
         self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
         self.reporter = Reporter(
-            self.source, self.board, self.tally, metrics, self.health, self.view,
-            self.checkpoint, http_address="http://127.0.0.1:1", clock=self.clock,
+            self.source.name, lambda: Seen.of(self.source), self.board, self.tally, metrics,
+            self.health, self.view, self.checkpoint, http_address="http://127.0.0.1:1",
+            clock=self.clock,
         )  # fmt: skip
 
     def learner(self) -> Learner:
@@ -136,6 +110,34 @@ def test_it_reports_a_few_times_a_second(run: Run) -> None:
     run.reporter.update(force=True)
     run.reporter.update(force=True)
     assert 12 <= len(run.view.shown) <= 13
+
+
+def test_it_reports_on_a_thread_of_its_own(run: Run) -> None:
+    """Once started it reports by itself, and whoever stops it may report again."""
+    run.reporter.start()
+    assert run.view.came.wait(LONG_S)
+    run.reporter.stop()
+    n = len(run.view.shown)
+    assert n >= 1
+    run.reporter.update(force=True)
+    assert len(run.view.shown) == n + 1
+    run.reporter.watch()
+
+
+def test_what_ends_its_thread_comes_out_of_the_watch(run: Run) -> None:
+    """A screen that fails ends the run on the thread that can end it, with the screen's error."""
+    run.view.fault = BrokenPipeError("nobody looks")
+    run.reporter.start()
+    run.reporter._thread.join(LONG_S)
+    with pytest.raises(BrokenPipeError, match="nobody looks"):
+        run.reporter.watch()
+    run.reporter.stop()
+
+
+def test_one_that_never_ran_can_be_stopped(run: Run) -> None:
+    """Stopping what was not started does nothing."""
+    run.reporter.stop()
+    run.reporter.watch()
 
 
 def test_before_the_first_snapshot_there_is_nothing_to_tell(run: Run) -> None:
@@ -235,23 +237,15 @@ def test_the_checkpoint_grows_old(run: Run) -> None:
     assert run.update().checkpoint_age_s == 2 * UPDATE_INTERVAL_S
 
 
-def messages() -> Messages:
-    """Return two decoded messages and a reject."""
-    batch = Messages(FIRST, 3, [0, 2], ["a", "b"], [1, 2], ["ann", None], [None, None])
-    batch.texts, batch.labels = ["good day", "bad day"], ["positive", "negative"]
-    batch.operations, batch.fields = [], [{}, {}]
-    batch.rejects = [Reject(Reason.NOT_JSON, "why", FIRST, 1, -1, None, b"{")]
-    return batch
-
-
 def test_the_summary_says_what_the_run_did(run: Run) -> None:
     """Figures, class counts, positions, pace and reason of a run stand in its summary."""
     learner = run.learner()
     columns, labels = {"text": ["good day", "bad day"]}, ["positive", "negative"]
     posteriors = learner.learn(part_name(FIRST), columns, labels)
     learner.publish()
-    batch = messages()
-    run.tally.learned(batch, [0, 1], posteriors, np.array([1, 0]))
+    lines = b'{"text":"good day","label":4}', b"{", b'{"text":"bad day","label":0}'
+    batch = messages(FIRST, lines)
+    run.tally.learned(batch, batch.to_learn, posteriors, np.array([1, 0]))
     run.tally.n_messages = 3
     run.tally.rejected.update(["not_json"])
     run.clock.now_s += 2.0

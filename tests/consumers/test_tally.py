@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -17,10 +16,11 @@ from prometheus_client import CollectorRegistry
 from consumers.config import EmoticonLabels, MessageSettings
 from consumers.decode import Decoder
 from consumers.labels import EmoticonLabeller
-from consumers.messages import Messages, Operation, Partition, RawColumns, Reason, Reject
+from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject
 from consumers.metrics import Metrics
 from consumers.tally import Tally
 from streamnb import Answer
+from tests.consumers import decoding
 
 CLASSES = ("negative", "positive")
 PLACE = Partition("t", 0)
@@ -66,20 +66,23 @@ def room() -> Room:
 
 def messages(*labels: str | None, text: str = "text") -> Messages:
     """Return decoded messages with such labels."""
-    n = len(labels)
-    return Messages(
+    return decoding.messages(
+        [
+            {
+                "created_at": 1_000_000_000_000 + i,
+                "user": f"user {i}",
+                "text": f"{text} {i}",
+                "label": label,
+            }
+            for i, label in enumerate(labels)
+        ],
         partition=PLACE,
-        next_offset=n,
-        offsets=list(range(n)),
-        ids=[str(i) for i in range(n)],
-        times_ms=[1_000 + i for i in range(n)],
-        users=[f"user {i}" for i in range(n)],
-        langs=[None] * n,
-        texts=[f"{text} {i}" for i in range(n)],
-        labels=list(labels),
-        operations=[Operation.CREATE] * n,
-        fields=[{} for _ in range(n)],
     )
+
+
+def rows(*places: int) -> NDArray[np.int64]:
+    """Return places in a batch."""
+    return np.array(places, np.int64)
 
 
 def posteriors(*of_positive: float) -> NDArray[np.float64]:
@@ -102,8 +105,8 @@ def reject(reason: Reason) -> Reject:
 def test_each_message_has_one_outcome(room: Room) -> None:
     """Learned, unlabelled, ambiguous, deleted or rejected: together they are all that was read."""
     batch = messages("positive", None, None, "negative", None, "positive")
-    batch.operations[3] = batch.operations[4] = Operation.DELETE
-    batch.operations[5] = Operation.UPDATE
+    batch.operations[3] = batch.operations[4] = OPERATIONS.index(Operation.DELETE)
+    batch.operations[5] = OPERATIONS.index(Operation.UPDATE)
     batch.n_ambiguous = 1
     batch.rejects = [reject(Reason.NOT_JSON), reject(Reason.NOT_JSON), reject(Reason.TOMBSTONE)]
     room.tally.count(9, batch)
@@ -136,32 +139,15 @@ def test_whatever_comes_is_counted_once(batch: list[dict[str, object]]) -> None:
     room = Room()
     values = [msgspec.json.encode(message) for message in batch]
     decoder = Decoder(MessageSettings(), EmoticonLabeller(EmoticonLabels(), CLASSES))
-    room.tally.count(len(batch), decoder.decode(_raw(values)))
+    room.tally.count(len(batch), decoder.decode(decoding.raw(values)))
     assert sum(room.outcomes().values()) == len(batch) == room.tally.n_messages
     assert min(room.outcomes().values()) >= 0
-
-
-def _raw(values: Sequence[bytes]) -> RawColumns:
-    ends = np.cumsum([len(value) for value in values], dtype=np.int64)
-    n = len(values)
-    nothing = np.full(n, -1, dtype=np.int64)
-    return RawColumns(
-        partition=PLACE,
-        buffer=b"".join(values),
-        value_starts=ends - np.array([len(value) for value in values], dtype=np.int64),
-        value_ends=ends,
-        key_starts=nothing,
-        key_ends=nothing,
-        offsets=np.arange(n),
-        times_ms=nothing,
-        next_offset=n,
-    )
 
 
 def test_learned_messages_are_judged_first(room: Room) -> None:
     """What was learned enters the prequential figures, the learned examples and the newest."""
     batch = messages("positive", None, "negative", "negative")
-    room.tally.learned(batch, [0, 2, 3], posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
+    room.tally.learned(batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
     assert room.tally.n_learned == 3
     assert room.tally.prequential.n_correct == 2
     assert room.value("prequential_examples_total") == 3.0
@@ -172,7 +158,7 @@ def test_learned_messages_are_judged_first(room: Room) -> None:
     assert [judged.text for judged in room.tally.newest] == ["text 0", "text 2", "text 3"]
     first = room.tally.newest[0]
     assert first._replace(probability=0.0) == (
-        1_000,
+        1_000_000_000_000,
         "user 0",
         "text 0",
         "positive",
@@ -185,7 +171,7 @@ def test_learned_messages_are_judged_first(room: Room) -> None:
 
 def test_judged_messages_are_counted_by_prediction(room: Room) -> None:
     """What was judged enters the predictions and the newest, without a truth."""
-    room.tally.judged(messages(None, "positive", None), [0, 2], answer(0.6, 0.1))
+    room.tally.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
     assert room.tally.n_judged == 2
     assert room.tally.n_learned == 0
     assert room.value("predictions_total", label="positive") == 1.0
@@ -199,23 +185,23 @@ def test_judged_messages_are_counted_by_prediction(room: Room) -> None:
 def test_shares_are_of_the_newest_predictions(room: Room) -> None:
     """Shares add up to one, forget what is long past, and are empty before the first."""
     assert room.tally.shares() == ()
-    room.tally.judged(messages(None), [0], answer(0.6))
+    room.tally.judged(messages(None), rows(0), answer(0.6))
     assert room.tally.shares() == (0.0, 1.0)
     n = 5_000
-    room.tally.judged(messages(*[None] * n), range(n), answer(*[0.1] * n))
+    room.tally.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
     assert room.tally.shares() == (1.0, 0.0)
-    room.tally.judged(messages(*[None] * 500), range(500), answer(*[0.9] * 500))
+    room.tally.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
     assert room.tally.shares() == (0.75, 0.25)
 
 
 def test_only_some_of_a_batch_are_shown(room: Room) -> None:
     """A batch gives its last few messages to the screen, and the screen keeps a few dozen."""
-    room.tally.judged(messages(*[None] * 100), range(100), answer(*[0.5] * 100))
+    room.tally.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
     newest = [judged.text for judged in room.tally.newest]
     assert newest[-1] == "text 99"
     assert len(newest) < 20
     for _ in range(50):
-        room.tally.judged(messages(None, text="later"), [0], answer(0.5))
+        room.tally.judged(messages(None, text="later"), rows(0), answer(0.5))
     assert {judged.text for judged in room.tally.newest} == {"later 0"}
 
 
@@ -238,8 +224,8 @@ def test_the_rate_is_of_the_last_second(room: Room) -> None:
 def test_an_empty_batch_changes_nothing(room: Room) -> None:
     """Nothing learned, judged or read leaves every figure where it was."""
     room.tally.count(0, messages())
-    room.tally.learned(messages(), [], posteriors(), np.array([], dtype=np.int64))
-    room.tally.judged(messages(), [], answer())
+    room.tally.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
+    room.tally.judged(messages(), rows(), answer())
     assert (room.tally.n_messages, room.tally.n_learned, room.tally.n_judged) == (0, 0, 0)
     assert room.tally.shares() == ()
 
@@ -259,13 +245,13 @@ def test_two_threads_may_tell_at_once(room: Room) -> None:
 
     def judge() -> None:
         for _ in range(n):
-            room.tally.judged(messages(None, None), [0, 1], answer(0.2, 0.7))
+            room.tally.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
 
     threads = [threading.Thread(target=look), threading.Thread(target=judge)]
     for thread in threads:
         thread.start()
     for _ in range(n):
-        room.tally.learned(messages("positive"), [0], posteriors(0.9), np.array([1]))
+        room.tally.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
     threads[1].join()
     over.set()
     threads[0].join()

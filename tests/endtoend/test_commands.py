@@ -74,6 +74,35 @@ def test_inspect(trained: Path) -> None:
     assert b"500 examples" in shown.stdout
 
 
+def test_warm_up_compiles_once(tmp_path: Path) -> None:
+    """`warm-up` keeps the machine code where it says, and finds all of it there the next time."""
+    where = {"STREAMNB_CACHE_DIR": str(tmp_path / "cache")}
+    first = command("warm-up", "--json", folder=tmp_path, env=where)
+    assert (first.returncode, first.stderr) == (0, b"")
+    said = json.loads(first.stdout)
+    assert said["compiled"]
+    kept = [Path(folder) for folder in said["folders"]]
+    assert {folder.parent for folder in kept} == {tmp_path / "cache"}
+    assert sum(len(list(folder.rglob("*.nbc"))) for folder in kept) == said["kernels"]
+    again = command("warm-up", folder=tmp_path, env=where)
+    assert (again.returncode, again.stderr) == (0, b"")
+    assert f"{said['kernels']} kernels loaded in" in again.stdout.decode()
+    assert all(str(folder) in again.stdout.decode() for folder in kept)
+
+
+def test_warm_up_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    """A folder that cannot be written, or a compiler that is off, is told with exit code 1."""
+    (tmp_path / "file").write_bytes(b"")
+    for variable, value in (
+        ("STREAMNB_CACHE_DIR", str(tmp_path / "file")),
+        ("NUMBA_DISABLE_JIT", "1"),
+    ):
+        done = command("warm-up", folder=tmp_path, env={variable: value})
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert variable in done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+
+
 def test_check_config_prints_what_run_would_take(trained: Path) -> None:
     """What `check-config` prints is YAML, and a configuration that says the same again."""
     first = command("check-config", folder=trained)

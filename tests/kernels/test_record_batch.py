@@ -30,8 +30,8 @@ def decoded(data: bytes, from_offset: int = 0, room: int = 3) -> tuple[list[Reco
     at, after, why = 0, -1, rb.NEXT_RUN
     while why == rb.NEXT_RUN:
         rows = np.full((room, rb.N_COLUMNS), -7, dtype=np.int64)
-        n, at, why = rb.scan(buffer, at, after, 1 << 20, rows)
-        rows = rows[:n]
+        n, behind, why = rb.scan(buffer, at, after, 1 << 20, rows)
+        rows, at = rows[:n], int(behind)
         n_max = min(int(rows[:, rb.N_RECORDS].sum()), len(data))
         told = np.full((rb.N_TOLD, n_max), -9, dtype=np.int64)
         fits = rows[:, rb.N_RECORDS] * rb.RECORD_BYTES_MIN <= rows[:, rb.END] - rows[:, rb.BODY]

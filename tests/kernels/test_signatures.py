@@ -7,7 +7,9 @@ from typing import Any, get_type_hints
 import numpy as np
 from numba import types
 
-from streamnb import tokenizer  # noqa: F401 -- with it every kernel is imported
+# with these every kernel is imported
+from consumers.kernels import crc32c, json_scan, record_batch, spans  # noqa: F401
+from streamnb import tokenizer  # noqa: F401
 from streamnb.kernels import _jit, bernoulli, multinomial, posterior  # noqa: F401
 from streamnb.kernels.layout import compiled_type
 

@@ -39,16 +39,17 @@ def predictor(board: SnapshotBoard) -> Iterator[Predictor]:
     predictor.start()
     yield predictor
     predictor.stop(LONG_S)
-    assert not predictor._thread.is_alive()
+    assert not predictor._stream.thread.is_alive()
+    assert not predictor._urgent.thread.is_alive()
 
 
 class Gate:
-    """A `then` that holds the predictor's thread until the gate is opened."""
+    """A `then` that holds one of the predictor's threads until the gate is opened."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, *, urgent: bool = False) -> None:
         self._came = threading.Event()
         self._open = threading.Event()
-        self.asked = predictor.submit(TEXT, then=self._hold, timeout_s=LONG_S)
+        self.asked = predictor.submit(TEXT, then=self._hold, timeout_s=LONG_S, urgent=urgent)
         assert self._came.wait(LONG_S)
 
     def _hold(self, _answer: Answer) -> None:
@@ -106,17 +107,22 @@ def test_wrong_input_goes_to_the_asker(predictor: Predictor, wrong: object) -> N
     predictor.drain(LONG_S)
 
 
-def test_the_queue_is_bounded(predictor: Predictor) -> None:
-    """Where all places are taken, asking without patience is refused with the way out."""
-    gate = Gate(predictor)
-    waiting = [predictor.submit(TEXT) for _ in range(2)]
+@pytest.mark.parametrize("urgent", [False, True])
+def test_the_queue_is_bounded(predictor: Predictor, urgent: bool) -> None:
+    """Where all places of a class are taken, asking without patience is refused with a way out."""
+    gate = Gate(predictor, urgent=urgent)
+    waiting = [predictor.submit(TEXT, urgent=urgent) for _ in range(2)]
     assert predictor.n_waiting == 2
     with pytest.raises(QueueFullError, match="2 requests are waiting already; ask again later"):
-        predictor.submit(TEXT)
+        predictor.submit(TEXT, urgent=urgent)
     with pytest.raises(QueueFullError):
-        predictor.submit(TEXT, timeout_s=0.01)
-    with pytest.raises(QueueFullError):
-        predictor.predict_many(TEXT, timeout_s=0.01)
+        predictor.submit(TEXT, timeout_s=0.01, urgent=urgent)
+    if urgent:
+        with pytest.raises(QueueFullError):
+            predictor.predict_many(TEXT, timeout_s=0.01)
+    else:
+        with pytest.raises(QueueFullError):
+            predictor.call(lambda: None, timeout_s=0.01)
     gate.open()
     assert [future.result(LONG_S).version for future in waiting] == [7, 7]
     predictor.drain(LONG_S)
@@ -144,6 +150,51 @@ def test_requests_are_answered_in_their_order(predictor: Predictor) -> None:
         )
     predictor.drain(LONG_S)
     assert came == list(range(200))
+
+
+def test_urgent_requests_overtake_the_stream(predictor: Predictor) -> None:
+    """However the stream's thread is held and its queue filled, who waits is answered at once."""
+    gate = Gate(predictor)
+    waiting = [predictor.submit(TEXT) for _ in range(2)]
+    assert predictor.predict_one({"text": "good day"}, LONG_S).version == 7
+    assert predictor.predict_many(TEXT, LONG_S).version == 7
+    assert predictor.submit(TEXT, urgent=True).result(LONG_S).version == 7
+    assert not any(future.done() for future in waiting)
+    gate.open()
+    predictor.drain(LONG_S)
+    assert all(future.done() for future in waiting)
+
+
+def test_an_errand_runs_behind_what_was_asked_before_it(predictor: Predictor) -> None:
+    """What `call` is given runs in its turn, on the thread that hands the stream's answers on."""
+    came: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        came.append((number, threading.get_ident()))
+
+    for number in range(0, 100, 2):
+        predictor.submit(TEXT, then=lambda _, n=number: note(n), timeout_s=LONG_S)  # type: ignore[misc]
+        predictor.call(lambda n=number + 1: note(n), timeout_s=LONG_S)  # type: ignore[misc]
+    predictor.drain(LONG_S)
+    assert [number for number, _ in came] == list(range(100))
+    assert len({thread for _, thread in came}) == 1
+
+
+def test_a_failed_errand_comes_out_of_every_drain(predictor: Predictor) -> None:
+    """What an errand raises is told as a failed `then` is; and so is one that never ran."""
+
+    def fail() -> None:
+        raise OSError("the sink is gone")
+
+    predictor.call(fail)
+    with pytest.raises(PredictorError, match="the sink is gone"):
+        predictor.drain(LONG_S)
+    never_started = Predictor(SnapshotBoard())
+    never_started.call(lambda: None)
+    never_started.stop()
+    assert isinstance(never_started.failure, PredictorStopped)
+    with pytest.raises(PredictorStopped):
+        never_started.call(lambda: None)
 
 
 def test_draining_waits_until_all_is_handed_on(predictor: Predictor) -> None:
@@ -198,7 +249,7 @@ def test_who_gives_up_does_no_harm(predictor: Predictor) -> None:
 
 def test_an_answer_that_takes_too_long_is_an_error(predictor: Predictor) -> None:
     """Who waits for an answer only so long is told so, with what waits before it."""
-    gate = Gate(predictor)
+    gate = Gate(predictor, urgent=True)
     with pytest.raises(PredictorError, match=r"no answer within 0\.01 s.*allow more time"):
         predictor.predict_many(TEXT, timeout_s=0.01)
     gate.open()
@@ -277,9 +328,9 @@ def test_who_asks_just_as_the_thread_ends_is_refused(
     def put_late(work: object, **patience: object) -> None:
         monkeypatch.undo()
         predictor.stop(LONG_S)
-        predictor._queue.put(work, **patience)  # type: ignore[arg-type]
+        predictor._stream._queue.put(work, **patience)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(predictor._queue, "put", put_late)
+    monkeypatch.setattr(predictor._stream._queue, "put", put_late)
     future = predictor.submit(TEXT)
     assert isinstance(future.exception(LONG_S), PredictorStopped)
     predictor.drain(0.0)

@@ -8,6 +8,7 @@ How it keeps its promises:
 2. Whatever the client raises, every partition is sought back to where we stand before the next
    poll: no fault loses a message or brings it twice. What passes is told by `trouble` and retried.
 3. Connecting runs on a thread of its own, so a broker that is away blocks nobody.
+4. Responses are decoded into columns, or one by one where `seam` finds that unsafe: same messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 import structlog
 from kafka import TopicPartition
@@ -30,12 +32,12 @@ from consumers.config import KafkaSettings
 from consumers.errors import SourceError
 from consumers.kafka_client import no_answer, quiet_client_log, require_checksums
 from consumers.messages import Partition, RawColumns
+from consumers.sources._kafka_sentences import bad_batch, missing_codec, silent
+from consumers.sources._places import Places
 from consumers.sources.kafka.client import drop_broken_batch, finish_join, is_member
-from consumers.sources.kafka.columns import columns_of
+from consumers.sources.kafka.columns import batch_of
 from consumers.sources.kafka.committer import Committer
 from consumers.sources.kafka.connection import CLOSE_TIMEOUT_S, Connection
-from consumers.sources.kafka.places import Places
-from consumers.sources.kafka.sentences import bad_batch, missing_codec, silent
 from consumers.troubles import Troubles
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -103,6 +105,11 @@ class KafkaSource:
         self._joined = False
         self._topic_seen = False
         self._heard_at_s = clock()
+
+    @property
+    def decoder(self) -> Literal["columns", "records"] | None:
+        """Return how responses are decoded; None before the first broker has answered."""
+        return self._connection.decoder
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin; see `Source.open`. Nothing blocks here."""
@@ -256,18 +263,17 @@ class KafkaSource:
     # -- reading -------------------------------------------------------------------------------
 
     def _hand_over(self, consumer: Any, fetched: Mapping[Any, Sequence[Any]]) -> list[RawColumns]:
-        """Turn records into columns, and note where each partition stands now."""
+        """Turn what the client gave into batches, and note where each partition stands now."""
         batches = []
         for each, records in fetched.items():
             partition = Partition(*each)
-            # Records of a partition that was taken away, or whose place is in doubt, are left:
-            # whoever settles it reads them again.
+            # Where a partition was taken away, or is in doubt, whoever settles it reads again.
             if partition in self._unsettled or partition not in self._places:
                 continue
-            self._follow(consumer, partition, records[-1].offset + 1)
+            batch = batch_of(partition, records)
+            self._follow(consumer, partition, batch.next_offset)
             self._troubles.clear(str(partition))
-            position = self._places.position(partition)
-            batches.append(columns_of(partition, records, position))
+            batches.append(replace(batch, next_offset=self._places.position(partition)))
         if batches:
             self._hear()
         return batches

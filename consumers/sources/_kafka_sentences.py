@@ -1,4 +1,4 @@
-"""What the Kafka source says when something is wrong: the place, the value, the way out."""
+"""What a Kafka source says when something is wrong: the place, the value, the way out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ def silent(topic: str, no_answer: str, joined_nothing: bool, error: Exception) -
     if joined_nothing:
         no_answer = f"there is no topic {topic!r} yet, or {no_answer}"
     return f"{no_answer} (the client says: {error!r})"
+
+
+def no_topic(topic: str, why: str) -> str:
+    """Say that a broker answered, and has no such topic or does not show it."""
+    return (
+        f"there is no topic {topic!r} yet; it is read as soon as it is made. Check the name in "
+        f"`source`, and the right to see it (the client says: {why})"
+    )
+
+
+def unreadable(why: str) -> str:
+    """Say that the client stumbled over something else."""
+    return f"Kafka's client could not read on: {why}"
 
 
 def missing_codec(topic: str, error: Exception) -> str:

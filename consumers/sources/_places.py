@@ -1,7 +1,8 @@
 """Where reading stands in each partition of a topic, and how that relates to what the log holds.
 
-Pure bookkeeping: `KafkaSource` brings what the broker says, and this decides where to go on, what
-is lost, what lies ahead and when the end is reached. It knows neither the client nor a clock.
+Pure bookkeeping that the sources for both Kafka clients share: they bring what the broker says, and
+this decides where to go on, what is lost, what lies ahead and when the end is reached. It knows
+neither a client nor a clock.
 """
 
 from __future__ import annotations

@@ -1,0 +1,180 @@
+"""The whole daemon as a process of its own, run to the end of its source, and its speed.
+
+The speed is taken from its own metrics, asked for about seven times a second: messages counted
+between the first look that finds some and the last look that does not find all, by the time between
+the two. So neither the start (imports, connecting, joining the group) nor the end is in it; what
+happens meanwhile is: snapshots, checkpoints, metrics, these looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+LOOK_INTERVAL_S: Final = 0.15
+CHECKPOINT_INTERVAL_S: Final = 5.0
+_NEVER_S: Final = 1e6
+_PATIENCE_S: Final = 600.0
+
+UNIGRAMS: Final = {"ngrams": [1, 1], "negation": False}
+PAIRS: Final[dict[str, Any]] = {}  # the daemon's own default: words and pairs, negations marked
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run was like.
+
+    Attributes
+    ----------
+    messages_per_s : float
+        Without start and end; the summary's own rate where the run is over within two looks.
+    overall_per_s : float
+        By the daemon's summary, from its start to its end.
+    snapshots_per_s : float
+        By the daemon's summary.
+    checkpoints : int
+        How many had been written at the last look.
+    processor_us : float
+        Processor time a message, all threads together, between the same two looks; 0 where the run
+        is over within them. What else the machine is doing hardly moves it.
+    """
+
+    messages_per_s: float
+    overall_per_s: float
+    snapshots_per_s: float
+    checkpoints: int
+    processor_us: float
+
+
+def run_daemon(source: str, n: int, words: Mapping[str, Any], *, checkpoints: bool = True) -> Run:
+    """Let the daemon learn all of a source.
+
+    Parameters
+    ----------
+    source : str
+        As in `config.yaml`.
+    n : int
+        How many messages it holds, all of them with a label.
+    words : mapping
+        Settings of the model's group of words.
+    checkpoints : bool
+        Write one each five seconds, or only at the end.
+
+    Raises
+    ------
+    RuntimeError
+        Where it failed, or did not learn them all.
+    """
+    with tempfile.TemporaryDirectory(prefix="streamnb-daemon-") as name:
+        folder = Path(name)
+        port = _free_port()
+        config = {
+            "source": source,
+            "kafka": {"group_id": folder.name},
+            "model": {"features": {"text": dict(words)}},
+            "checkpoint": {
+                "folder": "state",
+                "interval_s": CHECKPOINT_INTERVAL_S if checkpoints else _NEVER_S,
+            },
+            "http": {"port": port},
+            "view": "log",
+        }
+        (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # it is YAML too
+        looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")
+    if summary["learned"] != n:
+        raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
+    return _result(looks, summary)
+
+
+def _free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The counters at one moment."""
+
+    at_s: float
+    n_messages: int
+    n_checkpoints: int
+    processor_s: float
+
+
+def _run(folder: Path, page: str) -> tuple[list[_Look], dict[str, Any]]:
+    """Run it in a folder with its configuration; look at its metrics until it ends."""
+    looks: list[_Look] = []
+    give_up_s = time.monotonic() + _PATIENCE_S
+    with (folder / "log").open("wb") as log, (folder / "summary").open("wb") as summary:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumers", "run", "--until-end", "--json"],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=summary,
+            stderr=log,
+        )
+        try:
+            while process.poll() is None and time.monotonic() < give_up_s:
+                # It does not serve yet, or no more.
+                with contextlib.suppress(OSError, psutil.NoSuchProcess):
+                    looks.append(_look(page, psutil.Process(process.pid)))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_INTERVAL_S)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode:
+        tail = (folder / "log").read_text(encoding="utf-8")[-2000:]
+        raise RuntimeError(f"the daemon ended with {process.returncode}:\n{tail}")
+    return looks, json.loads((folder / "summary").read_bytes())
+
+
+def _look(page: str, process: psutil.Process) -> _Look:
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        at_s = time.monotonic()
+        times = process.cpu_times()
+        lines = answer.read().decode().splitlines()
+
+    def total(metric: str) -> int:
+        found = (line for line in lines if line.startswith((f"{metric} ", f"{metric}{{")))
+        return round(sum(float(line.rpartition(" ")[2]) for line in found))
+
+    return _Look(
+        at_s,
+        total("streamnb_messages_total"),
+        total("streamnb_checkpoints_total"),
+        times.user + times.system,
+    )
+
+
+def _result(looks: list[_Look], summary: dict[str, Any]) -> Run:
+    amid = [look for look in looks if 0 < look.n_messages < summary["messages"]]
+    speed, processor_us = summary["messages_per_s"], 0.0
+    if len(amid) > 1 and amid[0].n_messages < amid[-1].n_messages:
+        n = amid[-1].n_messages - amid[0].n_messages
+        speed = n / (amid[-1].at_s - amid[0].at_s)
+        processor_us = (amid[-1].processor_s - amid[0].processor_s) / n * 1e6
+    return Run(
+        messages_per_s=speed,
+        overall_per_s=summary["messages_per_s"],
+        snapshots_per_s=summary["snapshot_version"] / summary["seconds"],
+        checkpoints=looks[-1].n_checkpoints if looks else 0,
+        processor_us=processor_us,
+    )

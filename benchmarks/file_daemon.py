@@ -1,0 +1,74 @@
+"""The whole daemon on a file of JSON lines: its speed without Kafka, and what checkpoints cost."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alternate import alternate
+from benchmarks.daemon_run import PAIRS, UNIGRAMS, run_daemon
+from benchmarks.kafka_topics import messages
+from benchmarks.result import Result
+from benchmarks.show import Show
+from benchmarks.tweets import Tweets
+
+MESSAGES = 1_000_000
+# For checkpoints the run must last for several of them.
+LONG_MESSAGES = 3_000_000
+TURNS = 3
+
+
+def file_daemon(tweets: Tweets, show: Show) -> Result:
+    """Learn a file with two models."""
+    result = Result("file_daemon", f"{MESSAGES:,} JSON lines of {tweets.origin}")
+    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
+        source = _write(Path(folder), tweets, MESSAGES)
+        daemons = {"unigrams": UNIGRAMS, "pairs and negation": PAIRS}
+        timed = {name: _learned(source, MESSAGES, words) for name, words in daemons.items()}
+        turns = alternate(timed, TURNS, show)
+    for name in daemons:
+        at_least = 400_000.0 if name == "unigrams" else None
+        speed = MESSAGES / turns.median_s(name)
+        result.add(name, speed, "messages/s", at_least=at_least)
+    return result
+
+
+def checkpoints(tweets: Tweets, show: Show) -> Result:
+    """Learn a long file by the daemon's default model, with checkpoints each five seconds."""
+    written: list[int] = []
+    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
+        source = _write(Path(folder), tweets, LONG_MESSAGES)
+
+        def learned(*, checkpoints: bool) -> float:
+            run = run_daemon(source, LONG_MESSAGES, PAIRS, checkpoints=checkpoints)
+            if checkpoints:
+                written.append(run.checkpoints)
+            return LONG_MESSAGES / run.messages_per_s
+
+        timed = {
+            "checkpoints each 5 s": lambda: learned(checkpoints=True),
+            "no checkpoints": lambda: learned(checkpoints=False),
+        }
+        turns = alternate(timed, TURNS, show)
+    result = Result("checkpoints", f"{LONG_MESSAGES:,} JSON lines of {tweets.origin}")
+    for name in timed:
+        result.add(name, LONG_MESSAGES / turns.median_s(name), "messages/s")
+    ratio = turns.ratio("no checkpoints", "checkpoints each 5 s")
+    result.add("speed with checkpoints to without", ratio, "times", at_least=0.95)
+    result.add("checkpoints a run", statistics.median(written), "files")
+    return result
+
+
+def _learned(source: str, n: int, words: Mapping[str, Any]) -> Callable[[], float]:
+    return lambda: n / run_daemon(source, n, words).messages_per_s
+
+
+def _write(folder: Path, tweets: Tweets, n: int) -> str:
+    """Write messages as lines; return the source's address."""
+    path = folder / "tweets.jsonl"
+    with path.open("wb") as file:
+        file.writelines(value + b"\n" for value in messages(tweets, n))
+    return f"file:{path}"

@@ -1,0 +1,171 @@
+"""Every benchmark still runs: each case on a few texts, for the shape of what it finds.
+
+What it measures on so little says nothing. `start` is left out: its first start compiles every
+kernel, and the daemon's start is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+from benchmarks import (
+    __main__,
+    against_river,
+    against_sklearn,
+    against_vw,
+    cost,
+    file_daemon,
+    kafka_daemon,
+    kafka_drain,
+    latency,
+    vocabulary,
+)
+from benchmarks.peers import LeftOutError, is_installed
+from benchmarks.plot import CURVES, RATIOS
+from benchmarks.result import Figure, Result
+from benchmarks.show import Show, table_of
+from benchmarks.tweets import Tweets
+from tests.broker.broker import Broker
+
+KAFKA = ("kafka_daemon", "kafka_codecs")
+QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
+N_MESSAGES = 2_000
+NEEDED = {"vw": "vowpalwabbit", "vw_pairs": "vowpalwabbit"}  # what tests can do without
+
+SMALL: dict[ModuleType, dict[str, object]] = {
+    against_river: {"TURNS": 1, "SLOW_TURNS": 1, "BERNOULLI_TWEETS": 100},
+    against_sklearn: {"TURNS": 1},
+    against_vw: {"TURNS": 1, "SIZES": (200,)},
+    cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000},
+    file_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES},
+    kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
+    kafka_drain: {
+        "TURNS": 1, "MESSAGES": N_MESSAGES, "SINGLE_MESSAGES": N_MESSAGES, "CODECS": ("lz4",),
+    },
+    latency: {"ROUNDS": 1, "SECONDS": 0.1},
+    vocabulary: {
+        "TURNS": 1, "TEXTS": 50, "SMALL": 100, "SIZES": (100, 200), "HUGE_SIZES": (100, 1_000),
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every case small."""
+    for module, constants in SMALL.items():
+        for name, value in constants.items():
+            monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture(scope="module")
+def texts() -> Tweets:
+    """Return a few made-up tweets."""
+    labels = ["negative", "positive"] * 500
+    return Tweets([f"text {i % 97} of {i % 31}" for i in range(1_000)], labels, "made-up texts")
+
+
+def check(case: str, texts: Tweets) -> None:
+    """Run a case and see that its figures are numbers with units, or that it misses a peer."""
+    show = Show(Console(quiet=True))
+    missing = NEEDED.get(case)
+    if missing is not None and not is_installed(missing):
+        with pytest.raises(LeftOutError, match=missing):
+            __main__.CASES[case](texts, show)
+        return
+    result = __main__.CASES[case](texts, show)
+    assert result.case == case
+    assert result.figures
+    for figure in result.figures:
+        assert figure.unit
+        assert math.isfinite(figure.value), figure.name
+    names = [figure.name for figure in result.figures]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_a_case_runs(case: str, texts: Tweets) -> None:
+    """A case finds figures that are numbers, each by a name of its own, or says who is missing."""
+    check(case, texts)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("case", KAFKA)
+def test_a_kafka_case_runs(
+    case: str, texts: Tweets, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A case that fills a topic reads all of it, with every client and the daemon."""
+
+    @contextlib.contextmanager
+    def shared() -> Iterator[Broker]:
+        yield broker
+
+    for module in (kafka_drain, kafka_daemon):
+        monkeypatch.setattr(module, "running_broker", shared)
+    check(case, texts)
+
+
+def test_a_missing_peer_is_named() -> None:
+    """A case that was left out stands in the table with the reason."""
+    result = Result("vw", "", left_out="vowpalwabbit not installed")
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(table_of([result]))
+    assert "vowpalwabbit not installed" in console.export_text()
+
+
+def test_a_failing_case_takes_no_other_with_it(
+    texts: Tweets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found before a case failed is written all the same."""
+
+    def broken(tweets: Tweets, show: Show) -> Result:
+        raise RuntimeError(f"{show.case} fails on {len(tweets)} texts")
+
+    monkeypatch.setattr(__main__, "load", lambda: texts)
+    monkeypatch.setitem(__main__.CASES, "memory", broken)
+    path = tmp_path / "figures.json"
+    with pytest.raises(RuntimeError, match="memory fails on 1000 texts"):
+        __main__.main(["classes", "memory"], path, tweets=1_000)
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert [result["case"] for result in written["results"]] == ["classes"]
+
+
+def test_plots_are_drawn(
+    texts: Tweets,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ratios and curves become a picture each; without matplotlib a line says why there is none."""
+    monkeypatch.setattr(__main__, "load", lambda: texts)
+    __main__.main(["vocabulary", "classes"], plots=tmp_path, tweets=1_000)
+    drawn = {path.name for path in tmp_path.iterdir() if path.stat().st_size}
+    if is_installed("matplotlib"):
+        assert drawn == {CURVES, RATIOS}
+    else:
+        assert not drawn
+        assert "matplotlib is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least", "at_most", "met"),
+    [
+        (2.0, 2.0, None, True),
+        (1.9, 2.0, None, False),
+        (2.1, None, 2.0, False),
+        (1, None, None, None),
+    ],
+)
+def test_a_demand_is_met_or_missed(
+    value: float, at_least: float | None, at_most: float | None, met: bool | None
+) -> None:
+    """A figure on its bound meets it; without a demand there is nothing to meet."""
+    assert Figure("figure", value, "times", at_least, at_most).met is met

@@ -1,0 +1,258 @@
+"""A checkpoint made beside the learning: what is in it, what has to be safe before it stands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from consumers import saving
+from consumers.checkpoint import FILE_NAME, Checkpoint, part_name
+from consumers.errors import CheckpointError, SinkError
+from consumers.messages import Partition
+from consumers.saving import Saved, Saving
+from consumers.settings.running import CheckpointSettings
+from consumers.sinks.base import Record, Sink
+from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.none import NoSink
+from streamnb import (
+    EveryExamples,
+    Learner,
+    Multinomial,
+    NaiveBayes,
+    Predictor,
+    SnapshotBoard,
+    Words,
+)
+from streamnb.store import read
+
+PART = Partition("t", 0)
+LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
+
+
+class FullSink:
+    """A sink whose disk is full until it is told to have room."""
+
+    def __init__(self) -> None:
+        self.tried = threading.Event()
+        self.has_room = threading.Event()
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Take records."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Refuse once the time is up."""
+        self.tried.set()
+        if not self.has_room.wait(timeout_s):
+            raise SinkError("no room")
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+
+class Run:
+    """A model that is saved beside its learning, with a predictor and sinks."""
+
+    def __init__(self, folder: Path, *sinks: Sink, queue_size_max: int = 64) -> None:
+        self.model = NaiveBayes(["a", "b"], features={"text": Words(Multinomial())})
+        board = SnapshotBoard()
+        self.learner = Learner(self.model, board, EveryExamples(1), lambda: 0.0)
+        self.predictor = Predictor(board, queue_size_max)
+        self.predictor.start()
+        self.file = folder / FILE_NAME
+        self.stop = threading.Event()
+        self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {})
+        self.saving = Saving(self.checkpoint, self.predictor, sinks or (NoSink(),), self.stop)
+
+    def teach(self, n: int) -> None:
+        """Teach some examples."""
+        self.learner.learn(part_name(PART), {"text": ["x y"] * n}, ["a"] * n)
+
+    def begin(self) -> None:
+        """Begin a checkpoint of what was learned."""
+        positions = {PART: self.model.n_examples}
+        self.saving.begin(self.model, positions, lambda: None)
+
+    def outcome(self) -> Saved:
+        """Wait for what comes of it."""
+        saved = self.saving.outcome(LONG_S)
+        assert saved is not None
+        return saved
+
+    def hold(self) -> Callable[[], None]:
+        """Hold the predictor's thread; return what lets it go on."""
+        came, goes_on = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            came.set()
+            assert goes_on.wait(LONG_S)
+
+        self.predictor.call(wait, timeout_s=LONG_S)
+        assert came.wait(LONG_S)
+        return goes_on.set
+
+    def close(self) -> None:
+        """End the threads."""
+        self.saving.close()
+        self.predictor.stop(LONG_S)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Return a model with a predictor, and no sinks."""
+    run = Run(tmp_path)
+    run.teach(3)
+    yield run
+    run.close()
+
+
+def test_what_was_frozen_is_what_stands(run: Run) -> None:
+    """Counts and positions are those of the moment it began, whatever was learned meanwhile."""
+    go_on = run.hold()
+    run.begin()
+    run.teach(40)
+    assert run.saving.is_busy
+    assert run.saving.outcome() is None
+    go_on()
+    saved = run.outcome()
+    assert not run.saving.is_busy
+    assert saved.positions == {PART: 3}
+    assert saved.written.n_bytes == run.file.stat().st_size
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 3})
+    run.begin()
+    assert run.outcome().positions == {PART: 43}
+    assert read(run.file).model.n_examples == 43
+
+
+def test_nothing_in_the_making_has_no_outcome(run: Run) -> None:
+    """Where none was begun there is nothing to tell."""
+    assert not run.saving.is_busy
+    assert run.saving.outcome(LONG_S) is None
+
+
+def test_judgements_are_safe_before_the_file_stands(tmp_path: Path) -> None:
+    """What was judged before the mark is on disk once the checkpoint is; what waits behind, not."""
+    sink = JsonLinesSink(tmp_path / "out.jsonl")
+    run = Run(tmp_path / "state", sink)
+    run.teach(1)
+    (tmp_path / "state").mkdir()
+    seen: list[bytes] = []
+    write = run.checkpoint.write
+
+    def look_and_write(*what: object) -> object:
+        seen.append((tmp_path / "out.jsonl").read_bytes())
+        return write(*what)  # type: ignore[arg-type]
+
+    run.checkpoint.write = look_and_write  # type: ignore[assignment]
+    for i in range(20):
+        run.predictor.submit(
+            {"text": ["x"]},
+            then=lambda _, i=i: sink.add([Record(b"", b"%d" % i)]),  # type: ignore[misc]
+        )
+    run.begin()
+    run.outcome()
+    assert seen == [b"".join(b"%d\n" % i for i in range(20))]
+    run.close()
+    sink.close()
+
+
+def test_a_sink_that_is_full_is_waited_for(tmp_path: Path) -> None:
+    """While a sink cannot make safe what it took no file is written, and then it is."""
+    sink = FullSink()
+    run = Run(tmp_path, sink)
+    run.teach(1)
+    run.begin()
+    assert sink.tried.wait(LONG_S)
+    assert run.saving.outcome() is None
+    assert not run.file.exists()
+    sink.has_room.set()
+    assert run.outcome().positions == {PART: 1}
+    run.close()
+
+
+@pytest.mark.parametrize("told_to_stop", [False, True])
+def test_patience_has_an_end(
+    tmp_path: Path, told_to_stop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink that stays full costs this checkpoint, sooner when the daemon is to end."""
+    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
+    times = ("_SAFE_TIMEOUT_AT_STOP_S", "_SAFE_TIMEOUT_S")
+    monkeypatch.setattr(saving, times[not told_to_stop], 0.02)
+    sink = FullSink()
+    run = Run(tmp_path, sink)
+    run.teach(1)
+    if told_to_stop:
+        run.stop.set()
+    run.begin()
+    with pytest.raises(CheckpointError, match="no checkpoint was written: "):
+        run.outcome()
+    assert not run.saving.is_busy
+    assert not run.file.exists()
+    run.close()
+
+
+def test_a_predictor_that_is_held_costs_the_checkpoint(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the mark does not come out in time no file is written, and the next one may be."""
+    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
+    monkeypatch.setattr(saving, "_SAFE_TIMEOUT_S", 0.02)
+    go_on = run.hold()
+    run.begin()
+    with pytest.raises(CheckpointError, match="wait to be judged"):
+        run.outcome()
+    go_on()
+    monkeypatch.undo()
+    run.begin()
+    assert run.outcome().positions == {PART: 3}
+
+
+def test_a_full_queue_costs_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the mark finds no place in time, that is an error, and who waits is told meanwhile."""
+    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
+    monkeypatch.setattr(saving, "_SAFE_TIMEOUT_S", 0.02)
+    run = Run(tmp_path, queue_size_max=1)
+    go_on = run.hold()
+    run.predictor.call(lambda: None)
+    told: list[None] = []
+    with pytest.raises(CheckpointError, match="no checkpoint was written: 1 requests are waiting"):
+        run.saving.begin(run.model, {}, lambda: told.append(None))
+    assert told
+    assert not run.saving.is_busy
+    go_on()
+    run.close()
+
+
+def test_no_checkpoint_passes_over_what_was_lost(run: Run) -> None:
+    """Once a judgement could not be handed on, no later checkpoint is written."""
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    run.predictor.call(fail)
+    for _ in range(2):
+        run.begin()
+        with pytest.raises(CheckpointError, match="could not be handed on: a bug"):
+            run.outcome()
+    assert not run.file.exists()
+
+
+def test_what_cannot_be_written_is_told(run: Run) -> None:
+    """A disk's refusal comes out as the outcome, and the next one may stand."""
+    run.file.parent.joinpath(f".{FILE_NAME}.new").mkdir()
+    run.begin()
+    with pytest.raises(CheckpointError, match=r"no checkpoint was written: checkpoint\.folder"):
+        run.outcome()
+    run.file.parent.joinpath(f".{FILE_NAME}.new").rmdir()
+    run.begin()
+    assert run.outcome().positions == {PART: 3}
+
+
+def test_after_the_predictor_has_ended_none_is_begun(run: Run) -> None:
+    """Without a predictor nobody could say what is safe."""
+    run.predictor.stop(LONG_S)
+    with pytest.raises(CheckpointError, match="has been stopped"):
+        run.begin()
