@@ -45,7 +45,7 @@ class Run:
     overall_per_s : float
         By the daemon's summary, from its start to its end.
     snapshots_per_s : float
-        By the daemon's summary.
+        How many it published a second, between the same two looks as `messages_per_s`.
     checkpoints : int
         How many had been written at the last look.
     processor_us : float
@@ -114,6 +114,7 @@ class _Look:
     at_s: float
     n_messages: int
     n_checkpoints: int
+    n_snapshots: int
     processor_s: float
 
 
@@ -160,21 +161,24 @@ def _look(page: str, process: psutil.Process) -> _Look:
         at_s,
         total("streamnb_messages_total"),
         total("streamnb_checkpoints_total"),
+        total("streamnb_snapshot_version"),
         times.user + times.system,
     )
 
 
 def _result(looks: list[_Look], summary: dict[str, Any]) -> Run:
     amid = [look for look in looks if 0 < look.n_messages < summary["messages"]]
-    speed, processor_us = summary["messages_per_s"], 0.0
-    if len(amid) > 1 and amid[0].n_messages < amid[-1].n_messages:
-        n = amid[-1].n_messages - amid[0].n_messages
-        speed = n / (amid[-1].at_s - amid[0].at_s)
-        processor_us = (amid[-1].processor_s - amid[0].processor_s) / n * 1e6
+    overall = summary["messages_per_s"]
+    n_checkpoints = looks[-1].n_checkpoints if looks else 0
+    if len(amid) < 2 or amid[0].n_messages == amid[-1].n_messages:
+        snapshots = summary["snapshot_version"] / summary["seconds"]
+        return Run(overall, overall, snapshots, n_checkpoints, 0.0)
+    first, last = amid[0], amid[-1]
+    n, seconds = last.n_messages - first.n_messages, last.at_s - first.at_s
     return Run(
-        messages_per_s=speed,
-        overall_per_s=summary["messages_per_s"],
-        snapshots_per_s=summary["snapshot_version"] / summary["seconds"],
-        checkpoints=looks[-1].n_checkpoints if looks else 0,
-        processor_us=processor_us,
+        messages_per_s=n / seconds,
+        overall_per_s=overall,
+        snapshots_per_s=(last.n_snapshots - first.n_snapshots) / seconds,
+        checkpoints=n_checkpoints,
+        processor_us=(last.processor_s - first.processor_s) / n * 1e6,
     )

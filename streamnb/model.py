@@ -11,8 +11,10 @@ then it is their sum, each part is a function of its own log, and `max_words` bo
 
 from __future__ import annotations
 
+import itertools
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +26,7 @@ from streamnb.errors import InputError
 from streamnb.kernels import posterior
 from streamnb.kernels._jit import warm_up
 from streamnb.labels import Codes, Label, check_label, newcomers, nobody, read_labels, to_indices
+from streamnb.likelihoods.base import Batch
 from streamnb.part import Part
 from streamnb.priors import Dirichlet
 from streamnb.reading import PIECE, Floats, Readable
@@ -45,6 +48,9 @@ class NaiveBayes(Readable):
     hash_key : int, optional
         128 bits that key the words' fingerprints; drawn at random by default. No answer depends on
         it, but models that are to be merged must share it.
+    n_threads : {1, 2}
+        With 2, the texts of a large batch are read in a second thread, ahead of being learned. The
+        answers are the same.
 
     Examples
     --------
@@ -69,8 +75,12 @@ class NaiveBayes(Readable):
         features: Mapping[str, Words] | None = None,
         *,
         hash_key: int | None = None,
+        n_threads: int = 1,
     ) -> None:
         warm_up()
+        if n_threads not in (1, 2):
+            raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
+        self.n_threads = n_threads
         self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
         if len(set(self._classes)) < len(self._classes):
             raise InputError(f"classes must differ. Got {self._classes!r} instead.")
@@ -215,24 +225,50 @@ class NaiveBayes(Readable):
     ) -> None:
         """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
         n_classes = len(self._classes)
-        for first, last in chunks(end - begin, PIECE):
-            a, b = begin + first, begin + last
+        pieces = [(begin + a, begin + b) for a, b in chunks(end - begin, PIECE)]
+        for (a, b), batches in zip(pieces, self._encoded(fields, pieces, labels), strict=True):
             joint = np.empty((b - a, n_classes))
             prior = np.empty_like(joint)
-            batches = self._run(fields, a, b, labels[a:b], joint, prior, learn=True)
+            self._run(batches, labels[a:b], joint, prior, learn=True)
             if part is not None:
                 part.learn(self._groups, batches, labels[a:b])
             posterior.normalise(joint, prior)
             out[a:b, :n_classes] = joint
-            self._compact()
+
+    def _encoded(
+        self, fields: dict[str, Any], pieces: list[tuple[int, int]], labels: NDArray[np.int32]
+    ) -> Iterator[dict[str, Batch]]:
+        """Yield each piece's columns; a second thread reads the next while one is learned.
+
+        Reading gives columns to words, learning counts by columns: neither touches what the other
+        writes. Only a new table would pull the columns away from under a piece that has been read,
+        so where one is due nothing is read ahead.
+        """
+
+        def encode(piece: tuple[int, int]) -> dict[str, Batch]:
+            return self._encode(fields, *piece, labels[slice(*piece)], learn=True)
+
+        with ThreadPoolExecutor(1, "streamnb-read-ahead") as pool:  # its thread starts when used
+            coming: Future[dict[str, Batch]] | None = None
+            for piece, after in itertools.zip_longest(pieces, pieces[1:]):
+                batches = encode(piece) if coming is None else coming.result()
+                ahead = self.n_threads > 1 and after is not None and not self._is_loose()
+                coming = pool.submit(encode, after) if ahead else None
+                yield batches
+                if coming is None:
+                    self._compact()
 
     def _posterior(self, fields: dict[str, Any], row: int) -> Floats:
         joint = np.empty((1, len(self._classes)))
         prior = np.empty_like(joint)
-        self._run(fields, row, row + 1, nobody(1), joint, prior, learn=False)
+        batches = self._encode(fields, row, row + 1, nobody(1), learn=False)
+        self._run(batches, nobody(1), joint, prior, learn=False)
         posterior.normalise(joint, prior)
         first: Floats = joint[0]
         return first
+
+    def _is_loose(self) -> bool:
+        return any(group.is_loose() for group in self._groups.values())
 
     def _compact(self) -> None:
         for name, group in self._groups.items():

@@ -230,30 +230,42 @@ class Readable:
         prior = np.empty_like(joint)
         for begin, end in chunks(n, PIECE):
             piece = joint[begin:end], prior[begin:end]
-            self._run(fields, begin, end, nobody(end - begin), *piece, learn=False)
+            labels = nobody(end - begin)
+            batches = self._encode(fields, begin, end, labels, learn=False)
+            self._run(batches, labels, *piece, learn=False)
         return joint, prior
 
-    def _run(
+    def _encode(
         self,
         fields: dict[str, Any],
         begin: int,
         end: int,
         labels: NDArray[np.int32],
+        *,
+        learn: bool,
+    ) -> dict[str, Batch]:
+        """Return some rows as each group's columns; to learn, new words get columns."""
+        return {
+            name: group.encode(fields[name], begin, end, labels, learn=learn)
+            for name, group in self._groups.items()
+        }
+
+    def _run(
+        self,
+        batches: dict[str, Batch],
+        labels: NDArray[np.int32],
         joint: Floats,
         prior: Floats,
         *,
         learn: bool,
-    ) -> dict[str, Batch]:
-        """Write joint log-likelihoods and log class priors of some rows, learning where `learn`."""
+    ) -> None:
+        """Write joint log-likelihoods and log class priors of rows, learning where `learn`."""
         concentration = self._class_prior.concentration
         now = np.empty(len(self._classes))
         posterior.class_prior(self._class_counts, concentration, labels, learn, now, joint)
         prior[:] = joint
-        batches = {}
         for name, group in self._groups.items():
-            batches[name] = group.encode(fields[name], begin, end, labels, learn=learn)
             group.run(batches[name], labels, joint, learn=learn)
-        return batches
 
 
 def _largest(values: Floats, n: int) -> tuple[NDArray[np.int64], list[float]]:

@@ -9,7 +9,7 @@ Size: 24 bytes a word and its text, at up to 62 % of slots in use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from streamnb.kernels.layout import Table
 from streamnb.tokenizer import fingerprints
 
 _FIRST_CAPACITY = 1 << 10
-_MANY_WORDS, _MANY_BYTES = 1 << 17, 1 << 20
+_MANY_WORDS, _MANY_BYTES = 1 << 20, 1 << 24
 
 
 class Vocabulary:
@@ -65,12 +65,11 @@ class Vocabulary:
             self._resize_slots(max(_larger(len(table.slots)), wanted))
 
     def _resize_slots(self, size: int) -> None:
-        while True:
-            slots = np.zeros(1 << (size - 1).bit_length(), dtype=np.uint64)
-            if lookup.refill(self.table.fingerprints, self.n_words, slots):
-                self.table = self.table._replace(slots=slots)
-                return
-            size = 2 * len(slots)
+        table = self.table
+        slots = _filled(
+            size, lambda slots: lookup.move_slots(table.slots, table.fingerprints, slots)
+        )
+        self.table = table._replace(slots=slots)
 
     def keep(self, columns: np.ndarray) -> Vocabulary:
         """Return a new vocabulary of the given columns, in their order.
@@ -93,14 +92,13 @@ class Vocabulary:
         """Build from fingerprints (uint64), text (uint8) and where each word ends (int64)."""
         n = len(fps)
         room = max(n, _FIRST_CAPACITY)
-        made = _empty(room, 2 * room, max(len(words), 8 * _FIRST_CAPACITY))
+        made = _empty(room, 1, max(len(words), 8 * _FIRST_CAPACITY))
         made.fingerprints[:n] = fps
         made.words[: len(words)] = words
         made.word_ends[:n] = word_ends
         made.state[:] = n, len(words)
-        vocabulary = cls(made)
-        vocabulary._resize_slots(2 * room)
-        return vocabulary
+        slots = _filled(2 * room, lambda slots: lookup.refill(made.fingerprints, n, slots))
+        return cls(made._replace(slots=slots))
 
     def view(self) -> Vocabulary:
         """Return this vocabulary as it is now, over the same arrays: later words are beyond it."""
@@ -128,6 +126,15 @@ class Vocabulary:
 def _larger(size: int, many: int = _MANY_WORDS) -> int:
     """Return what to grow to: small things fourfold, so that they grow seldom; large ones less."""
     return 4 * size if size < many else 2 * size
+
+
+def _filled(size: int, enter: Callable[[np.ndarray], bool]) -> np.ndarray:
+    """Return slots, at least `size` of them, that `enter` has found a place for every word in."""
+    while True:
+        slots = np.zeros(1 << (size - 1).bit_length(), dtype=np.uint64)
+        if enter(slots):
+            return slots
+        size = 2 * len(slots)
 
 
 def _empty(n_columns: int, n_slots: int, n_bytes: int) -> Table:

@@ -204,13 +204,13 @@ class WordsState:
             )
             if why != lookup.DONE:
                 self.vocabulary.make_room(why, wanted)
-        if learn:
-            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
 
     def run(
         self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool
     ) -> None:
         """Judge each row, then learn it if labelled; words leave where V would pass its bound."""
+        if learn:
+            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
         row = n_judged = 0
         while True:
             row, why, n_new = self.estimator.run(
@@ -222,7 +222,7 @@ class WordsState:
                 n_judged=n_judged,
                 learn=learn,
                 n_words_max=self.n_words_max,
-                n_words=self.vocabulary.n_words,
+                n_words=self._n_counted,
             )
             if why != counting.FULL:
                 return
@@ -233,7 +233,7 @@ class WordsState:
         columns = statistics.leaving(
             self.counts,
             self.vocabulary.table,
-            self.vocabulary.n_words,
+            self._n_counted,
             kept(self.n_words_max, n_new),
         )
         statistics.drop(self.counts, columns)
@@ -242,12 +242,20 @@ class WordsState:
 
     def rebuild(self) -> None:
         """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
-        self.estimator.rebuild(self.counts, self.vocabulary.n_words)
+        self.estimator.rebuild(self.counts, self._n_counted)
+
+    @property
+    def _n_counted(self) -> int:
+        """How many columns have counts; another thread may be giving out more meanwhile."""
+        return min(self.vocabulary.n_words, len(self.counts.by_word))
+
+    def is_loose(self) -> bool:
+        """Tell whether so many words are at zero that a new, smaller table is due."""
+        return self.vocabulary.n_words > 2 * int(self.counts.state[0]) + 1024
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many words are at zero; return the columns that stay, or None."""
-        n_live = int(self.counts.state[0])
-        if self.vocabulary.n_words <= 2 * n_live + 1024:
+        if not self.is_loose():
             return None
         columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
         self.vocabulary = self.vocabulary.keep(columns)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamnb import Multinomial, Words
 from streamnb.kernels import lookup
 from streamnb.kernels.layout import Table
-from streamnb.vocabulary import Vocabulary
+from streamnb.vocabulary import Vocabulary, _filled
 from tests import naive, naive_text
 from tests.encoding import KEY, read, state_of, text_column
 from tests.strategies import groups, texts
@@ -20,17 +20,15 @@ def vocabulary_of(fingerprints: list[int], n_slots: int) -> Vocabulary:
     """Return a vocabulary of the given fingerprints, each word showing its own column's number."""
     n = len(fingerprints)
     names = [str(column).encode() for column in range(n)]
-    vocabulary = Vocabulary(
-        Table(
-            slots=np.zeros(n_slots, dtype=np.uint64),
-            fingerprints=np.array(fingerprints, dtype=np.uint64),
-            words=np.frombuffer(bytearray(b"".join(names)), dtype=np.uint8),
-            word_ends=np.cumsum([len(name) for name in names], dtype=np.int64),
-            state=np.array([n, sum(map(len, names))], dtype=np.int64),
-        )
+    table = Table(
+        slots=np.zeros(0, dtype=np.uint64),
+        fingerprints=np.array(fingerprints, dtype=np.uint64),
+        words=np.frombuffer(bytearray(b"".join(names)), dtype=np.uint8),
+        word_ends=np.cumsum([len(name) for name in names], dtype=np.int64),
+        state=np.array([n, sum(map(len, names))], dtype=np.int64),
     )
-    vocabulary._resize_slots(n_slots)
-    return vocabulary
+    slots = _filled(n_slots, lambda slots: lookup.refill(table.fingerprints, n, slots))
+    return Vocabulary(table._replace(slots=slots))
 
 
 def columns_of(vocabulary: Vocabulary, fingerprints: list[int]) -> list[int]:

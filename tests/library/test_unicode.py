@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import streamnb
-from streamnb.kernels import tokenise
+from streamnb.kernels import characters
 from tests import naive_text
 
 SHIPPED = Path(streamnb.__file__).parent / "kernels" / "unicode.npz"
@@ -81,7 +81,7 @@ def test_classes_follow_the_categories() -> None:
 
 def test_the_kernels_numbers_are_the_tables() -> None:
     """The kernel's names of classes stand in the order in which the tables number them."""
-    numbers = [getattr(tokenise, name.upper()) for name in naive_text.CLASSES]
+    numbers = [getattr(characters, name.upper()) for name in naive_text.CLASSES]
     assert numbers == list(range(len(naive_text.CLASSES)))
 
 

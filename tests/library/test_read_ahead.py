@@ -1,0 +1,82 @@
+"""Ways to learn that differ in cost alone: a second thread that reads ahead, one short text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.errors import InputError
+from streamnb.reading import PIECE
+
+CLASSES = ["x", "y"]
+
+
+def model(likelihood: Bernoulli | Multinomial, *, max_words: int, n_threads: int) -> NaiveBayes:
+    """Return an untrained model of single words and pairs."""
+    words = Words(likelihood, ngrams=(1, 2), negation=True, max_words=max_words)
+    return NaiveBayes(CLASSES, Dirichlet(1.0), {"text": words}, hash_key=5, n_threads=n_threads)
+
+
+def stream(n: int, n_words: int) -> tuple[list[str], list[str]]:
+    """Return made-up texts and labels; words are frequent and rare, as in a language."""
+    rng = random.Random(n + n_words)
+    words = [f"w{int(n_words ** rng.random())}" for _ in range(6 * n)]
+    texts = [" ".join(words[6 * i : 6 * i + rng.randint(0, 6)]) for i in range(n)]
+    return texts, [rng.choice([*CLASSES, "later"]) for _ in range(n)]
+
+
+def state(model: NaiveBayes) -> tuple[object, ...]:
+    """Return all counts of a model, words by their text."""
+    words: Sequence[str] = sorted(model.words())
+    return (
+        words,
+        model.classes,
+        model.class_counts.tolist(),
+        model.word_counts(words).tolist(),
+        model.vocabulary_size,
+        model.words_dropped,
+    )
+
+
+@pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli()], ids=["multinomial", "bern"])
+@pytest.mark.parametrize("max_words", [900, 1_000_000])
+@pytest.mark.parametrize("part", [None, "t/0"])
+def test_reading_ahead_changes_no_answer(
+    likelihood: Bernoulli | Multinomial, max_words: int, part: str | None
+) -> None:
+    """Posteriors and counts are bit for bit those of one thread, with words leaving and coming."""
+    texts, labels = stream(5 * PIECE + 17, 6_000)
+    found = []
+    for n_threads in (1, 2):
+        made = model(likelihood, max_words=max_words, n_threads=n_threads)
+        posteriors = made.prequential_many({"text": texts}, labels, part=part)
+        found.append((posteriors.tobytes(), state(made)))
+    assert found[0] == found[1]
+    dropped = found[0][1][-1]
+    assert (dropped == 0) == (max_words == 1_000_000)
+
+
+@pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli()], ids=["multinomial", "bern"])
+def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -> None:
+    """Learned and judged one by one, all answers are those of the batch: bad text, rare class."""
+    texts, labels = stream(400, 300)
+    texts[7:10] = ["\ud800 half a pair", "naïve " * 40, "long " * 400]
+    batch = model(likelihood, max_words=250, n_threads=1)
+    wanted = batch.prequential_many({"text": texts}, labels)
+    single = model(likelihood, max_words=250, n_threads=1)
+    for text, label, row in zip(texts, labels, wanted, strict=True):
+        found = single.predict_log_proba_one({"text": text, "unused": 1})
+        np.testing.assert_array_equal(list(found.values()), row[: len(found)])
+        single.learn_one({"text": text}, label)
+    assert state(single) == state(batch)
+    assert batch.words_dropped > 0
+
+
+def test_other_numbers_of_threads_are_refused() -> None:
+    """There is work for two threads and no more."""
+    with pytest.raises(InputError, match="n_threads must be 1 or 2"):
+        model(Multinomial(), max_words=10, n_threads=3)
