@@ -78,16 +78,16 @@ class RawColumns:
         """Return the first `n` messages; reading goes on at the one behind them."""
         if n >= len(self):
             return self
-        return replace(
-            self,
-            value_starts=self.value_starts[:n],
-            value_ends=self.value_ends[:n],
-            key_starts=self.key_starts[:n],
-            key_ends=self.key_ends[:n],
-            offsets=self.offsets[:n],
-            times_ms=self.times_ms[:n],
-            next_offset=int(self.offsets[n]),
-        )
+        return replace(self, **self._cut(slice(n)), next_offset=int(self.offsets[n]))
+
+    def tail(self, begin: int) -> RawColumns:
+        """Return the messages from `begin` on."""
+        return self if begin == 0 else replace(self, **self._cut(slice(begin, None)))
+
+    def _cut(self, part: slice) -> dict[str, Any]:
+        """Return the arrays with only the messages of `part`."""
+        arrays = ("value_starts", "value_ends", "key_starts", "key_ends", "offsets", "times_ms")
+        return {name: getattr(self, name)[part] for name in arrays}
 
 
 class Operation(StrEnum):

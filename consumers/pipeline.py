@@ -114,6 +114,7 @@ class Pipeline:
 
     def _take(self, batch: Batch) -> None:
         messages = batch.messages
+        self.tally.begin()
         self._amid_batch = True  # whatever fails from here on, no checkpoint may hold half a batch
         began_s = time.perf_counter()
         self._learn(messages)

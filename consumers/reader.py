@@ -66,17 +66,24 @@ class Seen:
         Messages of each assigned partition that it has not read.
     lost_messages : int
         Messages that were removed before they could be read.
+    decoder : str or None
+        How Kafka's responses are decoded; None for other sources.
     """
 
     trouble: str | None = None
     lag: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
     lost_messages: int = 0
+    decoder: str | None = None
 
     @classmethod
     def of(cls, source: Source) -> Seen:
         """Ask a source; on the thread that owns it."""
-        lag = MappingProxyType(dict(source.lag()))
-        return cls(source.trouble(), lag, getattr(source, "lost_messages", 0))
+        return cls(
+            source.trouble(),
+            MappingProxyType(dict(source.lag())),
+            getattr(source, "lost_messages", 0),
+            getattr(source, "decoder", None),
+        )
 
 
 class Reader:
@@ -259,18 +266,4 @@ def pieces(raw: RawColumns, n_max: int) -> Iterator[RawColumns]:
     n_pieces = max(1, -(-n // n_max))
     cuts = [i * n // n_pieces for i in range(n_pieces + 1)]
     for begin, end in itertools.pairwise(cuts):
-        rest = raw if begin == 0 else _tail(raw, begin)
-        yield rest.head(end - begin)
-
-
-def _tail(raw: RawColumns, begin: int) -> RawColumns:
-    """Return the messages from `begin` on."""
-    return replace(
-        raw,
-        value_starts=raw.value_starts[begin:],
-        value_ends=raw.value_ends[begin:],
-        key_starts=raw.key_starts[begin:],
-        key_ends=raw.key_ends[begin:],
-        offsets=raw.offsets[begin:],
-        times_ms=raw.times_ms[begin:],
-    )
+        yield raw.tail(begin).head(end - begin)

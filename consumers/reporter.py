@@ -115,6 +115,7 @@ class Reporter:
         self._due_at_s = now_s + UPDATE_INTERVAL_S
         snapshot = self._board.current()
         seen = self._seen()
+        self._metrics.set_decoder(seen.decoder)
         self._metrics.set_lag(seen.lag)
         self._note_source(up=seen.trouble is None)
         self._metrics.count_lost(seen.lost_messages - self._n_lost)
@@ -184,7 +185,6 @@ class Reporter:
         """Return what the run did."""
         tally = self._tally
         snapshot = self._board.current()
-        seconds = tally.elapsed_s
         return Summary(
             source=self._source,
             messages=tally.n_messages,
@@ -199,8 +199,8 @@ class Reporter:
             classes=tally.classes,
             class_counts=tuple(snapshot.class_counts.tolist()) if snapshot else (),
             positions={str(partition): at for partition, at in positions.items()},
-            seconds=seconds,
-            messages_per_s=tally.n_messages / seconds if seconds > 0 else 0.0,
+            seconds=tally.elapsed_s,
+            messages_per_s=tally.mean_rate_per_s(),
             snapshot_version=snapshot.version if snapshot else 0,
             exit_reason=reason,
         )

@@ -78,12 +78,19 @@ class Tally:
         self._metrics = metrics
         self._clock = clock
         self._began_s = clock()
+        self._first_s: float | None = None
+        self._last_s = self._began_s
         self._rate = _Rate(at_s=self._began_s)
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return self._clock() - self._began_s
+
+    def mean_rate_per_s(self) -> float:
+        """Return messages a second, from when the first came until the last was dealt with."""
+        seconds = 0.0 if self._first_s is None else self._last_s - self._first_s
+        return self.n_messages / seconds if seconds > 0 else 0.0
 
     def rate_per_s(self) -> float:
         """Return messages a second, lately."""
@@ -97,9 +104,15 @@ class Tally:
         counts = np.bincount(predicted, minlength=len(self.classes))
         return tuple((counts / counts.sum()).tolist())
 
+    def begin(self) -> None:
+        """Note that a batch has come; the run's mean rate begins with the first."""
+        if self._first_s is None:
+            self._first_s = self._clock()
+
     def count(self, n: int, messages: Messages) -> None:
         """Count a batch of `n` messages that has been dealt with."""
         self.n_messages += n
+        self._last_s = self._clock()
         reasons = Counter(reject.reason for reject in messages.rejects)
         self.rejected.update({reason.value: count for reason, count in reasons.items()})
         n_learned, n_without = len(messages.to_learn), len(messages.to_judge)

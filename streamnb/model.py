@@ -225,7 +225,7 @@ class NaiveBayes(Readable):
     ) -> None:
         """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
         n_classes = len(self._classes)
-        pieces = [(begin + a, begin + b) for a, b in chunks(end - begin, PIECE)]
+        pieces = [(begin + a, begin + b) for a, b in chunks(end - begin, self._piece)]
         for (a, b), batches in zip(pieces, self._encoded(fields, pieces, labels), strict=True):
             joint = np.empty((b - a, n_classes))
             prior = np.empty_like(joint)
@@ -266,6 +266,11 @@ class NaiveBayes(Readable):
         posterior.normalise(joint, prior)
         first: Floats = joint[0]
         return first
+
+    @property
+    def _piece(self) -> int:
+        """How many rows are read at a time: fewer where two threads are to be kept busy."""
+        return PIECE // self.n_threads**2
 
     def _is_loose(self) -> bool:
         return any(group.is_loose() for group in self._groups.values())

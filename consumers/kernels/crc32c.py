@@ -1,20 +1,23 @@
 """CRC-32C (Castagnoli), the checksum of Kafka's record batches, eight bytes at a time.
 
-Slicing by eight (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC
+Processors with SSE 4.2 have an instruction for it, which is four times as fast as what any other
+does: slicing by eight (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC
 generation", 2008): table k gives what a byte does to the remainder when k more bytes follow it, so
-eight bytes need eight look-ups that do not wait for one another. It is the same on every processor.
+eight bytes need eight look-ups that do not wait for one another.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streamnb.kernels._jit import inner, kernel
+from streamnb.kernels._jit import DISABLED, inner, kernel
 from streamnb.kernels.layout import Int
+from streamnb.kernels.memory import load_eight
 
 # What `np.frombuffer(bytes)` gives. To the compiler a read-only array is a type of its own.
 Bytes = Annotated[NDArray[np.uint8], types.Array(types.uint8, 1, "C", readonly=True)]
@@ -43,22 +46,51 @@ _T0, _T1, _T2, _T3, _T4, _T5, _T6, _T7 = _make_tables()
 
 
 @inner
+def sliced(crc: np.uint32, data: Bytes, at: Int) -> np.uint32:
+    """Return the remainder after the eight bytes from `at` on, on any processor."""
+    return (
+        _T7[data[at] ^ (crc & _LOW)]
+        ^ _T6[data[at + 1] ^ ((crc >> _R8) & _LOW)]
+        ^ _T5[data[at + 2] ^ ((crc >> _R16) & _LOW)]
+        ^ _T4[data[at + 3] ^ (crc >> _R24)]
+        ^ _T3[data[at + 4]]
+        ^ _T2[data[at + 5]]
+        ^ _T1[data[at + 6]]
+        ^ _T0[data[at + 7]]
+    )
+
+
+if TYPE_CHECKING or DISABLED or not llvm.get_host_cpu_features().get("sse4.2", False):
+    after_eight = sliced
+else:
+    from llvmlite import ir
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def _crc_instruction(typing_context, crc, word):  # noqa: ANN001, ANN202, ARG001 -- numba's protocol
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            word = ir.IntType(64)
+            crc32 = builder.module.declare_intrinsic(
+                "llvm.x86.sse42.crc32.64.64", (), ir.FunctionType(word, [word, word])
+            )
+            return builder.call(crc32, arguments)
+
+        return types.uint64(types.uint64, types.uint64), generate
+
+    @inner
+    def after_eight(crc: np.uint32, data: Bytes, at: Int) -> np.uint32:
+        """Return the remainder after the eight bytes from `at` on, by the processor's instruction."""
+        return np.uint32(_crc_instruction(np.uint64(crc), load_eight(data, at)))
+
+
+@inner
 def crc32c(data: Bytes, begin: Int, end: Int) -> np.uint32:
     """Return the CRC-32C of data[begin:end]; the caller sees to it that they lie inside."""
     crc = _ONES
     at = begin
     whole = begin + ((end - begin) & ~7)
     while at < whole:
-        crc = (
-            _T7[data[at] ^ (crc & _LOW)]
-            ^ _T6[data[at + 1] ^ ((crc >> _R8) & _LOW)]
-            ^ _T5[data[at + 2] ^ ((crc >> _R16) & _LOW)]
-            ^ _T4[data[at + 3] ^ (crc >> _R24)]
-            ^ _T3[data[at + 4]]
-            ^ _T2[data[at + 5]]
-            ^ _T1[data[at + 6]]
-            ^ _T0[data[at + 7]]
-        )
+        crc = after_eight(crc, data, at)
         at += 8
     while at < end:
         crc = _T0[data[at] ^ (crc & _LOW)] ^ (crc >> _R8)
@@ -70,3 +102,12 @@ def crc32c(data: Bytes, begin: Int, end: Int) -> np.uint32:
 def checksum(data: Bytes) -> np.uint32:
     """Return the CRC-32C of a whole buffer."""
     return crc32c(data, 0, len(data))
+
+
+@kernel(types.uint32, types.Array(types.uint8, 1, "C", readonly=True))
+def checksum_sliced(data: Bytes) -> np.uint32:
+    """Return the CRC-32C of a buffer of whole eights, without the processor's instruction."""
+    crc = _ONES
+    for at in range(0, len(data), 8):
+        crc = sliced(crc, data, at)
+    return crc ^ _ONES

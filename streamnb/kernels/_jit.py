@@ -2,7 +2,7 @@
 
 `inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry
 point: it is compiled once, for exactly that signature, by `warm_up`, and never again: there is no
-second compilation in mid-stream. Every entry point releases the GIL.
+second compilation in mid-stream. Entry points release the GIL, but for those that are soon done.
 
 Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
@@ -34,7 +34,7 @@ R = TypeVar("R")
 DISABLED = bool(numba.config.DISABLE_JIT)
 # Without fastmath the order of float operations is the order in the source: answers are the same on
 # every machine.
-_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 entry_points: list[EntryPoint[Any, Any]] = []
 _lock = threading.Lock()
 
@@ -66,15 +66,19 @@ def cache_folder(sources: Path) -> Path | None:
     return folder if _writable(folder) else None
 
 
-def _compile(function: Callable[P, R], *, keep: bool) -> Any:
+def _compile(function: Callable[P, R], *, keep: bool, releases_gil: bool = True) -> Any:
     """Wrap in numba's dispatcher, with our cache folder for this one function alone."""
     folder = cache_folder(Path(function.__code__.co_filename).parent) if keep else None
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder or "")
     try:
-        return numba.njit(cache=folder is not None, _nrt=False, forceinline=not keep, **_OPTIONS)(
-            function
-        )
+        return numba.njit(
+            cache=folder is not None,
+            _nrt=False,
+            forceinline=not keep,
+            nogil=releases_gil,
+            **_OPTIONS,
+        )(function)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -128,15 +132,22 @@ class EntryPoint(Generic[P, R]):
         return self.call(*args, **kwargs)
 
 
-def kernel(returns: Any, *arguments: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Mark an entry point with its one signature, in numba's types."""
+def kernel(
+    returns: Any, *arguments: Any, releases_gil: bool = True
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark an entry point with its one signature, in numba's types.
+
+    Releasing the interpreter's lock lets other threads run meanwhile, and costs a wait to get it
+    back: up to the switch interval where others want it too. A kernel that is done sooner than that
+    keeps it.
+    """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         if DISABLED:
             # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
             return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
         entry_point: EntryPoint[P, R] = EntryPoint(
-            _compile(function, keep=True), returns(*arguments)
+            _compile(function, keep=True, releases_gil=releases_gil), returns(*arguments)
         )
         entry_points.append(entry_point)
         return update_wrapper(entry_point, function)

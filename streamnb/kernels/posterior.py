@@ -35,6 +35,7 @@ def log_prior(examples: F64, concentration: float, c: int, n: float) -> float:
     types.boolean,
     types.float64[::1],
     types.float64[:, ::1],
+    releases_gil=False,
 )
 def class_prior(
     examples: F64, concentration: float, labels: I32, learn: bool, now: F64, out: F64Grid
@@ -60,7 +61,7 @@ def class_prior(
                 now[c] = log_prior(examples, concentration, c, n)
 
 
-@kernel(types.void, types.float64[:, ::1], types.float64[:, ::1])
+@kernel(types.void, types.float64[:, ::1], types.float64[:, ::1], releases_gil=False)
 def normalise(joint: F64Grid, prior: F64Grid) -> None:
     """Turn joint log-likelihoods into log-posteriors, in place, row by row."""
     n_classes = joint.shape[1]

@@ -26,7 +26,7 @@ from consumers.exits import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["run", "predict", "inspect", "check-config", "replay", "version"]
+COMMANDS = ["run", "predict", "inspect", "check-config", "replay", "warm-up", "version"]
 EXAMPLES = [("lovely sun", "positive"), ("sad rain", "negative"), ("lovely day", "positive")]
 
 

@@ -30,6 +30,10 @@ def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
         "session_timeout_ms": round(settings.session_timeout_s * 1000),
         "heartbeat_interval_ms": round(settings.session_timeout_s * 1000 / 4),
         "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
+        # The broker holds a fetch that long when there is nothing new, and a question on the same
+        # connection waits behind it: the client's own half a second is as long as we wait for the
+        # answer, and a broker with a quiet topic then passes for one that is away.
+        "fetch_max_wait_ms": 100,
         "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
         "max_partition_fetch_bytes": settings.message_max_bytes,
     }

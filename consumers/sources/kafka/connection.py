@@ -13,7 +13,8 @@ from consumers.config import KafkaSettings
 from consumers.kafka_client import Connecting, no_answer
 from consumers.sources.kafka.client import consumer_settings, make_no_topics
 from consumers.sources.kafka.listener import Note, RebalanceNotes
-from consumers.sources.kafka.seam import replace_decoder
+from consumers.sources.kafka.receiving import receive_in_large_pieces
+from consumers.sources.kafka.seam import is_known, replace_decoder
 from streamnb.kernels import warm_up
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -57,6 +58,8 @@ class Connection:
         self._wanted = settings.decode
         if self._wanted == "columns":
             warm_up()  # before the first message, not amid the stream
+            if is_known():
+                receive_in_large_pieces()
         self._no_answer = no_answer(servers, settings)
         self._topic = topic
         self._clock = clock

@@ -19,6 +19,12 @@ _FROM: Final = (3, 0, 12)
 _BELOW: Final = (3, 1)
 
 
+def is_known() -> bool:
+    """Tell whether the client is of a version whose private parts were looked at."""
+    parts = tuple(int(part) for part in kafka.__version__.split(".")[:3] if part.isdigit())
+    return _FROM <= parts < _BELOW
+
+
 def replace_decoder(consumer: Any) -> str | None:
     """Make a new consumer hand over columns, if both conditions hold.
 
@@ -32,8 +38,7 @@ def replace_decoder(consumer: Any) -> str | None:
     str or None
         Why it goes on handing over records; None where it hands over columns.
     """
-    parts = tuple(int(part) for part in kafka.__version__.split(".")[:3] if part.isdigit())
-    if not _FROM <= parts < _BELOW:
+    if not is_known():
         return f"kafka-python is {kafka.__version__}; columns were made for 3.0, from 3.0.12 on"
     why = difference(ColumnRecords)
     if why is None:
