@@ -268,7 +268,7 @@ def replay(
     help="Compile every kernel, or load what was compiled before, and say where the machine code "
     "is kept: for images, whose first start is then as quick as any. STREAMNB_CACHE_DIR moves it. "
     "Exit code 1 where it cannot be kept.",
-    epilog="  STREAMNB_CACHE_DIR=/var/cache/streamnb streamnb warm-up",
+    epilog="  streamnb warm-up",
 )
 def warm_up(as_json: JsonOption = False) -> None:
     """Compile the kernels."""

@@ -130,8 +130,10 @@ class Summary:
         Examples learned of each class, all runs together.
     positions : mapping of str to int
         For each partition (``topic[0]``), where reading goes on.
-    seconds, messages_per_s : float
-        How long it took, and how many messages a second that makes.
+    seconds : float
+        How long it took, start and end included.
+    messages_per_s : float
+        From when the first message came until the last was dealt with.
     snapshot_version : int
         Of the last snapshot.
     exit_reason : str

@@ -1,9 +1,9 @@
 """CRC-32C (Castagnoli), the checksum of Kafka's record batches, eight bytes at a time.
 
-Processors with SSE 4.2 have an instruction for it, which is four times as fast as what any other
-does: slicing by eight (Kounavis and Berry, "Novel table lookup-based algorithms for high-performance CRC
-generation", 2008): table k gives what a byte does to the remainder when k more bytes follow it, so
-eight bytes need eight look-ups that do not wait for one another.
+Processors with SSE 4.2 have an instruction for it. Others go the way that is open to all, at a
+fifth of that speed: slicing by eight (Kounavis and Berry, "Novel table lookup-based algorithms for
+high-performance CRC generation", 2008). Table k gives what a byte does to the remainder when k more
+bytes follow it, so eight bytes need eight look-ups that do not wait for one another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _T0, _T1, _T2, _T3, _T4, _T5, _T6, _T7 = _make_tables()
 @inner
 def sliced(crc: np.uint32, data: Bytes, at: Int) -> np.uint32:
     """Return the remainder after the eight bytes from `at` on, on any processor."""
-    return (
+    return np.uint32(
         _T7[data[at] ^ (crc & _LOW)]
         ^ _T6[data[at + 1] ^ ((crc >> _R8) & _LOW)]
         ^ _T5[data[at + 2] ^ ((crc >> _R16) & _LOW)]
@@ -79,7 +79,7 @@ else:
 
     @inner
     def after_eight(crc: np.uint32, data: Bytes, at: Int) -> np.uint32:
-        """Return the remainder after the eight bytes from `at` on, by the processor's instruction."""
+        """Return the remainder after the eight bytes from `at` on, by one instruction."""
         return np.uint32(_crc_instruction(np.uint64(crc), load_eight(data, at)))
 
 

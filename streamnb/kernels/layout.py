@@ -111,6 +111,5 @@ class Absence(NamedTuple):
     exponents: I64  # (n_classes,): k of the scale 2ᵏ
     limits: F64  # (n_classes,): the largest light count, 2ᵏ/128
     inverses: F64  # (n_classes,): 2⁻ᵏ
-    heavy: F64Grid  # (n_classes, room): distinct counts of the heavy words, ascending
-    repeats: I64Grid  # how many words have that count
-    n_heavy: I64  # (n_classes,): how many of them are in use
+    heavy: F64Grid  # (n_classes, room): counts of the heavy words, ascending
+    n_heavy: I64  # (n_classes,): how many there are

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.kernels import absence as absence_kernel
 from streamnb.kernels import bernoulli as kernel
 from streamnb.kernels.layout import Absence, Counts
 from streamnb.likelihoods.base import Batch
@@ -69,7 +70,7 @@ class BernoulliEstimator:
         room = self._absence.heavy.shape[1]
         while True:
             self._absence = _empty(len(counts.examples), room)
-            if kernel.rebuild(counts, self._prior.absent, self._absence, n_words):
+            if absence_kernel.rebuild(counts, self._prior.absent, self._absence, n_words):
                 return
             room *= 2
 
@@ -81,12 +82,11 @@ class BernoulliEstimator:
 
 def _empty(n_classes: int, room: int) -> Absence:
     return Absence(
-        sums=np.zeros((n_classes, kernel.N_TERMS), dtype=np.int64),
+        sums=np.zeros((n_classes, absence_kernel.N_TERMS), dtype=np.int64),
         exponents=np.zeros(n_classes, dtype=np.int64),
         limits=np.zeros(n_classes),
         inverses=np.zeros(n_classes),
         heavy=np.zeros((n_classes, room), dtype=np.float64),
-        repeats=np.zeros((n_classes, room), dtype=np.int64),
         n_heavy=np.zeros(n_classes, dtype=np.int64),
     )
 
@@ -95,8 +95,7 @@ def _longer(absence: Absence, wanted: int) -> Absence:
     n_classes, room = absence.heavy.shape
     larger = _empty(n_classes, 2 * room + wanted)
     larger.heavy[:, :room] = absence.heavy
-    larger.repeats[:, :room] = absence.repeats
-    return absence._replace(heavy=larger.heavy, repeats=larger.repeats)
+    return absence._replace(heavy=larger.heavy)
 
 
 @dataclass(frozen=True, slots=True)

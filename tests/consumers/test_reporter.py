@@ -245,17 +245,19 @@ def test_the_summary_says_what_the_run_did(run: Run) -> None:
     learner.publish()
     lines = b'{"text":"good day","label":4}', b"{", b'{"text":"bad day","label":0}'
     batch = messages(FIRST, lines)
+    run.clock.now_s += 5.0  # nothing comes yet
+    run.tally.begin()
     run.tally.learned(batch, batch.to_learn, posteriors, np.array([1, 0]))
-    run.tally.n_messages = 3
-    run.tally.rejected.update(["not_json"])
     run.clock.now_s += 2.0
+    run.tally.count(3, batch)
+    run.clock.now_s += 1.0  # nothing comes any more
     summary = run.reporter.summary("end of source", {FIRST: 3, SECOND: 0})
     assert (summary.source, summary.exit_reason) == ("scripted", "end of source")
     assert (summary.messages, summary.learned, summary.judged, summary.ambiguous) == (3, 2, 0, 0)
     assert summary.rejected == {"not_json": 1}
     assert (summary.classes, summary.class_counts) == (CLASSES, (1.0, 1.0))
     assert summary.positions == {"t[0]": 3, "t[1]": 0}
-    assert (summary.seconds, summary.messages_per_s) == (2.0, 1.5)
+    assert (summary.seconds, summary.messages_per_s) == (8.0, 1.5)
     assert (summary.vocabulary_size, summary.snapshot_version) == (3, 2)
     # The first example meets no knowledge, and the first class wins the tie; the second is told by
     # what the first has taught.

@@ -49,9 +49,7 @@ def _cache(estimator: Estimator) -> list[list[object]]:
         return []
     used = range(len(absence.n_heavy))
     heavy = [absence.heavy[c, : absence.n_heavy[c]].tolist() for c in used]
-    repeats = [absence.repeats[c, : absence.n_heavy[c]].tolist() for c in used]
-    plain = [a.tolist() for a in absence if a is not absence.heavy and a is not absence.repeats]
-    return [*plain, heavy, repeats]
+    return [*(a.tolist() for a in absence if a is not absence.heavy), heavy]
 
 
 def deviation(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> float:

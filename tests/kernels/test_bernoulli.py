@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, statistics
-from streamnb.kernels import bernoulli as kernel
+from streamnb.kernels import absence
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
@@ -117,7 +117,7 @@ def test_counts_may_move_up_and_down(moves: list[tuple[int, int]]) -> None:
     estimator = rebuilt(counts, Beta())
     for column, new in moves:
         old = float(counts.by_word[column, 0])
-        kernel.move_count(estimator._absence, 0, old, float(new))
+        absence.move_count(estimator._absence, 0, old, float(new))
         counts.by_word[column, 0] = new
     assert same(estimator, rebuilt(counts, Beta()))
 
