@@ -43,7 +43,8 @@ format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format --quiet .
 
 .PHONY: benchmark
-benchmark: setup ## Measure speed and memory against other learners; ARGS go to the benchmark
+benchmark: ## Measure speed and memory beside other learners, into build/; ARGS go to the benchmark
+	@scripts/setup.sh bench
 	@$(BIN)/python -m benchmarks --json build/benchmark.json --plots build $(ARGS)
 
 .PHONY: lock

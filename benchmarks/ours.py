@@ -20,17 +20,17 @@ UNIGRAMS = Words(MULTINOMIAL)
 PAIRS = Words(MULTINOMIAL, ngrams=(1, 2), negation=True)
 
 
-def new_model(words: Words) -> NaiveBayes:
+def new_model(words: Words, n_threads: int = 1) -> NaiveBayes:
     """Return a model of the tweets' classes that knows nothing yet."""
-    return NaiveBayes(CLASSES, Dirichlet(1.0), {"text": words})
+    return NaiveBayes(CLASSES, Dirichlet(1.0), {"text": words}, n_threads=n_threads)
 
 
-def in_one_call(words: Words, tweets: Tweets) -> Callable[[], float]:
+def in_one_call(words: Words, tweets: Tweets, n_threads: int = 1) -> Callable[[], float]:
     """Return what judges and learns the tweets in order with a new model, and tells its seconds.
 
     The texts are a list of `str`, so making one buffer of them is in the time.
     """
-    return _timed(words, tweets.texts, tweets)
+    return _timed(words, tweets.texts, tweets, n_threads)
 
 
 def in_one_call_from_buffer(words: Words, tweets: Tweets) -> Callable[[], float]:
@@ -39,12 +39,14 @@ def in_one_call_from_buffer(words: Words, tweets: Tweets) -> Callable[[], float]
     ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
     data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
-    return _timed(words, TextColumn(Texts(data, starts, ends)), tweets)
+    return _timed(words, TextColumn(Texts(data, starts, ends)), tweets, 1)
 
 
-def _timed(words: Words, texts: list[str] | TextColumn, tweets: Tweets) -> Callable[[], float]:
+def _timed(
+    words: Words, texts: list[str] | TextColumn, tweets: Tweets, n_threads: int
+) -> Callable[[], float]:
     def timed() -> float:
-        model = new_model(words)
+        model = new_model(words, n_threads)
         began = time.perf_counter()
         model.prequential_many({"text": texts}, tweets.labels)
         return time.perf_counter() - began

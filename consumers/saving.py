@@ -51,8 +51,14 @@ class _Patience:
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._until_s = time.monotonic() + _SAFE_TIMEOUT_S
+        self._since_s = time.monotonic()
+        self._until_s = self._since_s + _SAFE_TIMEOUT_S
         self._stop_seen = False
+
+    @property
+    def waited_s(self) -> float:
+        """How long it has been waited."""
+        return time.monotonic() - self._since_s
 
     def slice_s(self) -> float:
         """Return how long to wait before asking again; 0 where patience is over."""
@@ -161,6 +167,10 @@ class Saving:
                 _flush(sink, patience)
         except SinkError as error:
             safe.set_exception(error)
+        except Exception as error:
+            # It is the predictor's failure, which ends the run; the checkpoint must not wait on.
+            safe.set_exception(SinkError(f"a sink failed: {error!r}"))
+            raise
         else:
             safe.set_result(None)
 
@@ -202,6 +212,6 @@ def _wait_for(safe: Future[None], patience: _Patience) -> None:
         except TimeoutError:
             if not slice_s:
                 raise SinkError(
-                    f"messages wait to be judged for longer than {_SAFE_TIMEOUT_S:g} s; a sink may "
+                    f"messages still wait to be judged after {patience.waited_s:.0f} s; a sink may "
                     "be slow, or the stream faster than the predictor"
                 ) from None

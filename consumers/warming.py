@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import consumers.kernels
 import streamnb.kernels
 from consumers.errors import ConsumerError
-from streamnb.kernels._jit import DISABLED, cache_folder, entry_points, is_warm, warm_up
+from streamnb.kernels._jit import DISABLED, cache_folder, entry_points, is_warm, read_only, warm_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ def warm() -> Warmed:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     folders = {cache_folder(each.sources) for each in entry_points}
-    kept = tuple(sorted(str(folder) for folder in folders if folder is not None))
-    if len(kept) < len(folders):
+    kept = tuple(sorted(str(read_only.get(each, each)) for each in folders if each is not None))
+    was_warm = is_warm()
+    if len(kept) < len(folders) or (folders & read_only.keys() and not was_warm):
         raise ConsumerError(
             "no folder for machine code can be written, so every start would compile again; let"
             " STREAMNB_CACHE_DIR name one that can."
         )
-    was_warm = is_warm()
     began_s = time.perf_counter()
     warm_up()
     return Warmed(len(entry_points), kept, time.perf_counter() - began_s, not was_warm)

@@ -4,7 +4,8 @@
 #   scripts/lock.sh              keep what is locked, where pyproject.toml still allows it
 #   scripts/lock.sh --upgrade    take the newest of everything
 #
-# test.txt is run.txt with the tests' and the linters' tools added, at the same versions.
+# test.txt is run.txt with the tests' and the linters' tools added, at the same versions; bench.txt is
+# test.txt with the peers that the benchmarks run beside.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -18,4 +19,6 @@ compile=("$uv" pip compile pyproject.toml --quiet --universal --python-version 3
 "${compile[@]}" "$@" --output-file requirements/run.txt
 "${compile[@]}" "$@" --group test --group lint --constraint requirements/run.txt \
     --output-file requirements/test.txt
-say "requirements/run.txt and requirements/test.txt are written; run make test with them"
+"${compile[@]}" "$@" --group bench --group lint --constraint requirements/test.txt \
+    --output-file requirements/bench.txt
+say "requirements/{run,test,bench}.txt are written; run make test with them"

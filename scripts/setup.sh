@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Set up all that `make run` or `make test` needs. A second call finds the stamps and does nothing.
+# Set up all that `make run`, `make test` or `make benchmark` needs. A second call finds the stamps and
+# does nothing.
 #
 #   scripts/setup.sh run     .venv with the locked requirements of the daemon, and the project in it
 #   scripts/setup.sh test    the same with the tools of the tests, and the real broker they talk to
+#   scripts/setup.sh bench   the same with the libraries that the benchmarks run beside
 #
 # PYTHON=/path/to/python chooses the interpreter of a new .venv.
 set -euo pipefail
@@ -11,24 +13,31 @@ source scripts/python.sh
 
 purpose="${1:-run}"
 locked="requirements/$purpose.txt"
-[[ -f "$locked" ]] || die "scripts/setup.sh knows 'run' and 'test', not '$purpose'"
+[[ -f "$locked" ]] || die "scripts/setup.sh knows 'run', 'test' and 'bench', not '$purpose'"
 
 stamp=".venv/.installed"       # "PURPOSE FINGERPRINT", written when all of it is installed
-fingerprint="$(fingerprint requirements/run.txt requirements/test.txt pyproject.toml <(pwd))"
+fingerprint="$(fingerprint requirements/*.txt pyproject.toml <(pwd))"
+
+# Each purpose has all that those before it have.
+rank() {
+    case "$1" in run) echo 0 ;; test) echo 1 ;; bench) echo 2 ;; esac
+}
 
 installed() {
     local had_purpose had_fingerprint
     [[ -x .venv/bin/python && -f "$stamp" ]] || return 1
     read -r had_purpose had_fingerprint <"$stamp"
     [[ "$had_fingerprint" == "$fingerprint" ]] || return 1
-    [[ "$had_purpose" == "$purpose" || "$had_purpose" == test ]]
+    (($(rank "$had_purpose") >= $(rank "$purpose")))
 }
 
 install_locked() {
-    # Once the tests' tools are in, they stay in step with the daemon's requirements.
-    if [[ -f "$stamp" && "$(cut -d ' ' -f 1 "$stamp")" == test ]]; then
-        purpose='test'
-        locked=requirements/test.txt
+    # Once the tests' tools, or the peers, are in, they stay in step with the daemon's requirements.
+    local had_purpose
+    if [[ -f "$stamp" ]] && had_purpose="$(cut -d ' ' -f 1 "$stamp")" &&
+        (($(rank "$had_purpose") > $(rank "$purpose"))); then
+        purpose="$had_purpose"
+        locked="requirements/$purpose.txt"
     fi
     rm -f "$stamp"
     local pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet)
@@ -42,6 +51,6 @@ if ! installed; then
     make_environment
     install_locked
 fi
-if [[ "${1:-run}" == test ]]; then
+if [[ "${1:-run}" != run ]]; then
     scripts/setup_broker.sh
 fi

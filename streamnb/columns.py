@@ -85,7 +85,7 @@ class Strings:
     def piece(self, begin: int, end: int) -> Texts:
         """Return rows `begin` to `end`."""
         values = self.values[begin:end]
-        strings = [v if isinstance(v, str) else "" for v in values] if self.has_missing else values
+        strings = ["" if v is None else v for v in values] if self.has_missing else values
         joined = "".join(strings)  # type: ignore[arg-type]  # checked when the column was made
         # A lone surrogate has no UTF-8 form; "?" is one character too, so positions stay right.
         data = np.frombuffer(bytearray(joined.encode("utf-8", "replace")), dtype=np.uint8)
@@ -95,7 +95,7 @@ class Strings:
             byte_bounds(data, bounds)
         starts, ends = bounds[:-1].copy(), bounds[1:].copy()
         if self.has_missing:
-            ends[[not isinstance(v, str) for v in values]] = -1
+            ends[[v is None for v in values]] = -1
         return Texts(data, starts, ends)
 
 
@@ -113,8 +113,8 @@ def text_column(field: str, values: Any) -> TextPieces:
     plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if set(map(type, plain)) <= {str}:
         return Strings(plain, has_missing=False)
-    there = [_is_there(field, row, value) for row, value in enumerate(plain)]
-    return Strings(plain, has_missing=not all(there))
+    texts = [_text_or_none(field, row, value) for row, value in enumerate(plain)]
+    return Strings(texts, has_missing=None in texts)
 
 
 def _length(field: str, values: Any) -> int:
@@ -127,13 +127,14 @@ def _length(field: str, values: Any) -> int:
     )
 
 
-def _is_there(field: str, row: int, value: Any) -> bool:
-    if isinstance(value, str):
-        return True
+def _text_or_none(field: str, row: int, value: Any) -> str | None:
+    """Return a value's text as a `str` itself: a subclass may lie about its length."""
+    if issubclass(type(value), str):
+        return str.__str__(value)
     is_nan = isinstance(value, float | np.floating) and np.isnan(value)
     # pandas' own mark for what is missing is known by its type's name, without importing pandas.
     if value is None or is_nan or type(value).__name__ == "NAType":
-        return False
+        return None
     raise InputError(
         f"field {field!r}, row {row}: text must be a str, or None where it is missing."
         f" Got {value!r} ({type(value).__name__}) instead."

@@ -37,11 +37,17 @@ class Codes:
     classes: tuple[Label, ...]
 
     def __post_init__(self) -> None:
-        codes, k = self.codes, len(self.classes)
-        if codes.dtype != np.int32 or codes.ndim != 1:
+        classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(self.classes))
+        if len(set(classes)) < len(classes):
+            raise InputError(f"Codes.classes must differ. Got {self.classes!r} instead.")
+        object.__setattr__(self, "classes", classes)
+        codes: Any = self.codes
+        k = len(classes)
+        if not isinstance(codes, np.ndarray) or codes.dtype != np.int32 or codes.ndim != 1:
             raise InputError(
-                f"Codes.codes must be an array of int32 with one dimension. Got {codes.dtype} with"
-                f" {codes.ndim} instead."
+                "Codes.codes must be an array of int32 with one dimension. Got"
+                f" {type(codes).__name__} of {getattr(codes, 'dtype', 'no dtype')} with"
+                f" {getattr(codes, 'ndim', 'no')} instead."
             )
         if len(codes) and not 0 <= codes.min() <= codes.max() < k:
             raise InputError(
@@ -85,9 +91,10 @@ def read_labels(labels: Any, n: int) -> Codes:
     if isinstance(labels, Codes):
         _check_length(len(labels), n)
         return labels
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+    plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if isinstance(plain, str | bytes) or not isinstance(plain, Iterable):
         raise InputError(f"labels must be a sequence. Got {type(labels).__name__} instead.")
-    plain = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    plain = list(plain)
     _check_length(len(plain), n)
     if not set(map(type, plain)) <= {str, int, bool}:
         plain = [check_label("labels", i, label) for i, label in enumerate(plain)]

@@ -11,9 +11,10 @@ then it is their sum, each part is a function of its own log, and `max_words` bo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -226,18 +227,22 @@ class NaiveBayes(Readable):
         """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
         n_classes = len(self._classes)
         pieces = [(begin + a, begin + b) for a, b in chunks(end - begin, self._piece)]
-        for (a, b), batches in zip(pieces, self._encoded(fields, pieces, labels), strict=True):
-            joint = np.empty((b - a, n_classes))
-            prior = np.empty_like(joint)
-            self._run(batches, labels[a:b], joint, prior, learn=True)
-            if part is not None:
-                part.learn(self._groups, batches, labels[a:b])
-            posterior.normalise(joint, prior)
-            out[a:b, :n_classes] = joint
+        # Closed whatever happens: no thread may still be reading when the next call learns.
+        with contextlib.closing(self._encoded(fields, pieces, labels)) as encoded:
+            for (a, b), batches in zip(pieces, encoded, strict=True):
+                joint = np.empty((b - a, n_classes))
+                prior = np.empty_like(joint)
+                if part is None:
+                    self._run(batches, labels[a:b], joint, prior, learn=True)
+                else:
+                    self._begin(labels[a:b], joint, prior, learn=True)
+                    part.learn(self._groups, batches, labels[a:b], joint)
+                posterior.normalise(joint, prior)
+                out[a:b, :n_classes] = joint
 
     def _encoded(
         self, fields: dict[str, Any], pieces: list[tuple[int, int]], labels: NDArray[np.int32]
-    ) -> Iterator[dict[str, Batch]]:
+    ) -> Generator[dict[str, Batch], None, None]:
         """Yield each piece's columns; a second thread reads the next while one is learned.
 
         Reading gives columns to words, learning counts by columns: neither touches what the other

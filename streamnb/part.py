@@ -44,23 +44,45 @@ class Part:
         return int(self.class_counts.sum())
 
     def learn(
-        self, groups: dict[str, WordsState], batches: dict[str, Batch], labels: NDArray[np.int32]
+        self,
+        groups: dict[str, WordsState],
+        batches: dict[str, Batch],
+        labels: NDArray[np.int32],
+        out: NDArray[np.float64],
     ) -> None:
-        """Add the labelled rows of a batch that the model has just learned."""
+        """Have the groups judge rows to `out` and learn them; learn the labelled ones as well."""
         learned = labels[labels >= 0]
         self.class_counts += np.bincount(learned, minlength=len(self.class_counts))
         for name, group in groups.items():
             self.counts[name] = statistics.with_capacity(
                 self.counts[name], group.vocabulary.capacity
             )
-            row = 0
-            while True:
-                row, why, n_new = statistics.learn(
-                    self.counts[name], batches[name], labels, row, group.spec.max_words
-                )
-                if why != counting.FULL:
-                    break
-                self._drop(name, group, n_new)
+            self._learn_words(name, group, batches[name], labels, out)
+
+    def _learn_words(
+        self,
+        name: str,
+        group: WordsState,
+        batch: Batch,
+        labels: NDArray[np.int32],
+        out: NDArray[np.float64],
+    ) -> None:
+        """Learn one group's words; the sum follows as far as the part has room.
+
+        Words leave the sum behind the very row that found the part full, not at the end of the
+        batch: so the rows after it are judged alike, wherever the batch was cut.
+        """
+        row = n_learned = 0
+        while True:
+            row, why, n_new = statistics.learn(
+                self.counts[name], batch, labels, row, group.spec.max_words
+            )
+            n_here = min(row + 1, len(labels))
+            group.run(batch, labels[:n_here], out, learn=True, row=n_learned)
+            n_learned = n_here
+            if why != counting.FULL:
+                return
+            self._drop(name, group, n_new)
 
     def _drop(self, name: str, group: WordsState, n_new: int) -> None:
         """Let the part's least useful words leave, out of the sum as well."""

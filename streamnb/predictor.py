@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamnb.board import SnapshotBoard
-from streamnb.errors import PredictorError, PredictorStopped, QueueFullError
+from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
 from streamnb.labels import Label
 from streamnb.reading import Floats
 
@@ -85,7 +85,7 @@ class Predictor:
         self._stopped = False
 
     @property
-    def failure(self) -> Exception | None:
+    def failure(self) -> BaseException | None:
         """What kept an answer from being handed on; such an answer is lost, and `drain` refuses."""
         return self._stream.failure or self._urgent.failure
 
@@ -95,7 +95,9 @@ class Predictor:
         return self._stream.n_waiting + self._urgent.n_waiting
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads; once stopped, that is refused as all asking is."""
+        if self._stopped:
+            raise _stopped()
         self._stream.thread.start()
         self._urgent.thread.start()
 
@@ -158,6 +160,10 @@ class Predictor:
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
         """Return the answer for one example, with one row; see `predict_many`."""
+        if not isinstance(x, Mapping):
+            raise InputError(
+                f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
+            )
         return self.predict_many({name: [value] for name, value in x.items()}, timeout_s)
 
     def predict_many(self, columns: Any, timeout_s: float = 10.0) -> Answer:
@@ -237,7 +243,7 @@ class _Lane:
         self._queue: queue.Queue[_Request | _Errand | None] = queue.Queue(queue_size_max)
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._ended = False
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     @property
     def n_waiting(self) -> int:
@@ -279,10 +285,13 @@ class _Lane:
         while (work := self._queue.get()) is not None:
             try:
                 if isinstance(work, _Errand):
-                    self._hand_on(work.run)
+                    work.run()
                 # Who asked may have given up; cancelled or not, it is settled from here on.
                 elif work.future.set_running_or_notify_cancel():
                     self._serve_one(work)
+            except BaseException as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
+                # Even `SystemExit`: a thread that ended here would leave all who ask later waiting.
+                self.failure = error
             finally:
                 self._queue.task_done()
         self._queue.task_done()
@@ -291,12 +300,12 @@ class _Lane:
     def _serve_one(self, request: _Request) -> None:
         try:
             answer = self._answer(request.columns)
-        except Exception as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
+        except BaseException as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
             self._fail(request, error)
         else:
             request.future.set_result(answer)
             if request.then is not None:
-                self._hand_on(request.then, answer)
+                request.then(answer)
 
     def _answer(self, columns: Any) -> Answer:
         snapshot = self._board.current()
@@ -305,13 +314,7 @@ class _Lane:
         posteriors = snapshot.predict_log_proba_many(columns)
         return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
 
-    def _hand_on(self, run: Callable[..., None], *answer: Answer) -> None:
-        try:
-            run(*answer)
-        except Exception as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
-            self.failure = error
-
-    def _fail(self, request: _Request, error: Exception) -> None:
+    def _fail(self, request: _Request, error: BaseException) -> None:
         if request.then is not None:
             self.failure = error  # the answer was to be handed on, and is lost
         request.future.set_exception(error)

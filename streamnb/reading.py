@@ -191,8 +191,11 @@ class Readable:
         return self._one(x, JUDGE_ONLY)
 
     def _is_short(self, x: Any) -> bool:
-        """Tell whether an example can go the short way: plain short text for every group."""
-        return isinstance(x, dict) and all(group.has_short(x) for group in self._groups.values())
+        """Tell whether an example can go the short way: plain short text for every group.
+
+        A subclass of `dict` goes the long way, which asks it once for each value and no more.
+        """
+        return type(x) is dict and all(group.has_short(x) for group in self._groups.values())
 
     def _one(self, x: Mapping[str, Any], label: int) -> Floats:
         """Return the log-posteriors of a short example, and learn it where it has a label.
@@ -260,12 +263,18 @@ class Readable:
         learn: bool,
     ) -> None:
         """Write joint log-likelihoods and log class priors of rows, learning where `learn`."""
+        self._begin(labels, joint, prior, learn=learn)
+        for name, group in self._groups.items():
+            group.run(batches[name], labels, joint, learn=learn)
+
+    def _begin(
+        self, labels: NDArray[np.int32], joint: Floats, prior: Floats, *, learn: bool
+    ) -> None:
+        """Write rows' log class priors to both arrays, counting the classes where `learn`."""
         concentration = self._class_prior.concentration
         now = np.empty(len(self._classes))
         posterior.class_prior(self._class_counts, concentration, labels, learn, now, joint)
         prior[:] = joint
-        for name, group in self._groups.items():
-            group.run(batches[name], labels, joint, learn=learn)
 
 
 def _largest(values: Floats, n: int) -> tuple[NDArray[np.int64], list[float]]:

@@ -106,9 +106,10 @@ class Vocabulary:
 
     def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:
         """Return the column of each word, -1 where there is none; ndarray of shape (n,), int32."""
+        words = list(words)
         out = np.full(len(words), -1, dtype=np.int32)
-        if len(words):
-            fps = fingerprints(list(words), key)
+        if words:
+            fps = fingerprints(words, key)
             lookup.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
         return out
 

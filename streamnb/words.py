@@ -146,7 +146,13 @@ class WordsState:
     def read(self, columns: Mapping[str, Any], n: int) -> TextPieces:
         """Return the text of a batch."""
         values = columns.get(self.field)
-        return missing_text(n) if values is None else text_column(self.field, values)
+        text = missing_text(n) if values is None else text_column(self.field, values)
+        if len(text) != n:  # kernels take this length on trust
+            raise InputError(
+                f"field {self.field!r}: its length is {n}, and it yielded {len(text)} values."
+                " Give a list, and leave it alone until the call returns."
+            )
+        return text
 
     def encode(
         self, text: TextPieces, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
@@ -169,7 +175,7 @@ class WordsState:
     def has_short(self, x: Mapping[str, Any]) -> bool:
         """Tell whether an example's text is one that `encode_one` can take."""
         text = x.get(self.field)
-        return text.__class__ is str and len(text) <= SHORT_CHARS_MAX
+        return type(text) is str and len(text) <= SHORT_CHARS_MAX
 
     def encode_one(self, x: Mapping[str, Any], labels: NDArray[np.int32], *, learn: bool) -> Batch:
         """Return one short text as `encode` does, in arrays that this thread uses again."""
@@ -206,12 +212,21 @@ class WordsState:
                 self.vocabulary.make_room(why, wanted)
 
     def run(
-        self, batch: Batch, labels: NDArray[np.int32], out: NDArray[np.float64], *, learn: bool
+        self,
+        batch: Batch,
+        labels: NDArray[np.int32],
+        out: NDArray[np.float64],
+        *,
+        learn: bool,
+        row: int = 0,
     ) -> None:
-        """Judge each row, then learn it if labelled; words leave where V would pass its bound."""
+        """Judge each row from `row` to the end of `labels`, then learn it if labelled.
+
+        Words leave where V would pass its bound.
+        """
         if learn:
             self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
-        row = n_judged = 0
+        n_judged = row
         while True:
             row, why, n_new = self.estimator.run(
                 self.counts,

@@ -47,6 +47,9 @@ class Places:
         # The end of each partition when it was first seen. Kept when a partition leaves: the end
         # of the stream "as it was at the start" does not move because the group rebalanced.
         self._targets: dict[Partition, int] = {}
+        # Where we began in partitions of which nothing was known. Kept likewise: what comes while
+        # the group rebalances is not to be skipped, though nothing before it was ever read.
+        self._beginnings: dict[Partition, int] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._places))
@@ -69,7 +72,8 @@ class Places:
         partition : Partition
             The partition, newly assigned or in doubt.
         wanted : int or None
-            Where to go on, or None where nothing is known of it.
+            Where to go on; None where nothing of it was ever read, which is where we began with it,
+            if we did.
         log_start, log_end : int
             What the broker's log holds now.
 
@@ -83,15 +87,16 @@ class Places:
         SourceError
             When the wanted offset lies behind the log's end: it is from another log of that name.
         """
-        if wanted is not None and wanted > log_end:
+        if wanted is None:
+            begin = log_start if self._start_from == "earliest" else log_end
+            wanted = self._beginnings.setdefault(partition, begin)
+        if wanted > log_end:
             raise SourceError(
                 f"{partition}: the next message to read is {wanted}, but the log ends at "
                 f"{log_end}; was the topic deleted and made anew? To learn the new one from its "
                 "start, give the daemon another checkpoint.folder, or move the old one away; to "
                 "keep what was learned, give it another topic"
             )
-        if wanted is None:
-            wanted = log_start if self._start_from == "earliest" else log_end
         position = max(wanted, log_start)
         self._places[partition] = Place(position, log_start, log_end)
         self._targets.setdefault(partition, log_end)

@@ -8,13 +8,16 @@ Machine code is kept on disk in a folder named after a hash of **all** kernel so
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
 into. Kernels may live in other packages too (a transport's decoder is none of the library's
 business): theirs is a folder of its own, named after their sources and ours. `STREAMNB_CACHE_DIR`
-moves these folders; where none can be written, kernels are compiled in memory at each start.
+moves these folders. One that can only be read is used as it is; where there is none and none can be
+made, kernels are compiled in memory at each start.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -37,6 +40,7 @@ DISABLED = bool(numba.config.DISABLE_JIT)
 _OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 entry_points: list[EntryPoint[Any, Any]] = []
 _lock = threading.Lock()
+read_only: dict[Path, Path] = {}  # a copied folder, and the one that it is the copy of
 
 
 def _source_hash(folder: Path) -> str:
@@ -63,7 +67,23 @@ def cache_folder(sources: Path) -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     root = Path(chosen) if chosen else Path(home) / "streamnb"
     folder = root / f"kernels-{_source_hash(sources)}"
-    return folder if _writable(folder) else None
+    if _writable(folder):
+        return folder
+    return _copied(folder) if folder.is_dir() else None
+
+
+def _copied(folder: Path) -> Path:
+    """Return a copy, for this process alone, of a folder that may be read and not written.
+
+    numba uses no folder that it cannot write to: an image's warmed one would go unused where the
+    file system is mounted read-only.
+    """
+    kept_until_exit = tempfile.TemporaryDirectory(prefix="streamnb-kernels-")
+    atexit.register(kept_until_exit.cleanup)
+    copy = Path(kept_until_exit.name) / folder.name
+    shutil.copytree(folder, copy)
+    read_only[copy] = folder
+    return copy
 
 
 def _compile(function: Callable[P, R], *, keep: bool, releases_gil: bool = True) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import zlib
 
 import pytest
 from hypothesis import given
@@ -34,6 +36,43 @@ def test_unpacking_has_a_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     packed = getattr(codec, f"{name}_encode")(bytes(4 << 20))
     with pytest.raises(CorruptRecordError, match=rf"{name}: unpacked it has more than 3145728"):
         unpacking.unpack(CODECS[name], packed)
+
+
+@given(st.lists(st.binary(max_size=60) | st.just(b"")), st.integers(1, 40), st.integers(0, 3))
+def test_members_of_a_gzip_stream(parts: list[bytes], fed_bytes: int, n_zeros: int) -> None:
+    """Any number of members come out one behind the other, however they are cut when they are fed.
+
+    A stream that is cut off in a member is refused.
+    """
+    packed = b"".join(gzip.compress(part) + bytes(n_zeros) for part in parts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unpacking, "_FED_BYTES", fed_bytes)
+        assert unpacking.unpack(CODECS["gzip"], packed) == b"".join(parts)
+        with pytest.raises(CorruptRecordError, match="cut off"):
+            unpacking.unpack(CODECS["gzip"], packed + gzip.compress(b"more")[:-1])
+
+
+def test_many_tiny_members_take_no_long_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stands behind a member, a piece of it at most is copied when the member ends."""
+    unused: list[int] = []
+
+    class Member:
+        """The real thing, of which the rest is weighed."""
+
+        def __init__(self, window: int) -> None:
+            self._member = decompressobj(window)
+
+        def __getattr__(self, name: str) -> object:
+            value: object = getattr(self._member, name)
+            if name == "unused_data":
+                unused.append(len(self._member.unused_data))
+            return value
+
+    decompressobj = zlib.decompressobj
+    monkeypatch.setattr(zlib, "decompressobj", Member)
+    assert unpacking.unpack(CODECS["gzip"], gzip.compress(b"x") * 5_000) == b"x" * 5_000
+    assert len(unused) == 5_000
+    assert max(unused) <= 1 << 15
 
 
 def test_blocks_that_lie_about_their_size() -> None:

@@ -240,6 +240,25 @@ def test_no_checkpoint_passes_over_what_was_lost(run: Run) -> None:
     assert not run.file.exists()
 
 
+class BrokenSink(FullSink):
+    """A sink with a mistake in it."""
+
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- as the protocol has it
+        """Raise what no caller reckons with."""
+        raise ZeroDivisionError("a bug")
+
+
+def test_a_broken_sink_costs_the_checkpoint_at_once(tmp_path: Path) -> None:
+    """What a sink raises by mistake ends the wait, and stays the predictor's failure."""
+    run = Run(tmp_path, BrokenSink())
+    run.teach(3)
+    run.begin()
+    with pytest.raises(CheckpointError, match="a sink failed: ZeroDivisionError"):
+        run.outcome()
+    run.close()
+    assert isinstance(run.predictor.failure, ZeroDivisionError)
+
+
 def test_what_cannot_be_written_is_told(run: Run) -> None:
     """A disk's refusal comes out as the outcome, and the next one may stand."""
     run.file.parent.joinpath(f".{FILE_NAME}.new").mkdir()

@@ -121,6 +121,22 @@ def test_the_table_grows_in_mid_batch() -> None:
     assert np.array_equal(first.columns[:used], again.columns[:used])
 
 
+@pytest.mark.parametrize("room", range(3, 90))
+def test_text_stays_within_its_room(room: int) -> None:
+    """However little room is left, a long negated word, copied by eight bytes, never passes it."""
+    state = state_of(Words(Multinomial(), negation=True))
+    one = np.zeros(1, dtype=np.int32)
+    state.encode(text_column([b"not"]), 0, 1, one, learn=True)
+    small = np.zeros(room, dtype=np.uint8)
+    small[:3] = state.vocabulary.table.words[:3]
+    state.vocabulary.table = state.vocabulary.table._replace(words=small)
+    long = "ab" * 26 + "ΐ"  # which folds to six bytes
+    state.encode(text_column([f"not {long}".encode()]), 0, 1, one, learn=True)
+    table = state.vocabulary.table
+    assert table.state[lookup.TEXT_BYTES] == 3 + 60 <= len(table.words)
+    assert state.vocabulary.words(np.arange(2)) == ["not", "¬" + long.casefold()]
+
+
 def test_judging_never_enters_words() -> None:
     """Texts to be judged, and texts without a label among learned ones, leave the table alone."""
     state = state_of()

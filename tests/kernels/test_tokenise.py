@@ -94,6 +94,14 @@ def test_every_rule_can_be_switched_off() -> None:
     assert words_of(text, group) == expected == list(naive_text.grams(text, PLAIN))
 
 
+def test_links_are_links_in_capitals_too() -> None:
+    """Whether case is folded or not, a link may be shouted."""
+    text = "HTTP://A.B and more, WwW.c and more"
+    group = Words(Multinomial(), case_fold=False)
+    assert words_of(text, group) == ["<link>", "and", "more"]
+    assert list(naive_text.grams(text, group.tokenizer)) == ["<link>", "and", "more"]
+
+
 @pytest.mark.parametrize("emoticon", EMOTICONS)
 def test_every_emoticon_is_one_word(emoticon: str) -> None:
     """Each emoticon of the list is read whole, at the end of a text and before a word."""

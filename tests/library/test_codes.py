@@ -44,7 +44,24 @@ def test_wrong_codes_are_refused() -> None:
     for codes in ([0, 2], [-1, 0]):
         with pytest.raises(InputError, match="between 0 and 1"):
             Codes(np.array(codes, dtype=np.int32), ("a", "b"))
-    with pytest.raises(InputError, match="int32"):
-        Codes(np.array([0, 1]), ("a", "b"))
+    for wrong in (np.array([0, 1]), np.zeros((1, 1), np.int32), [0, 1]):
+        with pytest.raises(InputError, match="int32"):
+            Codes(wrong, ("a", "b"))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="2 examples and 1 labels"):
         model(("a",)).learn_many({"text": ["x", "y"]}, Codes(np.zeros(1, np.int32), ("a",)))
+
+
+@pytest.mark.parametrize("classes", [("a", "a"), (1, True)])
+def test_classes_named_twice_are_refused(classes: tuple[str | int, ...]) -> None:
+    """No model gets one class twice, once for each of two codes."""
+    with pytest.raises(InputError, match=r"Codes.classes must differ. Got \("):
+        Codes(np.array([0, 1], dtype=np.int32), classes)
+
+
+def test_classes_of_codes_are_labels() -> None:
+    """What is no label is refused, and numpy's scalars become Python's."""
+    for wrong in (1.5, None, ["a"]):
+        with pytest.raises(InputError, match=r"Codes.classes\[1\]: a label must be a str"):
+            Codes(np.zeros(1, np.int32), ("a", wrong))  # type: ignore[arg-type]
+    classes = Codes(np.zeros(1, np.int32), (np.str_("a"), np.bool_(True))).classes  # type: ignore[arg-type]
+    assert [(label, type(label)) for label in classes] == [("a", str), (True, bool)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,37 @@ def test_an_array_of_strings_is_text() -> None:
     found = text_column("text", np.array(texts)).piece(0, 3)
     assert found.data.tobytes() == "a bé".encode()
     assert found.ends.tolist() == [3, 5, 5]
+
+
+class LyingText(str):
+    """A text that says of itself it is much longer."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return 10**9
+
+
+class ShortList(list[str]):
+    """A list that yields one value, however many it says it has."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self[:1])
+
+
+def test_what_a_text_says_of_itself_is_not_believed() -> None:
+    """A subclass of str is read by the characters it has, so kernels stay within the buffer."""
+    found = text_column("text", [LyingText("a bé"), None, "c"]).piece(0, 3)
+    assert found.data.tobytes() == "a béc".encode()
+    assert (found.starts.tolist(), found.ends.tolist()) == ([0, 5, 5], [5, -1, 6])
+
+
+def test_a_sequence_must_yield_what_it_counts() -> None:
+    """Were it taken at its word, kernels would read rows that are not there."""
+    model = NaiveBayes(classes=["x"], features={"text": Words(Bernoulli())})
+    with pytest.raises(InputError, match=r"'text': its length is 3, and it yielded 1 values"):
+        model.learn_many({"text": ShortList("abc")}, ["x"] * 3)
+    assert model.n_examples == 0
 
 
 @given(st.lists(st.none() | st.text(max_size=6), max_size=8), st.integers(0, 8), st.integers(0, 8))

@@ -100,6 +100,7 @@ LABELS: list[tuple[Any, str]] = [
     (["ham"], "there are 2 examples and 1 labels"),
     ("ham", "labels must be a sequence. Got str"),
     (7, "labels must be a sequence. Got int"),
+    (np.array("hs"), "labels must be a sequence. Got ndarray"),
 ]
 
 

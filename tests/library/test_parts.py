@@ -52,6 +52,16 @@ def teach(model: NaiveBayes, stream: Iterable[Example]) -> NaiveBayes:
     return model
 
 
+def judged(model: NaiveBayes, stream: list[Example], bounds: Iterable[int]) -> np.ndarray:
+    """Teach a log in batches that begin at `bounds`; return all log-posteriors."""
+    rows = [np.empty((0, len(CLASSES)))]
+    for begin, end in pairwise([*bounds, len(stream)]):
+        batch = stream[begin:end]
+        columns = {"text": [e.text for e in batch]}
+        rows.append(model.prequential_many(columns, [e.label for e in batch], part="x/0"))
+    return np.concatenate(rows)
+
+
 def assert_is_sum(model: NaiveBayes) -> None:
     """Check that every count of the model is the sum of its parts', and its cache that of them."""
     total: dict[str, np.ndarray] = {}
@@ -98,13 +108,12 @@ def test_a_part_alone_is_its_plain_twin(group: Words, stream: list[Example]) -> 
 
 @given(groups(), streams(parts=("x/0",)), cuts())
 def test_cuts_are_nothing_to_a_part(group: Words, stream: list[Example], where: list[int]) -> None:
-    """However a log is cut into batches, its part is the same."""
-    cut = model_of(group)
+    """However a log is cut into batches, its part is the same, and so is each judgement."""
+    cut, single = model_of(group), model_of(group)
     bounds = [0, *(min(at, len(stream)) for at in where), len(stream)]
-    for begin, end in pairwise(bounds):
-        batch = stream[begin:end]
-        cut.learn_many({"text": [e.text for e in batch]}, [e.label for e in batch], part="x/0")
-    assert facts(cut, "x/0") == facts(teach(model_of(group), stream), "x/0")
+    assert np.array_equal(judged(cut, stream, bounds), judged(single, stream, range(len(stream))))
+    assert facts(cut, "x/0") == facts(single, "x/0")
+    assert_is_sum(cut)
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])

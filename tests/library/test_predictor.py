@@ -104,6 +104,8 @@ def test_wrong_input_goes_to_the_asker(predictor: Predictor, wrong: object) -> N
     with pytest.raises(InputError):
         predictor.predict_many(wrong)
     assert predictor.predict_many(TEXT).version == 7
+    with pytest.raises(InputError, match=r"x must be a mapping.*Got str"):
+        predictor.predict_one("good day")  # type: ignore[arg-type]
     predictor.drain(LONG_S)
 
 
@@ -225,6 +227,20 @@ def test_a_failed_then_comes_out_of_every_drain(predictor: Predictor) -> None:
     assert future.result(LONG_S).version == 7
 
 
+@pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt("enough")])
+def test_a_then_cannot_end_the_thread(predictor: Predictor, error: BaseException) -> None:
+    """Whatever it raises comes out of `drain`, and the next request is answered."""
+
+    def leave(_answer: Answer) -> None:
+        raise error
+
+    predictor.submit(TEXT, then=leave)
+    with pytest.raises(PredictorError, match="handing on an answer failed: enough") as caught:
+        predictor.drain(LONG_S)
+    assert caught.value.__cause__ is error
+    assert predictor.submit(TEXT).result(LONG_S).version == 7
+
+
 def test_an_answer_that_cannot_be_made_is_lost_to_its_then(predictor: Predictor) -> None:
     """What was to be handed on and could not be answered comes out of `drain` as well."""
     handed_on: list[Answer] = []
@@ -278,6 +294,8 @@ def test_asking_after_the_stop_is_refused(predictor: Predictor) -> None:
         predictor.submit(TEXT)
     with pytest.raises(PredictorStopped):
         predictor.predict_one({"text": "a"})
+    with pytest.raises(PredictorStopped):
+        predictor.start()
 
 
 def test_a_stop_does_not_wait_for_ever(predictor: Predictor) -> None:

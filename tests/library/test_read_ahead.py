@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.desk import desk_of_this_thread
 from streamnb.errors import InputError
 from streamnb.reading import PIECE
+from streamnb.words import WordsState
 
 CLASSES = ["x", "y"]
 
@@ -64,7 +69,7 @@ def test_reading_ahead_changes_no_answer(
 def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -> None:
     """Learned and judged one by one, all answers are those of the batch: bad text, rare class."""
     texts, labels = stream(400, 300)
-    texts[7:10] = ["\ud800 half a pair", "naïve " * 40, "long " * 400]
+    texts[7:10] = ["not \ud800 half a pair", "naïve " * 40, "long " * 400]
     batch = model(likelihood, max_words=250, n_threads=1)
     wanted = batch.prequential_many({"text": texts}, labels)
     single = model(likelihood, max_words=250, n_threads=1)
@@ -74,6 +79,76 @@ def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -
         single.learn_one({"text": text}, label)
     assert state(single) == state(batch)
     assert batch.words_dropped > 0
+
+
+def test_each_thread_has_a_desk_of_its_own() -> None:
+    """Two threads that ask at once do not write over each other's text."""
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(desk_of_this_thread).result()
+    assert desk_of_this_thread() is desk_of_this_thread()
+    assert other is not desk_of_this_thread()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_words_that_left_give_their_room_back_on_the_way(
+    monkeypatch: pytest.MonkeyPatch, n_threads: int
+) -> None:
+    """One batch as long as a day makes new tables in between, not one table of all its words."""
+    found: list[int] = []
+
+    def compact(self: WordsState) -> object:
+        found.append(self.vocabulary.n_words)
+        return as_it_is(self)
+
+    as_it_is = WordsState.compact
+    monkeypatch.setattr(WordsState, "compact", compact)
+    n = 4 * PIECE
+    made = model(Multinomial(), max_words=100, n_threads=n_threads)
+    made.learn_many({"text": [f"w{i}" for i in range(n)]}, ["x"] * n)
+    assert max(found) < n / 2
+
+
+def test_words_that_left_give_their_room_back_one_by_one() -> None:
+    """Learning single examples, the table is made anew as it is for a batch."""
+    made = model(Multinomial(), max_words=100, n_threads=1)
+    for i in range(5_000):
+        made.learn_one({"text": f"w{i}"}, "x")
+    assert made._groups["text"].vocabulary.n_words < 1_500
+    assert made.words_dropped > 4_800
+
+
+def test_a_learner_that_fails_leaves_no_reader_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its error is looked at, no second thread still gives columns to words."""
+    texts, labels = stream(3 * PIECE, 500)
+    made = model(Multinomial(), max_words=1_000_000, n_threads=2)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamnb.kernels.posterior.normalise", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        made.learn_many({"text": texts}, labels)
+    readers = [t for t in threading.enumerate() if t.name.startswith("streamnb-read-ahead")]
+    assert (caught.type, readers) == (KeyboardInterrupt, [])
+
+
+class Folded(dict[str, str]):
+    """A mapping that knows its fields by another case, through `get` alone."""
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+        """Return a field's value."""
+        return super().get(key.upper(), default)
+
+
+def test_a_mapping_of_another_kind_is_asked_as_a_batch_asks_it() -> None:
+    """One example goes the short way only where nothing stands between it and its values."""
+    made = model(Multinomial(), max_words=100, n_threads=1)
+    made.learn_one(Folded(TEXT="good day"), "x")
+    assert sorted(made.words()) == ["day", "good", "good day"]
+    assert made.predict_one(Folded(TEXT="good day")) == "x"
+    with pytest.raises(InputError, match="text must be a str"):
+        made.learn_one({"text": MagicMock(spec=str)}, "x")
+    assert made.n_examples == 1
 
 
 def test_other_numbers_of_threads_are_refused() -> None:

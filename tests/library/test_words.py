@@ -98,6 +98,18 @@ def test_words_that_come_again_start_from_zero() -> None:
     assert model.vocabulary_size == len(model.words()) <= 4
 
 
+def test_words_without_counts_yet_are_none_of_the_caches() -> None:
+    """Words given columns ahead of being learned are not looked for in counts still too short."""
+    state = state_of(Words(Bernoulli()))
+    texts = text_column([f"w{i}".encode() for i in range(3_000)])
+    batch = state.encode(texts, 0, 3_000, np.zeros(3_000, dtype=np.int32), learn=True)
+    assert state.vocabulary.n_words > len(state.counts.by_word) == state._n_counted
+    state.rebuild()
+    out = np.zeros((3_000, 1))
+    state.run(batch, np.zeros(3_000, dtype=np.int32), out, learn=True)
+    assert state._n_counted == state.vocabulary.n_words == 3_000
+
+
 def test_a_moved_bound_holds_from_the_next_example() -> None:
     """`set_max_words` is kept when new words come, and a wider bound lets them in again."""
     model = NaiveBayes(classes=["x"], features={"text": Words(Bernoulli(), max_words=100)})

@@ -7,6 +7,7 @@ limits hold before compression.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -17,6 +18,10 @@ from kafka.errors import CorruptRecordError, UnsupportedCodecError
 BATCH_BYTES_MAX: Final = 256 << 20
 _PIECE_BYTES: Final = 1 << 20
 _GZIP_WINDOW: Final = 31  # zlib's way to ask for gzip's frame
+# What a member leaves unused is copied, so it is fed in small pieces: a stream of a great many tiny
+# members would otherwise take time by the square of its size.
+_FED_BYTES: Final = 1 << 15
+_ZEROS: Final = re.compile(rb"\0*")  # a writer may pad with them behind a member
 
 # The framing that Java's snappy library puts around its blocks: this mark and two versions, then
 # blocks with their sizes before them.
@@ -75,15 +80,20 @@ def _check_size(n_bytes: int) -> None:
 
 
 def _gzip(packed: bytes) -> Iterator[bytes]:
-    while packed:
+    at = 0
+    while at < len(packed):
         member = zlib.decompressobj(_GZIP_WINDOW)
         while not member.eof:
-            part = member.decompress(packed, _PIECE_BYTES)
-            packed = member.unconsumed_tail
-            if not part and not packed and not member.eof:
+            fed = member.unconsumed_tail
+            if not fed:
+                fed = packed[at : at + _FED_BYTES]
+                at += len(fed)
+            part = member.decompress(fed, _PIECE_BYTES)
+            if not part and not fed and not member.eof:
                 raise CorruptRecordError("the stream is cut off")
             yield part
-        packed = member.unused_data.lstrip(b"\0")  # a writer may pad with zeros
+        at -= len(member.unused_data)
+        at = _ZEROS.match(packed, at).end()  # type: ignore[union-attr]  # it may match nothing
 
 
 def _lz4(packed: bytes) -> Iterator[bytes]:
