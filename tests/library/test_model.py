@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import streamnb as nb
-from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Predictor, SnapshotBoard, Words
 from streamnb.errors import InputError, StreamnbError
 
 FAMILIES = [Bernoulli(), Multinomial()]
@@ -118,6 +118,8 @@ def test_wrong_questions_are_named() -> None:
     model = model_of()
     with pytest.raises(InputError, match=r"x must be a mapping of field names to values\. Got str"):
         model.learn_one("a text", "ham")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"x must be a mapping of field names to values\. Got str"):
+        Predictor(SnapshotBoard()).predict_one("a text")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="row 0: text must be a str"):
         model.learn_one({"text": 5}, "ham")
     with pytest.raises(InputError, match=r"group must be one of text\. Got 'words' instead"):
