@@ -17,7 +17,7 @@ from streamnb.kernels import lookup
 from streamnb.kernels.layout import Table
 from streamnb.tokenizer import fingerprints
 
-_FIRST_CAPACITY = 1 << 10
+_FIRST_CAPACITY = 1 << 14
 _MANY_WORDS, _MANY_BYTES = 1 << 20, 1 << 24
 
 
