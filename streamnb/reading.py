@@ -23,7 +23,7 @@ from streamnb.priors import Dirichlet
 from streamnb.words import WordsState
 
 Floats = NDArray[np.float64]
-PIECE = 8192  # rows worked off at a time; beyond that a call's own cost is nothing
+PIECE = 16384  # rows worked off at a time; beyond that a call's own cost is nothing
 
 
 class Readable:

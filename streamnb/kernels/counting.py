@@ -26,6 +26,7 @@ from streamnb.kernels.layout import (
 from streamnb.kernels.memory import fetch_soon
 
 ADDED, FULL = range(2)
+NEAR_WORDS = 1 << 14  # so many words' counts stay in the processor's cache by themselves
 
 
 @inner
@@ -48,8 +49,8 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
 
 @inner
 def hurry(counts: Counts, rows: Rows, i: int) -> None:
-    """Have the counts of row `i`, if there is one, brought near."""
-    if i + 1 < len(rows.indptr):
+    """Have the counts of row `i`, if there is one, brought near; few words are near anyway."""
+    if i + 1 < len(rows.indptr) and counts.state[0] > NEAR_WORDS:
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             fetch_soon(counts.by_word, np.int64(rows.columns[at]))
 
@@ -66,9 +67,11 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, n_new: int) -> None:
     """Add row `i` to the counts of class `y`."""
     counts.state[0] += n_new
     counts.examples[y] += 1.0
+    n_tokens = 0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         counts.by_word[rows.columns[at], y] += rows.counts[at]
-        counts.tokens[y] += rows.counts[at]
+        n_tokens += int(rows.counts[at])
+    counts.tokens[y] += n_tokens
 
 
 @kernel(

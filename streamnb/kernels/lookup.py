@@ -21,6 +21,7 @@ from numba import types
 
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.characters import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE
+from streamnb.kernels.counting import NEAR_WORDS
 from streamnb.kernels.hashing import join, negate, siphash
 from streamnb.kernels.layout import (
     I32,
@@ -245,6 +246,8 @@ def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
 
     In a large table each look-up waits for memory. Asked for beforehand, they all come at once.
     """
+    if table.state[N_WORDS] <= NEAR_WORDS:
+        return
     mask = np.uint64(len(table.slots) - 1)
     for k in range(n_grams):
         fetch_soon(table.slots, np.int64(scratch.grams[k] & mask))
