@@ -28,6 +28,8 @@ class Desk:
         The text that was put there last, as a batch of one.
     batch : Batch
         Where its columns and counts go.
+    labels : ndarray of shape (1,), int32
+        Its label.
     """
 
     def __init__(self) -> None:
@@ -43,6 +45,7 @@ class Desk:
             np.empty(_GRAMS, dtype=np.int32),
             np.zeros(2, dtype=np.int64),
         )
+        self.labels = np.zeros(1, dtype=np.int32)
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
 
     def put(self, text: str) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamnb import statistics
 from streamnb.columns import TextPieces, missing_text, text_column
-from streamnb.desk import SHORT_CHARS_MAX, desk_of_this_thread
+from streamnb.desk import SHORT_CHARS_MAX, Desk
 from streamnb.errors import InputError
 from streamnb.kernels import counting, lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
@@ -177,11 +177,10 @@ class WordsState:
         text = x.get(self.field)
         return type(text) is str and len(text) <= SHORT_CHARS_MAX
 
-    def encode_one(self, x: Mapping[str, Any], labels: NDArray[np.int32], *, learn: bool) -> Batch:
-        """Return one short text as `encode` does, in arrays that this thread uses again."""
-        desk = desk_of_this_thread()
+    def encode_one(self, x: Mapping[str, Any], desk: Desk, *, learn: bool) -> Batch:
+        """Return one short text as `encode` does, at the thread's own desk."""
         scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
-        self._encode(desk.texts, labels, scratch, desk.batch.rows, learn=learn)
+        self._encode(desk.texts, desk.labels, scratch, desk.batch.rows, learn=learn)
         return desk.batch
 
     def _encode(
@@ -224,7 +223,7 @@ class WordsState:
 
         Words leave where V would pass its bound.
         """
-        if learn:
+        if learn and len(self.counts.by_word) < self.vocabulary.capacity:
             self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
         n_judged = row
         while True:

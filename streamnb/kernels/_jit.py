@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, cast
 
 import llvmlite
 import numba
@@ -129,9 +129,15 @@ class EntryPoint(Generic[P, R]):
         self.signature = signature
         self.call: Callable[P, R] = self._compile_and_call
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the kernel; keyword arguments are not taken."""
-        return self.call(*args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+
+        def __call__(self, *args: Any) -> Any:
+            """Run the kernel; keyword arguments are not taken."""
+            return self.call(*args)
 
     @property
     def sources(self) -> Path:
