@@ -213,15 +213,16 @@ class Readable:
         desk = desk_of_this_thread()
         labels = desk.labels
         labels[0] = label
-        joint, prior = np.empty((2, 1, len(self._classes)))
+        room = np.empty((2, len(self._classes)))
+        joint, prior = room[:1], room[1:]
         posterior.class_prior(
-            self._class_counts, self._class_prior.concentration, labels, learn, prior[0], joint
+            self._class_counts, self._class_prior.concentration, labels, learn, room[1], joint
         )
-        prior[0] = joint[0]
+        room[1] = room[0]
         for group in self._groups.values():
             group.run(group.encode_one(x, desk, learn=learn), labels, joint, learn=learn)
         posterior.normalise(joint, prior)
-        first: Floats = joint[0]
+        first: Floats = room[0]
         return first
 
     def _read(self, columns: Any) -> tuple[dict[str, Any], int]:

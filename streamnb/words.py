@@ -236,7 +236,7 @@ class WordsState:
                 n_judged=n_judged,
                 learn=learn,
                 n_words_max=self.n_words_max,
-                n_words=self._n_counted,
+                n_words=len(self.counts.by_word),  # those beyond the last word are at zero
             )
             if why != counting.FULL:
                 return

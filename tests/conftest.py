@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from streamnb import vocabulary
 from streamnb.kernels._jit import check_types
 
 pytest_plugins = ["tests.kafka_fixtures"]
 
-check_types()  # in the tests' own process; the daemons they start run as in earnest
+# In the tests' own process; the daemons they start run as in earnest. Tables begin small there, so
+# that few words make them grow.
+check_types()
+vocabulary._FIRST_CAPACITY = 1 << 10
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -5,8 +5,7 @@ is empty. Linear probing from the fingerprint's low bits, at most `PROBES_MAX` s
 fingerprint is compared in `fingerprints[column]`, so two words share a column only if all 64 bits
 agree (at 10⁷ words: one chance in 370,000). Nothing is ever taken out or moved inside one table,
 and the writer fills a column's fingerprint before its slot: a reader with an older word count finds
-every word that was there when it got its count, and sees any later one as beyond it, that is
-unseen.
+every word that was there when it got its count, and a later one is beyond it, that is unseen.
 
 `encode` reads texts one after another into a compressed sparse row batch: row i holds
 columns[indptr[i]:indptr[i+1]] with their counts, each word once, in order of first occurrence.
