@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import narwhals as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
@@ -118,6 +119,8 @@ def text_column(field: str, values: Any) -> TextPieces:
 
 
 def _length(field: str, values: Any) -> int:
+    if hasattr(values, "tocsr"):  # SciPy's sparse matrices have rows, and no length
+        return int(values.shape[0])
     if not isinstance(values, str | bytes | Mapping):
         with contextlib.suppress(TypeError):
             return len(values)
@@ -142,17 +145,52 @@ def _text_or_none(field: str, row: int, value: Any) -> str | None:
 
 
 def to_mapping(columns: Any) -> Mapping[str, Any]:
-    """Return columns by name, from a mapping or from any data frame that narwhals understands."""
+    """Return columns by name.
+
+    Parameters
+    ----------
+    columns : mapping of names to sequences, data frame, or structured array
+        Any data frame that narwhals understands: pandas, Polars, Arrow, ….
+
+    Raises
+    ------
+    InputError
+        Where it is none of these, or two of its columns have one name.
+    """
     if isinstance(columns, Mapping):
         return columns
+    if isinstance(columns, np.ndarray) and columns.dtype.names is not None:
+        return {name: columns[name] for name in columns.dtype.names}
     try:
         frame = nw.from_native(columns, eager_only=True)
+        names = frame.columns
     except TypeError as error:
         raise InputError(
             "columns must be a mapping of names to sequences, or a data frame (pandas, Polars,"
             f" Arrow, ...). Got {type(columns).__name__} instead."
         ) from error
-    return {name: frame[name].to_list() for name in frame.columns}
+    except DuplicateError as error:
+        raise InputError(f"columns must differ in name. {error}") from error
+    # By position: pandas' names may be numbers, which would be read as rows.
+    return {name: _plain(series) for name, series in zip(names, frame.iter_columns(), strict=True)}
+
+
+def is_frame(columns: Any) -> bool:
+    """Tell whether something is a data frame that narwhals understands."""
+    return isinstance(nw.from_native(columns, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def _plain(series: Any) -> Any:
+    """Return a data frame's column: numbers and truth values as an array, where one holds them.
+
+    What is missing becomes nan. Integers of which some are missing stay a list: as floats large
+    ones would lose digits, which matters where they name a category.
+    """
+    dtype = series.dtype
+    is_array = dtype.is_float() or (
+        (dtype.is_integer() or dtype == nw.Boolean) and not series.null_count()
+    )
+    return series.to_numpy() if is_array else series.to_list()
 
 
 def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
@@ -166,7 +204,7 @@ def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     lengths = {f: _length(f, columns[f]) for f in fields if columns.get(f) is not None}
     if not lengths:
         raise InputError(
-            f"none of the model's fields ({', '.join(fields)}) is among the columns:"
+            f"none of the model's fields ({', '.join(map(str, fields))}) is among the columns:"
             f" {', '.join(map(str, columns)) or 'none'}."
         )
     if len(set(lengths.values())) > 1:

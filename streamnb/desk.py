@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 
+from streamnb.groups import ONES, Teaching
 from streamnb.kernels.layout import Rows, Texts
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import NGRAM_MAX, tokens_max
@@ -28,8 +29,8 @@ class Desk:
         The text that was put there last, as a batch of one.
     batch : Batch
         Where its columns and counts go.
-    labels : ndarray of shape (1,), int32
-        Its label.
+    teaching : Teaching
+        What is to be learned of it: its label, once, without decay.
     """
 
     def __init__(self) -> None:
@@ -42,10 +43,10 @@ class Desk:
         )
         rows = Rows(
             np.empty(_GRAMS, dtype=np.int32),
-            np.empty(_GRAMS, dtype=np.int32),
+            np.empty(_GRAMS),
             np.zeros(2, dtype=np.int64),
         )
-        self.labels = np.zeros(1, dtype=np.int32)
+        self.teaching = Teaching(np.zeros(1, dtype=np.int32), ONES[:1], ONES[:1])
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
 
     def put(self, text: str) -> int:
@@ -59,14 +60,16 @@ class Desk:
 
 
 class _Kept(threading.local):
-    desk: Desk | None = None
+    def __init__(self) -> None:
+        self.desks: list[Desk] = []
 
 
 _kept = _Kept()
 
 
-def desk_of_this_thread() -> Desk:
-    """Return the calling thread's desk."""
-    if _kept.desk is None:
-        _kept.desk = Desk()
-    return _kept.desk
+def desks_of_this_thread(n: int) -> list[Desk]:
+    """Return at least `n` desks of the calling thread: one for each group that reads text."""
+    desks = _kept.desks
+    while len(desks) < n:
+        desks.append(Desk())
+    return desks

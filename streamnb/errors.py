@@ -41,3 +41,16 @@ class QueueFullError(PredictorError):
 
 class PredictorStopped(PredictorError):  # noqa: N818 -- a state, named for what happened
     """The predictor has been stopped; nothing more will be answered."""
+
+
+def check_kind(name: str, value: object, *kinds: type) -> None:
+    """Refuse a value that is of none of these types.
+
+    Raises
+    ------
+    InputError
+        It says what `name` must be, and what came instead.
+    """
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"{name} must be a {wanted}. Got {value!r} instead.")

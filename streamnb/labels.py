@@ -14,6 +14,7 @@ from streamnb.errors import InputError
 
 Label = str | int | bool
 JUDGE_ONLY = -1
+_LARGEST = 10**1000  # Python reads no numbers of more than a few thousand digits from a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ def check_label(where: str, i: int, label: Any) -> Label:
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str | int):
+        if not isinstance(label, str) and abs(label) > _LARGEST:
+            raise InputError(f"{where}[{i}]: a number of more than 1,000 digits cannot be a label.")
         return label
     raise InputError(
         f"{where}[{i}]: a label must be a str, int or bool."
@@ -92,6 +95,8 @@ def read_labels(labels: Any, n: int) -> Codes:
         _check_length(len(labels), n)
         return labels
     plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if hasattr(plain, "to_pylist"):  # Arrow's arrays would yield scalars of their own
+        plain = plain.to_pylist()
     if isinstance(plain, str | bytes) or not isinstance(plain, Iterable):
         raise InputError(f"labels must be a sequence. Got {type(labels).__name__} instead.")
     plain = list(plain)
@@ -108,10 +113,20 @@ def _check_length(n_labels: int, n: int) -> None:
         raise InputError(f"there are {n} examples and {n_labels} labels.")
 
 
-def newcomers(codes: Codes, known: Collection[Label]) -> list[tuple[int, Label]]:
-    """Return the labels that are not among the classes `known`, and where each comes first."""
+def newcomers(
+    codes: Codes, known: Collection[Label], counted: NDArray[np.bool_] | None = None
+) -> list[tuple[int, Label]]:
+    """Return the labels that are not among the classes `known`, and where each comes first.
+
+    Rows that are not `counted` bring no class.
+    """
     found = [
-        (np.flatnonzero(codes.codes == place), label)
+        (
+            np.flatnonzero(
+                codes.codes == place if counted is None else counted & (codes.codes == place)
+            ),
+            label,
+        )
         for place, label in enumerate(codes.classes)
         if label not in known
     ]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from streamnb.board import SnapshotBoard
+from streamnb.groups import Floats
 from streamnb.labels import Codes, Label
 from streamnb.model import NaiveBayes
-from streamnb.reading import Floats
 from streamnb.snapshot import Snapshot
 
 

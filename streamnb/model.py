@@ -11,30 +11,34 @@ then it is their sum, each part is a function of its own log, and `max_words` bo
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import secrets
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamnb.columns import chunks
-from streamnb.errors import InputError
-from streamnb.kernels import posterior
+from streamnb.container import from_bytes, to_blocks
+from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
+from streamnb.errors import InputError, check_kind
+from streamnb.groups import Floats, Group
 from streamnb.kernels._jit import warm_up
-from streamnb.labels import Codes, Label, check_label, newcomers, nobody, read_labels, to_indices
-from streamnb.likelihoods.base import Batch
-from streamnb.part import Part
-from streamnb.priors import Dirichlet
-from streamnb.reading import PIECE, Floats, Readable
-from streamnb.words import UNBOUNDED, Words
+from streamnb.labels import (
+    JUDGE_ONLY,
+    Codes,
+    Label,
+    check_label,
+    newcomers,
+    read_labels,
+    to_indices,
+)
+from streamnb.merging import clone, merge, subtract
+from streamnb.packing import pack, unpack
+from streamnb.part import Part, count_learned
+from streamnb.priors import ClassPrior, Dirichlet, Fixed, check, pseudo_counts
+from streamnb.unlearning import Unlearning
 
 
-class NaiveBayes(Readable):
+class NaiveBayes(Unlearning):
     """Naive Bayes that learns one example at a time and never stops.
 
     Parameters
@@ -42,10 +46,12 @@ class NaiveBayes(Readable):
     classes : iterable of str, int or bool
         The classes known from the start; others are added when they come. Ties go to the class
         declared first.
-    class_prior : Dirichlet
-        π_c = (N_c + α) / (n + k·α).
+    class_prior : Dirichlet or Fixed
+        π_c = (N_c + α_c) / (n + Σα), or probabilities that no data moves.
     features : mapping of str to group
         Each group a likelihood over some fields, such as ``Words(Bernoulli(Beta(1, 1)))``.
+    decay : HalfLife, optional
+        How fast old examples lose their weight; by default they never do.
     hash_key : int, optional
         128 bits that key the words' fingerprints; drawn at random by default. No answer depends on
         it, but models that are to be merged must share it.
@@ -72,9 +78,10 @@ class NaiveBayes(Readable):
     def __init__(
         self,
         classes: Iterable[Label] = (),
-        class_prior: Dirichlet | None = None,
-        features: Mapping[str, Words] | None = None,
+        class_prior: ClassPrior | None = None,
+        features: Mapping[str, Group] | None = None,
         *,
+        decay: HalfLife | None = None,
         hash_key: int | None = None,
         n_threads: int = 1,
     ) -> None:
@@ -82,16 +89,25 @@ class NaiveBayes(Readable):
         if n_threads not in (1, 2):
             raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
         self.n_threads = n_threads
+        check_kind("classes", classes, Iterable)
         self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
         if len(set(self._classes)) < len(self._classes):
             raise InputError(f"classes must differ. Got {self._classes!r} instead.")
+        self._n_declared_classes = len(self._classes)
         self._places = {label: c for c, label in enumerate(self._classes)}
-        if not features:
-            raise InputError("features must hold at least one group, such as {'text': Words(...)}.")
+        _check_features(features)
+        assert features is not None
+        if decay is not None:
+            check_kind("decay", decay, HalfLife)
         self._class_prior = Dirichlet() if class_prior is None else class_prior
+        self._pseudo = pseudo_counts(self._class_prior, self._classes)
+        self._is_fixed = isinstance(self._class_prior, Fixed)
         self._hash_key = secrets.randbits(128) if hash_key is None else hash_key
-        if not 0 <= self._hash_key < 1 << 128:
+        if type(self._hash_key) is not int or not 0 <= self._hash_key < 1 << 128:
             raise InputError(f"hash_key must be an integer of 128 bits. Got {hash_key!r} instead.")
+        check_forgets(decay, features)
+        self._clock = Clock(decay)
+        self._n_examples = 0
         self._class_counts = np.zeros(len(self._classes))
         self._groups = {
             name: group.start(name, len(self._classes), self._hash_key)
@@ -99,26 +115,15 @@ class NaiveBayes(Readable):
         }
         self._parts: dict[str, Part] = {}
 
-    def describe(self) -> dict[str, Any]:
-        """Return what makes two models the same kind: classes, priors, groups; not the hash key."""
-        return {
-            "classes": list(self._classes),
-            "class_prior": self._class_prior.concentration,
-            "groups": {name: group.spec.to_dict() for name, group in self._groups.items()},
-        }
-
-    @property
-    def parts(self) -> Mapping[str, Part]:
-        """The parts this model is the sum of; empty where it is kept whole."""
-        return dict(self._parts)
-
-    def set_max_words(self, group: str, max_words: int) -> None:
-        """Move the bound on a group's words; it is kept from the next example learned on."""
-        state = self._group(group)
-        state.spec = replace(state.spec, max_words=max_words)
-        state.n_words_max = UNBOUNDED if self._parts else max_words
-
-    def learn_one(self, x: Mapping[str, Any], y: Label, *, part: str | None = None) -> None:
+    def learn_one(
+        self,
+        x: Mapping[str, Any],
+        y: Label,
+        *,
+        weight: float = 1.0,
+        time_s: float | None = None,
+        part: str | None = None,
+    ) -> None:
         """Learn one example.
 
         Parameters
@@ -127,29 +132,77 @@ class NaiveBayes(Readable):
             Fields by name; a field that is missing or None says nothing.
         y : str, int or bool
             Its class; a new one joins the model's classes.
+        weight : float
+            How many examples it counts as; 0 teaches nothing.
+        time_s : float, optional
+            When it was, in seconds on any clock: for a half-life in seconds.
         part : str, optional
             The log it comes from, where the model is kept in parts.
 
         Raises
         ------
         InputError
-            For a value or label that cannot be used; the model is unchanged.
+            For a value, label or weight that cannot be used; the model is unchanged.
         """
+        self._prequential_one(x, y, weight, time_s, part)
+
+    def prequential_one(
+        self,
+        x: Mapping[str, Any],
+        y: Label,
+        *,
+        weight: float = 1.0,
+        time_s: float | None = None,
+        part: str | None = None,
+    ) -> dict[Label, float]:
+        """Judge one example, then learn it; see `learn_one`.
+
+        Returns
+        -------
+        dict of class to float
+            log p(c | x) as it stood before, in nats; a class that comes with it has -inf.
+        """
+        return self._by_class(self._prequential_one(x, y, weight, time_s, part))
+
+    def _prequential_one(
+        self, x: Mapping[str, Any], y: Label, weight: float, time_s: float | None, part: str | None
+    ) -> Floats:
         place = self._places.get(y) if type(y) in {str, int, bool} else None
-        if place is None or part is not None or self._parts or not self._is_short(x):
-            self.prequential_many(self._as_columns(x), [y], part=part)
-            return
-        self._one(x, place)
+        is_plain = type(weight) in {float, int} and weight == 1.0
+        is_plain = is_plain and time_s is None and part is None and not self._parts
+        if place is None or not is_plain or not self._is_short(x):
+            weights = None if type(weight) is float and weight == 1.0 else [check("weight", weight)]
+            times_s = None if time_s is None else [time_s]
+            columns = self._as_columns(x)
+            found: Floats = self.prequential_many(
+                columns, [y], weights=weights, times_s=times_s, part=part
+            )[0]
+            return found
+        found = self._one(x, place)
+        self._n_examples += 1
         self._compact()
+        return found
 
     def learn_many(
-        self, columns: Any, labels: Sequence[Label] | Codes, *, part: str | None = None
+        self,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
+        part: str | None = None,
     ) -> None:
         """Learn examples in their order; see `prequential_many`."""
-        self.prequential_many(columns, labels, part=part)
+        self.prequential_many(columns, labels, weights=weights, times_s=times_s, part=part)
 
     def prequential_many(
-        self, columns: Any, labels: Sequence[Label] | Codes, *, part: str | None = None
+        self,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
+        part: str | None = None,
     ) -> Floats:
         """Learn examples in order; return the log-posteriors that stood before each was learned.
 
@@ -158,6 +211,10 @@ class NaiveBayes(Readable):
         columns : mapping of str to sequence, or data frame
             Fields by name, each of length n; any data frame that narwhals understands.
         labels : sequence of str, int or bool, or Codes, of length n
+        weights : sequence of float, of length n, optional
+            How many examples each counts as, 1 by default; 0 teaches nothing.
+        times_s : sequence of float, of length n, optional
+            When each was, in seconds on any clock: for a half-life in seconds.
         part : str, optional
             The log they come from, where the model is kept in parts.
 
@@ -169,130 +226,94 @@ class NaiveBayes(Readable):
         Raises
         ------
         InputError
-            For a value or label that cannot be used; the model is unchanged.
+            For a value, label or weight that cannot be used; the model is unchanged.
         """
         fields, n = self._read(columns)
         codes = read_labels(labels, n)
-        new = newcomers(codes, self._classes)
+        given = read_weights(weights, n)
+        times = read_times(times_s, n)
+        nothing = given is not None and not given.all()
+        new = newcomers(codes, self._places, None if given is None else given > 0)
         classes = [*self._classes, *(label for _, label in new)]
         indices = to_indices(codes, classes)
+        if nothing:
+            assert given is not None
+            indices = np.where(given > 0, indices, np.int32(JUDGE_ONLY))
+        self._check_classes(classes)
+        plan = self._clock.plan(indices, given, times)
         target = self._target(part)
         out = np.full((n, len(classes)), -np.inf)
         at = 0
         for first, label in new:
             # An example of a new class is judged by the classes known before it, and learned with
             # its own.
-            self._learn(fields, at, first, indices, out, target)
-            if self._classes:
-                out[first, : len(self._classes)] = self._posterior(fields, first)
+            self._learn(fields, at, first, plan, out, target)
+            said = self._judge_and_move(plan, fields, first)
+            if self._classes and said is None:
+                said = self._posterior(fields, first, float(plan.teaching.scales[first]))
+            if said is not None:
+                out[first, : len(self._classes)] = said
             self._add_class(label)
-            self._learn(
-                fields, first, first + 1, indices, np.empty((first + 1, len(classes))), target
-            )
+            scratch = np.empty((first + 1, len(classes)))
+            self._learn(fields, first, first + 1, plan, scratch, target)
             at = first + 1
-        self._learn(fields, at, n, indices, out, target)
+        self._learn(fields, at, n, plan, out, target)
+        self._move(plan, n)
+        self._learned(plan.clock, count_learned(plan.teaching))
         return out
 
-    # ---- inside --------------------------------------------------------------------------------
+    # ---- as a value ----------------------------------------------------------------------------
 
-    def _target(self, name: str | None) -> Part | None:
-        """Return the part to teach, made where it is new; None for a model kept whole."""
-        if name is None:
-            if self._parts:
-                raise InputError(
-                    f"this model is kept in parts ({', '.join(self._parts)}):"
-                    " part must say which one learns."
-                )
-            return None
-        if name not in self._parts:
-            if not self._parts and self._class_counts.any():
-                raise InputError(
-                    f"part {name!r}: this model has learned as a whole,"
-                    " and cannot be cut into parts any more."
-                )
-            for group in self._groups.values():
-                group.n_words_max = UNBOUNDED
-            self._parts[name] = Part(self._groups, len(self._classes))
-        return self._parts[name]
+    def __add__(self, other: object) -> Self:
+        """Return what both models have learned together; see `merge`."""
+        return merge(self, other) if isinstance(other, NaiveBayes) else NotImplemented
 
-    def _learn(
-        self,
-        fields: dict[str, Any],
-        begin: int,
-        end: int,
-        labels: NDArray[np.int32],
-        out: Floats,
-        part: Part | None,
-    ) -> None:
-        """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
-        n_classes = len(self._classes)
-        pieces = [(begin + a, begin + b) for a, b in chunks(end - begin, self._piece)]
-        # Closed whatever happens: no thread may still be reading when the next call learns.
-        with contextlib.closing(self._encoded(fields, pieces, labels)) as encoded:
-            for (a, b), batches in zip(pieces, encoded, strict=True):
-                joint = np.empty((b - a, n_classes))
-                prior = np.empty_like(joint)
-                if part is None:
-                    self._run(batches, labels[a:b], joint, prior, learn=True)
-                else:
-                    self._begin(labels[a:b], joint, prior, learn=True)
-                    part.learn(self._groups, batches, labels[a:b], joint)
-                posterior.normalise(joint, prior)
-                out[a:b, :n_classes] = joint
+    def __sub__(self, other: object) -> Self:
+        """Return this model without what another has learned; see `subtract`."""
+        return subtract(self, other) if isinstance(other, NaiveBayes) else NotImplemented
 
-    def _encoded(
-        self, fields: dict[str, Any], pieces: list[tuple[int, int]], labels: NDArray[np.int32]
-    ) -> Generator[dict[str, Batch], None, None]:
-        """Yield each piece's columns; a second thread reads the next while one is learned.
+    def clone(self) -> Self:
+        """Return an independent copy that knows the same."""
+        return clone(self)
 
-        Reading gives columns to words, learning counts by columns: neither touches what the other
-        writes. Only a new table would pull the columns away from under a piece that has been read,
-        so where one is due nothing is read ahead.
+    def to_bytes(self) -> bytes:
+        """Return all of this model as bytes: what `save` puts into a file, without positions."""
+        return b"".join(to_blocks(*pack(self, {})))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the model that `to_bytes` gave.
+
+        Raises
+        ------
+        StoreError
+            Where the bytes are damaged, foreign, or of another version.
         """
+        header, arrays = from_bytes(data)
+        return unpack(header, arrays, cls)[0]
 
-        def encode(piece: tuple[int, int]) -> dict[str, Batch]:
-            return self._encode(fields, *piece, labels[slice(*piece)], learn=True)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by way of `to_bytes`."""
+        return type(self).from_bytes, (self.to_bytes(),)
 
-        with ThreadPoolExecutor(1, "streamnb-read-ahead") as pool:  # its thread starts when used
-            coming: Future[dict[str, Batch]] | None = None
-            for piece, after in itertools.zip_longest(pieces, pieces[1:]):
-                batches = encode(piece) if coming is None else coming.result()
-                ahead = self.n_threads > 1 and after is not None and not self._is_loose()
-                coming = pool.submit(encode, after) if ahead else None
-                yield batches
-                if coming is None:
-                    self._compact()
 
-    def _posterior(self, fields: dict[str, Any], row: int) -> Floats:
-        joint = np.empty((1, len(self._classes)))
-        prior = np.empty_like(joint)
-        batches = self._encode(fields, row, row + 1, nobody(1), learn=False)
-        self._run(batches, nobody(1), joint, prior, learn=False)
-        posterior.normalise(joint, prior)
-        first: Floats = joint[0]
-        return first
+def _check_features(features: Any) -> None:
+    """Refuse what is no mapping of names to groups.
 
-    @property
-    def _piece(self) -> int:
-        """How many rows are read at a time: fewer where two threads are to be kept busy."""
-        return PIECE // self.n_threads**2
-
-    def _is_loose(self) -> bool:
-        return any(group.is_loose() for group in self._groups.values())
-
-    def _compact(self) -> None:
-        for name, group in self._groups.items():
-            columns = group.compact()
-            if columns is not None:
-                for part in self._parts.values():
-                    part.move_columns(name, columns)
-
-    def _add_class(self, label: Label) -> None:
-        self._places[label] = len(self._classes)
-        self._classes.append(label)
-        n_classes = len(self._classes)
-        self._class_counts = np.append(self._class_counts, 0.0)
-        for group in self._groups.values():
-            group.set_classes(n_classes)
-        for part in self._parts.values():
-            part.set_classes(n_classes)
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(features, Mapping) or not features:
+        raise InputError(
+            "features must hold at least one group, such as {'text': Words(...)}."
+            f" Got {features!r} instead."
+        )
+    for name, group in features.items():
+        if not isinstance(name, str):
+            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
+        if isinstance(group, type) or not hasattr(group, "start"):
+            raise InputError(
+                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
+                f" Flags() or Numbers(). Got {group!r} instead."
+            )

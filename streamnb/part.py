@@ -1,124 +1,88 @@
 """A part: the statistics of one log alone. A model kept in parts is their sum.
 
-A part shares the model's vocabularies and holds its own counts. It is a function of its log's
-examples only: words leave it by its own bound and its own counts, whatever other parts hold, so
-that it can be saved with its log's position, read again after a crash, or moved elsewhere, and any
-complete copy of it is right.
+A part shares what the model's groups share (their vocabularies) and holds its own statistics. It is
+a function of its log's examples only: what leaves it leaves by its own bound and its own counts,
+whatever other parts hold, so that it can be saved with its log's position, read again after a
+crash, or moved elsewhere, and any complete copy of it is right.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb import statistics
-from streamnb.kernels import counting
-from streamnb.kernels.layout import Counts
-from streamnb.likelihoods.base import Batch
-from streamnb.words import WordsState, kept
+from streamnb.groups import GroupPart, GroupState, Teaching
+from streamnb.kernels import posterior
 
 
 class Part:
-    """Counts of one log, by the columns of the model's vocabularies.
+    """Statistics of one log.
 
     Attributes
     ----------
     class_counts : ndarray of shape (n_classes,)
         N_c.
-    counts : dict of str to Counts
+    groups : dict of str to GroupPart
         By group.
-    n_dropped : dict of str to int
-        Words that have left, by group.
+    n_examples : int
+        Number of examples learned from this log.
     """
 
-    def __init__(self, groups: dict[str, WordsState], n_classes: int) -> None:
-        self.class_counts = np.zeros(n_classes)
-        self.counts: dict[str, Counts] = {name: statistics.empty(n_classes) for name in groups}
-        self.n_dropped = dict.fromkeys(groups, 0)
+    def __init__(
+        self, class_counts: NDArray[np.float64], groups: dict[str, GroupPart], n_examples: int = 0
+    ) -> None:
+        self.class_counts = class_counts
+        self.groups = groups
+        self.n_examples = n_examples
+
+    @classmethod
+    def empty(cls, groups: Mapping[str, GroupState], n_classes: int) -> Self:
+        """Return a part that knows nothing yet."""
+        return cls(np.zeros(n_classes), {name: each.new_part() for name, each in groups.items()})
 
     @property
-    def n_examples(self) -> int:
-        """Number of examples learned from this log."""
-        return int(self.class_counts.sum())
+    def n_dropped(self) -> dict[str, int]:
+        """How many features have left, by group."""
+        return {name: part.n_dropped for name, part in self.groups.items()}
 
     def learn(
         self,
-        groups: dict[str, WordsState],
-        batches: dict[str, Batch],
-        labels: NDArray[np.int32],
+        groups: Mapping[str, GroupState],
+        batches: Mapping[str, Any],
+        teaching: Teaching,
         out: NDArray[np.float64],
     ) -> None:
         """Have the groups judge rows to `out` and learn them; learn the labelled ones as well."""
-        learned = labels[labels >= 0]
-        self.class_counts += np.bincount(learned, minlength=len(self.class_counts))
+        posterior.count_classes(self.class_counts, teaching.labels, teaching.weights)
+        self.n_examples += count_learned(teaching)
         for name, group in groups.items():
-            self.counts[name] = statistics.with_capacity(
-                self.counts[name], group.vocabulary.capacity
-            )
-            self._learn_words(name, group, batches[name], labels, out)
+            self.groups[name].learn(group, batches[name], teaching, out)
 
-    def _learn_words(
-        self,
-        name: str,
-        group: WordsState,
-        batch: Batch,
-        labels: NDArray[np.int32],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Learn one group's words; the sum follows as far as the part has room.
-
-        Words leave the sum behind the very row that found the part full, not at the end of the
-        batch: so the rows after it are judged alike, wherever the batch was cut.
-        """
-        row = n_learned = 0
-        while True:
-            row, why, n_new = statistics.learn(
-                self.counts[name], batch, labels, row, group.spec.max_words
-            )
-            n_here = min(row + 1, len(labels))
-            group.run(batch, labels[:n_here], out, learn=True, row=n_learned)
-            n_learned = n_here
-            if why != counting.FULL:
-                return
-            self._drop(name, group, n_new)
-
-    def _drop(self, name: str, group: WordsState, n_new: int) -> None:
-        """Let the part's least useful words leave, out of the sum as well."""
-        counts = self.counts[name]
-        columns = statistics.leaving(
-            counts,
-            group.vocabulary.table,
-            group.vocabulary.n_words,
-            kept(group.spec.max_words, n_new),
-        )
-        held = statistics.drop(counts, columns)
-        statistics.subtract_rows(group.counts, columns, held)
-        group.rebuild()
-        self.n_dropped[name] += len(columns)
-        group.n_dropped += len(columns)
-
-    def frozen(self, groups: dict[str, WordsState]) -> Self:
+    def frozen(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.class_counts = self.class_counts.copy()
-        twin.counts = {
-            name: statistics.copy(counts, groups[name].vocabulary.n_words)
-            for name, counts in self.counts.items()
-        }
-        twin.n_dropped = dict(self.n_dropped)
-        return twin
+        copies = {name: part.frozen(groups[name]) for name, part in self.groups.items()}
+        return type(self)(self.class_counts.copy(), copies, self.n_examples)
 
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew."""
-        self.class_counts = np.append(
-            self.class_counts, np.zeros(n_classes - len(self.class_counts))
-        )
-        self.counts = {
-            name: statistics.with_classes(counts, n_classes) for name, counts in self.counts.items()
-        }
+        """Make room for classes that came anew, or forget the last ones."""
+        counts = np.zeros(n_classes)
+        have = min(n_classes, len(self.class_counts))
+        counts[:have] = self.class_counts[:have]
+        self.class_counts = counts
+        for part in self.groups.values():
+            part.set_classes(n_classes)
 
-    def move_columns(self, name: str, columns: NDArray[np.int64]) -> None:
-        """Follow a group to a new table: column i is the old `columns[i]`."""
-        self.counts[name] = statistics.take_columns(self.counts[name], columns)
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        self.class_counts *= factor
+        for part in self.groups.values():
+            part.rescale(factor)
+
+
+def count_learned(teaching: Teaching) -> int:
+    """Return how many examples a batch adds; those that are taken back count below zero."""
+    signs = np.sign(teaching.weights[teaching.labels >= 0])
+    return int(signs.sum())

@@ -21,8 +21,8 @@ from typing import Any
 
 from streamnb.board import SnapshotBoard
 from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
+from streamnb.groups import Floats
 from streamnb.labels import Label
-from streamnb.reading import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ class Snapshot(Readable):
         seal = object.__setattr__
         seal(self, "version", version)
         seal(self, "_classes", list(model._classes))  # noqa: SLF001 -- a snapshot is the model's other half
-        seal(self, "_class_prior", model._class_prior)  # noqa: SLF001
-        seal(self, "_hash_key", model._hash_key)  # noqa: SLF001
+        for name in ("_class_prior", "_pseudo", "_is_fixed", "_clock", "_hash_key", "_n_examples"):
+            seal(self, name, getattr(model, name))
         seal(self, "_class_counts", model._class_counts.copy())  # noqa: SLF001
         groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
         seal(self, "_groups", groups)

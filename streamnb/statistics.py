@@ -10,11 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.groups import Teaching
 from streamnb.kernels import counting
-from streamnb.kernels.layout import Counts, Table
+from streamnb.kernels.layout import LIVE, Counts, Table
+from streamnb.kernels.posterior import DUST
 from streamnb.likelihoods.base import Batch
 
 _FIRST_CAPACITY = 1 << 10
+# Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
+_KEPT_SHARE = 0.75
+UNBOUNDED = 1 << 62
+_EXACT = 2.0**53  # below, whole numbers are themselves
 
 
 def empty(n_classes: int, capacity: int = _FIRST_CAPACITY) -> Counts:
@@ -23,7 +29,7 @@ def empty(n_classes: int, capacity: int = _FIRST_CAPACITY) -> Counts:
         by_word=np.zeros((capacity, n_classes)),
         examples=np.zeros(n_classes),
         tokens=np.zeros(n_classes),
-        state=np.zeros(1, dtype=np.int64),
+        state=np.zeros(2, dtype=np.int64),
     )
 
 
@@ -38,12 +44,12 @@ def with_capacity(counts: Counts, capacity: int) -> Counts:
 
 
 def with_classes(counts: Counts, n_classes: int) -> Counts:
-    """Return counts with room for more classes, the new ones at zero."""
-    have = len(counts.examples)
+    """Return counts with room for more classes, the new ones at zero, or without the last ones."""
+    have = min(n_classes, len(counts.examples))
     wider = empty(n_classes, len(counts.by_word))
-    wider.by_word[:, :have] = counts.by_word
-    wider.examples[:have] = counts.examples
-    wider.tokens[:have] = counts.tokens
+    wider.by_word[:, :have] = counts.by_word[:, :have]
+    wider.examples[:have] = counts.examples[:have]
+    wider.tokens[:have] = counts.tokens[:have]
     wider.state[:] = counts.state
     return wider
 
@@ -79,26 +85,38 @@ def take_columns(counts: Counts, columns: NDArray[np.int64]) -> Counts:
     return counts._replace(by_word=by_word)
 
 
-def add(counts: Counts, other: Counts, sign: int = 1) -> None:
-    """Add other counts over the same vocabulary, or take them away, in place.
+def add(counts: Counts, other: Counts) -> None:
+    """Add other counts over the same vocabulary, in place.
 
     Whole numbers make this exact, so that any order of adding gives the same sum.
     """
     n = min(len(counts.by_word), len(other.by_word))
-    if sign > 0:
-        counts.by_word[:n] += other.by_word[:n]
-    else:
-        counts.by_word[:n] -= other.by_word[:n]
-    counts.examples[:] += sign * other.examples
-    counts.tokens[:] += sign * other.tokens
-    counts.state[0] = len(live_columns(counts, len(counts.by_word)))
+    counts.by_word[:n] += other.by_word[:n]
+    counts.examples[:] += other.examples
+    counts.tokens[:] += other.tokens
+    recount(counts)
+
+
+def recount(counts: Counts) -> None:
+    """Count the words above zero anew, after counts were changed otherwise than row by row."""
+    counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
+
+
+def rescale(counts: Counts, factor: float) -> None:
+    """Multiply all counts by a power of two; what falls below the smallest number is gone."""
+    counts.by_word[:] *= factor
+    counts.examples[:] *= factor
+    counts.tokens[:] *= factor
+    recount(counts)
 
 
 def learn(
-    counts: Counts, batch: Batch, labels: NDArray[np.int32], row: int, n_words_max: int
+    counts: Counts, batch: Batch, teaching: Teaching, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
     """Add a batch's labelled rows, as `kernels.counting.add_rows` does."""
-    return counting.add_rows(counts, batch.rows, labels, batch.there, row, n_words_max)
+    return counting.add_rows(
+        counts, batch.rows, teaching.labels, teaching.weights, batch.there, row, n_words_max
+    )
 
 
 def leaving(counts: Counts, table: Table, n_words: int, n_kept: int) -> NDArray[np.int64]:
@@ -134,5 +152,20 @@ def subtract_rows(counts: Counts, columns: NDArray[np.int64], held: NDArray[np.f
     """Take counts of some words away; a word at zero leaves V."""
     was = counts.by_word[columns].any(axis=1)
     counts.by_word[columns] -= held
-    counts.tokens[:] -= held.sum(axis=0)
-    counts.state[0] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())
+    counts.tokens[:] = np.maximum(counts.tokens - held.sum(axis=0), 0.0)
+    counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())
+
+
+def left_of(counts: NDArray[np.float64], taken: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return counts without what is taken away; what rounding alone leaves of them is nothing.
+
+    Whole numbers leave no such rest: of them the very last one is kept, or found to be missing.
+    """
+    left = counts - taken
+    is_whole = (left == np.rint(left)) & (taken < _EXACT)
+    return np.where((np.abs(left) < DUST * taken) & ~is_whole, 0.0, left)
+
+
+def kept(n_words_max: int, n_new: int) -> int:
+    """Return how many words stay when `n_new` new ones must fit under the bound."""
+    return max(0, min(int(n_words_max * _KEPT_SHARE), n_words_max - n_new))

@@ -1,24 +1,19 @@
 """Model ⇄ one file. The only room of the library that touches files.
 
-The file is a safetensors container: a JSON header and raw little-endian arrays, readable in any
-language, without pickle. The header holds format and version, classes, priors, tokeniser, hash key,
-and a BLAKE2b digest of the whole file (taken with the digest's own place zeroed). Per group there
-are the words (fingerprints, text, where each text ends), and per **section** the sparse counts of
+The file is a `container`: a JSON header and raw arrays. The header holds format and version,
+classes, priors, groups, hash key, and a digest of the whole file. Per group there is what its parts
+share (of words: fingerprints, text, where each text ends), and per **section** the statistics of
 one part. A model kept whole is one section without a name; a model kept in parts has one a part,
 each with its log's position if the caller gave one. The model is the sections' sum.
 
 Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb`
 being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
 leaves a complete `model.nb`.
-
-The container is written here, array by array, because the library's own writer holds every array
-twice; it is read by the library.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -28,19 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors
-from numpy.typing import NDArray
 
-from streamnb import packing
+from streamnb import container, packing
 from streamnb.errors import StoreError
 from streamnb.model import NaiveBayes
 
-FORMAT = "streamnb model"
-VERSION = 1
-_NO_DIGEST = "0" * 64
-_DTYPES = {"uint8": "U8", "int32": "I32", "int64": "I64", "uint64": "U64", "float64": "F64"}
-_BLOCK = 1 << 20
 _ATTEMPTS = 5
 
 
@@ -107,7 +95,7 @@ def save(
     header["notes"] = dict(notes or {})
     fresh = target.with_name(f".{target.name}.new")
     try:
-        size = _write(fresh, _container(header, arrays))
+        size = _write(fresh, container.to_blocks(header, arrays))
         _move_down(target, keep)
         fresh.replace(target)
     except OSError as error:
@@ -207,49 +195,19 @@ def _move_down(target: Path, keep: int) -> None:
         os.link(target, first)
 
 
-def _container(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[bytes | memoryview]:
-    """Return the file's blocks: length, header with digest, and the arrays' own memory."""
-    # The format wants arrays aligned: those of eight-byte items stand first.
-    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
-    entries: dict[str, Any] = {
-        "__metadata__": {
-            "format": FORMAT,
-            "version": str(VERSION),
-            "digest": _NO_DIGEST,
-            "header": json.dumps(header, sort_keys=True),
-        }
-    }
-    end = 0
-    for name in order:
-        begin, end = end, end + arrays[name].nbytes
-        entries[name] = {
-            "dtype": _DTYPES[arrays[name].dtype.name],
-            "shape": list(arrays[name].shape),
-            "data_offsets": [begin, end],
-        }
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    blocks: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    blocks += [np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data for name in order]
-    digest = hashlib.blake2b(digest_size=32)
-    for block in blocks:
-        digest.update(block)
-    blocks[1] = text.replace(_NO_DIGEST.encode(), digest.hexdigest().encode(), 1)
-    return blocks
-
-
 def _read_one(path: Path) -> Stored:
     """Read one file, whatever is kept beside it."""
     try:
         for _ in range(_ATTEMPTS):
-            digest = _check(path)
+            with path.open("rb") as whole:
+                digest = container.check(whole, os.fstat(whole.fileno()).st_size, str(path))
             with safetensors.safe_open(path, framework="numpy") as file:
                 meta = file.metadata()
                 if meta["digest"] != digest:
                     continue  # a newer file has just been put in its place
                 header = json.loads(meta["header"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
-            model, positions = packing.unpack(header, arrays)
+            model, positions = packing.unpack(header, arrays, NaiveBayes)
             return Stored(model, positions, path, header)
     except OSError as error:
         raise StoreError(
@@ -264,42 +222,3 @@ def _read_one(path: Path) -> Stored:
             " it, perhaps. Give a file that streamnb saved."
         ) from error
     raise StoreError(f"{path}: it is replaced again and again while it is read. Load it again.")
-
-
-def _check(path: Path) -> str:
-    """Return the file's digest once format, version and digest are right."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        # A length is believed only as far as the file goes, so that none can ask for memory.
-        text = file.read(size) if size <= os.fstat(file.fileno()).st_size else b""
-        said = _said_digest(path, text)
-        digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=32)
-        digest.update(text.replace(said.encode("utf-8", "replace"), _NO_DIGEST.encode(), 1))
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    if digest.hexdigest() != said:
-        raise StoreError(
-            f"{path}: damaged: its digest does not match its content. Restore it from a copy, or"
-            " learn anew."
-        )
-    return said
-
-
-def _said_digest(path: Path, text: bytes) -> str:
-    """Return the digest that a header claims, where it is one of ours and of our version."""
-    try:
-        meta = json.loads(text)["__metadata__"]
-        wrong = None if meta["format"] == FORMAT else "another format"
-    except (ValueError, KeyError, TypeError, RecursionError):
-        wrong = "no header of ours"
-    if wrong:
-        raise StoreError(
-            f"{path}: not a streamnb model, or damaged ({wrong}). Give a file that streamnb saved,"
-            " or restore this one from a copy."
-        )
-    if meta.get("version") != str(VERSION):
-        raise StoreError(
-            f"{path}: model format version {meta.get('version')!r}; this library reads version"
-            f" {VERSION}. Load it with the streamnb that saved it."
-        )
-    return str(meta.get("digest"))

@@ -90,7 +90,7 @@ class Tokenizer:
         options[characters.OPT_NEGATION] = self.negation
         options[characters.OPT_NGRAM_MIN], options[characters.OPT_NGRAM_MAX] = self.ngrams
         options[characters.OPT_OCCURRENCE] = occurrence
-        key = np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
+        key = hash_key_words(hash_key)
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
         letters = _ascii_letters(classes, folds, fold=self.case_fold)
@@ -112,6 +112,11 @@ class Tokenizer:
         )
 
 
+def hash_key_words(hash_key: int) -> np.ndarray:
+    """Return a key of 128 bits as SipHash's two words, ndarray of shape (2,), uint64."""
+    return np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
+
+
 def fingerprints(words: list[str], key: np.ndarray) -> np.ndarray:
     """Return the fingerprints of words or n-grams in the form `words` are shown in.
 
@@ -130,9 +135,14 @@ def fingerprints(words: list[str], key: np.ndarray) -> np.ndarray:
     ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])[: len(encoded)]
     data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
-    out = np.empty(len(encoded), dtype=np.uint64)
-    scratch = scratch_for(max(map(len, encoded), default=0), 1)
-    lookup.fingerprint_many(Texts(data, starts, ends), key, scratch, out)
+    return fingerprints_of(Texts(data, starts, ends), key)
+
+
+def fingerprints_of(texts: Texts, key: np.ndarray) -> np.ndarray:
+    """Return the fingerprints of words in one buffer; see `fingerprints`."""
+    out = np.empty(len(texts.starts), dtype=np.uint64)
+    scratch = scratch_for(int((texts.ends - texts.starts).max(initial=0)), 1)
+    lookup.fingerprint_many(texts, key, scratch, out)
     return out
 
 

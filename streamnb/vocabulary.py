@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from streamnb.kernels import lookup
-from streamnb.kernels.layout import Table
+from streamnb.kernels import entering, lookup
+from streamnb.kernels.layout import Table, Texts
 from streamnb.tokenizer import fingerprints
 
 _FIRST_CAPACITY = 1 << 14
@@ -100,17 +100,45 @@ class Vocabulary:
         slots = _filled(2 * room, lambda slots: lookup.refill(made.fingerprints, n, slots))
         return cls(made._replace(slots=slots))
 
+    def enter(self, fps: np.ndarray, texts: Texts) -> np.ndarray:
+        """Return the columns of whole texts; those that are new get one.
+
+        Parameters
+        ----------
+        fps : ndarray of shape (n,), uint64
+        texts : Texts, of length n
+            Each as it is to be shown.
+
+        Returns
+        -------
+        ndarray of shape (n,), int32
+        """
+        out = np.empty(len(fps), dtype=np.int32)
+        at, why = 0, -1
+        while why != lookup.DONE:
+            at, why, wanted = entering.enter_many(fps, texts, at, self.table, out)
+            if why != lookup.DONE:
+                self.make_room(why, wanted)
+        return out
+
+    def texts(self, columns: np.ndarray) -> Texts:
+        """Return the text of columns (int64), over this vocabulary's own buffer."""
+        ends = self.table.word_ends[columns]
+        begins = np.where(columns > 0, self.table.word_ends[columns - 1], 0)
+        return Texts(self.table.words, begins, ends)
+
     def view(self) -> Vocabulary:
         """Return this vocabulary as it is now, over the same arrays: later words are beyond it."""
         return Vocabulary(self.table._replace(state=self.table.state.copy()))
 
     def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:
         """Return the column of each word, -1 where there is none; ndarray of shape (n,), int32."""
-        words = list(words)
-        out = np.full(len(words), -1, dtype=np.int32)
-        if words:
-            fps = fingerprints(words, key)
-            lookup.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
+        return self.look_up(fingerprints(list(words), key))
+
+    def look_up(self, fps: np.ndarray) -> np.ndarray:
+        """Return the column of each fingerprint, -1 where there is none; see `find`."""
+        out = np.full(len(fps), -1, dtype=np.int32)
+        lookup.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
         return out
 
     def words(self, columns: np.ndarray) -> list[str]:

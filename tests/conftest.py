@@ -3,7 +3,7 @@
 Profiles of Hypothesis, chosen by ``--hypothesis-profile NAME``:
 
 - ``ci``, the default: the same examples at every run, and few of them;
-- ``deep``: ten thousand new examples for each law, for a night's search.
+- ``deep``: ten thousand new examples for each law, for a night's search; no test has a timeout.
 """
 
 from __future__ import annotations
@@ -58,6 +58,13 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no recorded data at {folder}; name its folder by STREAMNB_DATA")
     return folder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take away every timeout where the deep profile looks for hours."""
+    if config.getoption("--hypothesis-profile", None) == "deep":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import mpmath
 
-from streamnb import Multinomial, Words
+from streamnb import Bernoulli, Multinomial, Words
 from streamnb.labels import Label
 from tests.naive_text import grams
 
@@ -147,6 +147,7 @@ class NaiveModel:
                 times * (log(self.counts[word][c] + alpha) - log(bottom))
                 for word, times in known.items()
             )
+        assert isinstance(family, Bernoulli)
         beta1, beta2 = family.prior.present, family.prior.absent
         n_c = float(self.texts[c])
         if n_c + beta2 == 0.0:

@@ -28,7 +28,7 @@ import numpy as np
 from numba import types
 
 from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.layout import I64, Absence, Counts, F64Grid, Int, compiled_type
+from streamnb.kernels.layout import F64, I64, Absence, Counts, F64Grid, Int, compiled_type
 from streamnb.kernels.posterior import fold
 
 N_TERMS = 8
@@ -175,11 +175,18 @@ def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, 
     return True
 
 
-@kernel(types.boolean, compiled_type(Counts), types.float64, compiled_type(Absence), types.int64)
-def rebuild(counts: Counts, beta2: float, absence: Absence, n_words: int) -> bool:
+@kernel(
+    types.boolean,
+    compiled_type(Counts),
+    types.float64[::1],
+    types.float64,
+    compiled_type(Absence),
+    types.int64,
+)
+def rebuild(counts: Counts, beta2: F64, scale: float, absence: Absence, n_words: int) -> bool:
     """Build every class anew from the counts; False where the heavy lists have too little room."""
     for c in range(len(counts.examples)):
-        if not rebuild_class(counts, beta2, absence, n_words, c):
+        if not rebuild_class(counts, beta2[c] * scale, absence, n_words, c):
             return False
     return True
 

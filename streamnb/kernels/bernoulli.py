@@ -15,9 +15,19 @@ from numba import types
 
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.absence import exponent_of, move_count, rebuild_class, refresh
-from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, hurry, is_new
+from streamnb.kernels.counting import (
+    ADDED,
+    FULL,
+    count_new,
+    has_no_room,
+    hurry,
+    is_unknown,
+    vocabulary_size,
+)
 from streamnb.kernels.layout import (
+    F64,
     I32,
+    LIVE,
     Absence,
     Counts,
     F64Grid,
@@ -25,16 +35,17 @@ from streamnb.kernels.layout import (
     Rows,
     compiled_type,
 )
-from streamnb.kernels.posterior import fold
+from streamnb.kernels.posterior import fold, moved
 
-CROWDED = 2
+CROWDED, STALE = 2, 3
 
 
 @inner
 def add_log_likelihood(
     counts: Counts,
-    beta1: float,
-    beta2: float,
+    beta1: F64,
+    beta2: F64,
+    scale: float,
     rows: Rows,
     i: int,
     base: F64Grid,
@@ -49,51 +60,90 @@ def add_log_likelihood(
         scratch[c, 2] = base[c, 1]  # certain words (N = M) that are missing
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
-        if is_new(counts.by_word, column):
+        if is_unknown(counts, column):
             continue
         for c in range(n_classes):
             count = counts.by_word[column, c]
-            rest = (counts.examples[c] - count) + beta2
+            b1 = beta1[c] * scale
+            rest = (counts.examples[c] - count) + beta2[c] * scale
             if rest == 0.0:
                 # θ = (N + β₁)/(N + β₁) = 1; A_c left it out but for its share of V·log1p(β₁/M).
                 scratch[c, 2] -= 1.0
-                scratch[c, 1] += np.log(count + beta1) - np.log(count)
+                scratch[c, 1] += np.log(count + b1) - np.log(count)
             else:
                 scratch[c, 0], scratch[c, 1] = fold(
-                    scratch[c, 0] * ((count + beta1) / rest), scratch[c, 1]
+                    scratch[c, 0] * ((count + b1) / rest), scratch[c, 1]
                 )
+    v = vocabulary_size(counts)
     for c in range(n_classes):
-        if scratch[c, 2] > 0.0 or counts.examples[c] + beta2 == 0.0:
+        if scratch[c, 2] > 0.0 or counts.examples[c] + beta2[c] == 0.0:
             out[i, c] = -np.inf
         else:
             present = np.log(scratch[c, 0]) + scratch[c, 1]
-            out[i, c] += present + (base[c, 0] - counts.state[0] * base[c, 2])
+            out[i, c] += present + (base[c, 0] - v * base[c, 2])
 
 
 @inner
 def learn_row(
-    counts: Counts, beta2: float, absence: Absence, rows: Rows, i: int, y: int, n_words: int
-) -> None:
-    """Add row `i` to class `y`, and follow every count that moves."""
-    counts.examples[y] += 1.0
+    counts: Counts,
+    beta2: float,
+    absence: Absence,
+    rows: Rows,
+    i: int,
+    y: int,
+    weight: float,
+    n_words: int,
+) -> bool:
+    """Add row `i` to class `y`, and follow every count that moves.
+
+    False where the heavy words found no room, which happens only to counts that fall: the caller
+    has the cache built anew.
+    """
+    counts.examples[y] = moved(counts.examples[y], weight)
+    n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         old = counts.by_word[column, y]
-        counts.by_word[column, y] = old + rows.counts[at]
-        counts.tokens[y] += rows.counts[at]
+        counts.by_word[column, y] = moved(old, weight * rows.counts[at])
+        n_tokens += rows.counts[at]
         move_count(absence, y, old, counts.by_word[column, y])
+    counts.tokens[y] = moved(counts.tokens[y], weight * n_tokens)
     if exponent_of(counts.examples[y] + beta2) != absence.exponents[y]:
-        rebuild_class(counts, beta2, absence, n_words, y)
+        return rebuild_class(counts, beta2, absence, n_words, y)
+    return True
+
+
+@inner
+def refresh_all(
+    counts: Counts,
+    beta1: F64,
+    beta2: F64,
+    scale: float,
+    absence: Absence,
+    n_words: int,
+    base: F64Grid,
+) -> bool:
+    """Write what all classes' answers stand on; False where the cache must be built anew."""
+    for c in range(counts.by_word.shape[1]):
+        mass = beta2[c] * scale
+        if exponent_of(counts.examples[c] + mass) != absence.exponents[c] and not rebuild_class(
+            counts, mass, absence, n_words, c
+        ):
+            return False
+        refresh(counts, beta1[c] * scale, mass, absence, c, base)
+    return True
 
 
 @kernel(
     types.UniTuple(types.int64, 3),
     compiled_type(Counts),
-    types.float64,
-    types.float64,
+    types.float64[::1],
+    types.float64[::1],
     compiled_type(Absence),
     compiled_type(Rows),
     types.int32[::1],
+    types.float64[::1],
+    types.float64[::1],
     types.boolean[::1],
     types.int64,
     types.int64,
@@ -106,11 +156,13 @@ def learn_row(
 )
 def bernoulli(
     counts: Counts,
-    beta1: float,
-    beta2: float,
+    beta1: F64,
+    beta2: F64,
     absence: Absence,
     rows: Rows,
     labels: I32,
+    weights: F64,
+    scales: F64,
     there: Flags,
     row: int,
     n_judged: int,
@@ -125,16 +177,20 @@ def bernoulli(
 
     `base` and `scratch` have a row of three a class. Rows before `n_judged` are judged already, as
     is the row it stops at. Returns where, why, and how many words that row speaks of: FULL asks for
-    words to leave, CROWDED for longer heavy lists.
+    words to leave, CROWDED for longer heavy lists, STALE for a cache built anew, going on at the
+    row that is returned.
     """
-    for c in range(counts.by_word.shape[1]):
-        refresh(counts, beta1, beta2, absence, c, base)
+    scale = -1.0
     for i in range(row, len(labels)):
         hurry(counts, rows, i + 1)
+        if scales[i] != scale:
+            scale = scales[i]
+            if not refresh_all(counts, beta1, beta2, scale, absence, n_words, base):
+                return i, STALE, 0
         if not there[i]:
             continue
         if i >= n_judged:
-            add_log_likelihood(counts, beta1, beta2, rows, i, base, scratch, out)
+            add_log_likelihood(counts, beta1, beta2, scale, rows, i, base, scratch, out)
         if learn and labels[i] >= 0:
             y = labels[i]
             n_new = count_new(counts.by_word, rows, i)
@@ -143,7 +199,12 @@ def bernoulli(
             n_grams = rows.indptr[i + 1] - rows.indptr[i]
             if absence.n_heavy[y] + n_grams > absence.heavy.shape[1]:
                 return i, CROWDED, n_grams
-            counts.state[0] += n_new
-            learn_row(counts, beta2, absence, rows, i, y, n_words)
-            refresh(counts, beta1, beta2, absence, y, base)
+            counts.state[LIVE] += n_new
+            mass = beta2[y] * scale
+            is_followed = learn_row(counts, mass, absence, rows, i, y, weights[i], n_words)
+            if weights[i] < 0.0:
+                counts.state[LIVE] -= count_new(counts.by_word, rows, i)
+            if not is_followed:
+                return i + 1, STALE, 0
+            refresh(counts, beta1[y] * scale, mass, absence, y, base)
     return len(labels), ADDED, 0

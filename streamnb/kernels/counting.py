@@ -12,18 +12,22 @@ from numba import types
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.hashing import plain_hash
 from streamnb.kernels.layout import (
+    DECLARED,
     F64,
     I32,
     I64,
+    LIVE,
     U8,
     U64,
     Counts,
     F64Grid,
     Flags,
+    Int,
     Rows,
     compiled_type,
 )
 from streamnb.kernels.memory import fetch_soon
+from streamnb.kernels.posterior import moved
 
 ADDED, FULL = range(2)
 NEAR_WORDS = 1 << 14  # so many words' counts stay in the processor's cache by themselves
@@ -36,6 +40,19 @@ def is_new(by_word: F64Grid, column: int) -> bool:
         if by_word[column, c] != 0.0:
             return False
     return True
+
+
+@inner
+def is_unknown(counts: Counts, column: int) -> bool:
+    """Tell whether a word says nothing: it stands at zero, and no dictionary declares it."""
+    return counts.state[DECLARED] == 0 and is_new(counts.by_word, column)
+
+
+@inner
+def vocabulary_size(counts: Counts) -> Int:
+    """Return V."""
+    v: Int = counts.state[DECLARED] if counts.state[DECLARED] > 0 else counts.state[LIVE]
+    return v
 
 
 @inner
@@ -58,20 +75,29 @@ def hurry(counts: Counts, rows: Rows, i: int) -> None:
 @inner
 def has_no_room(counts: Counts, n_new: int, n_words_max: int) -> bool:
     """Tell whether words must leave before a row with `n_new` new words is learned."""
-    v = counts.state[0]
+    v = counts.state[LIVE]
     return n_new > 0 and v > 0 and v + n_new > n_words_max
 
 
 @inner
-def learn_row(counts: Counts, rows: Rows, i: int, y: int, n_new: int) -> None:
-    """Add row `i` to the counts of class `y`."""
-    counts.state[0] += n_new
-    counts.examples[y] += 1.0
-    n_tokens = 0
+def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: int) -> None:
+    """Add row `i`, `weight` times, to the counts of class `y`; below zero it is taken back."""
+    n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
-        counts.by_word[rows.columns[at], y] += rows.counts[at]
-        n_tokens += int(rows.counts[at])
-    counts.tokens[y] += n_tokens
+        n_tokens += rows.counts[at]
+    if weight > 0.0:
+        counts.examples[y] += weight
+        counts.tokens[y] += weight * n_tokens
+        counts.state[LIVE] += n_new
+        for at in range(rows.indptr[i], rows.indptr[i + 1]):
+            counts.by_word[rows.columns[at], y] += weight * rows.counts[at]
+        return
+    counts.examples[y] = moved(counts.examples[y], weight)
+    counts.tokens[y] = moved(counts.tokens[y], weight * n_tokens)
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        counts.by_word[column, y] = moved(counts.by_word[column, y], weight * rows.counts[at])
+    counts.state[LIVE] -= count_new(counts.by_word, rows, i)
 
 
 @kernel(
@@ -79,12 +105,13 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, n_new: int) -> None:
     compiled_type(Counts),
     compiled_type(Rows),
     types.int32[::1],
+    types.float64[::1],
     types.boolean[::1],
     types.int64,
     types.int64,
 )
 def add_rows(
-    counts: Counts, rows: Rows, labels: I32, there: Flags, row: int, n_words_max: int
+    counts: Counts, rows: Rows, labels: I32, weights: F64, there: Flags, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
     """Add the labelled rows from `row` on; return where it stopped, why, and that row's new words.
 
@@ -99,7 +126,7 @@ def add_rows(
         n_new = count_new(counts.by_word, rows, i)
         if has_no_room(counts, n_new, n_words_max):
             return i, FULL, n_new
-        learn_row(counts, rows, i, y, n_new)
+        learn_row(counts, rows, i, y, weights[i], n_new)
     return len(labels), ADDED, 0
 
 

@@ -23,6 +23,7 @@ I16Grid = Annotated[NDArray[np.int16], types.int16[:, ::1]]
 I32Grid = Annotated[NDArray[np.int32], types.int32[:, ::1]]
 I64Grid = Annotated[NDArray[np.int64], types.int64[:, ::1]]
 F64Grid = Annotated[NDArray[np.float64], types.float64[:, ::1]]
+LIVE, DECLARED = range(2)  # places in `Counts.state`
 Int = int | np.int64  # one type to the compiler, two to Python
 
 
@@ -81,7 +82,7 @@ class Rows(NamedTuple):
     """A batch in compressed sparse rows: row i is columns[indptr[i]:indptr[i+1]], each once."""
 
     columns: I32
-    counts: I32
+    counts: F64
     indptr: I64
 
 
@@ -89,19 +90,20 @@ class Counts(NamedTuple):
     """Sufficient statistics of one group of words.
 
     N_jc by word and class, N_c (examples with this group) and N_·c (tokens) by class, and in
-    `state` V, the number of words with a count above zero.
+    `state` the number of words with a count above zero, and the size of a declared dictionary, 0
+    where words come as they please. V is the second where there is one.
     """
 
     by_word: F64Grid  # (capacity, n_classes)
     examples: F64  # (n_classes,)
     tokens: F64  # (n_classes,)
-    state: I64  # V
+    state: I64  # LIVE, DECLARED
 
 
 def compiled_type(layout: type[Any]) -> types.Type:
     """Return the numba type of a named tuple of arrays, from its annotations."""
     hints = get_type_hints(layout, include_extras=True)
-    return types.NamedTuple([hint.__metadata__[0] for hint in hints.values()], layout)
+    return types.BaseTuple.from_types([hint.__metadata__[0] for hint in hints.values()], layout)
 
 
 class Absence(NamedTuple):

@@ -11,8 +11,17 @@ import numpy as np
 from numba import types
 
 from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.counting import ADDED, FULL, count_new, has_no_room, hurry, is_new, learn_row
-from streamnb.kernels.layout import I32, Counts, F64Grid, Flags, Rows, compiled_type
+from streamnb.kernels.counting import (
+    ADDED,
+    FULL,
+    count_new,
+    has_no_room,
+    hurry,
+    is_unknown,
+    learn_row,
+    vocabulary_size,
+)
+from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows, compiled_type
 from streamnb.kernels.posterior import fold
 
 _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
@@ -20,31 +29,48 @@ _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 
 @inner
 def add_log_likelihood(
-    counts: Counts, alpha: float, rows: Rows, i: int, scratch: F64Grid, out: F64Grid
+    counts: Counts,
+    alphas: F64Grid,
+    alpha_sums: F64,
+    scale: float,
+    rows: Rows,
+    i: int,
+    scratch: F64Grid,
+    out: F64Grid,
 ) -> None:
     """Add Σ_j x_j·log θ_jc over the known words of row `i` to `out[i]`."""
     n_classes = counts.by_word.shape[1]
-    n_tokens = 0
+    one_each = alphas.shape[0] > 1  # a prior for each word
+    n_tokens = 0.0
     for c in range(n_classes):
         scratch[c, 0] = 1.0
         scratch[c, 1] = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
-        if is_new(counts.by_word, column):
+        if is_unknown(counts, column):
             continue
-        times = int(rows.counts[at])
+        times = rows.counts[at]
         n_tokens += times
-        for c in range(n_classes):
-            factor = counts.by_word[column, c] + alpha
-            if times > _REPEATS_MAX:
-                scratch[c, 1] += times * np.log(factor)
-            else:
-                for _ in range(times):
+        own = column if one_each else np.int32(0)
+        if times == 1.0:  # as nearly always
+            for c in range(n_classes):
+                factor = counts.by_word[column, c] + alphas[own, c] * scale
+                scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0] * factor, scratch[c, 1])
+        elif times <= _REPEATS_MAX and times == np.floor(times):
+            for c in range(n_classes):
+                factor = counts.by_word[column, c] + alphas[own, c] * scale
+                for _ in range(np.int64(times)):
                     scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0] * factor, scratch[c, 1])
-    if n_tokens == 0:
+        else:
+            for c in range(n_classes):
+                factor = counts.by_word[column, c] + alphas[own, c] * scale
+                scratch[c, 1] += times * np.log(factor)
+    if n_tokens == 0.0:
         return
+    v = vocabulary_size(counts)
     for c in range(n_classes):
-        denominator = counts.tokens[c] + alpha * counts.state[0]
+        alpha_sum = alpha_sums[c] if one_each else alphas[0, c] * v
+        denominator = counts.tokens[c] + alpha_sum * scale
         if denominator == 0.0:
             out[i, c] = -np.inf
         else:
@@ -54,9 +80,12 @@ def add_log_likelihood(
 @kernel(
     types.UniTuple(types.int64, 3),
     compiled_type(Counts),
-    types.float64,
+    types.float64[:, ::1],
+    types.float64[::1],
     compiled_type(Rows),
     types.int32[::1],
+    types.float64[::1],
+    types.float64[::1],
     types.boolean[::1],
     types.int64,
     types.int64,
@@ -67,9 +96,12 @@ def add_log_likelihood(
 )
 def multinomial(
     counts: Counts,
-    alpha: float,
+    alphas: F64Grid,
+    alpha_sums: F64,
     rows: Rows,
     labels: I32,
+    weights: F64,
+    scales: F64,
     there: Flags,
     row: int,
     n_judged: int,
@@ -80,19 +112,20 @@ def multinomial(
 ) -> tuple[int, int, int]:
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
-    `scratch` has a row of two for each class. Rows before `n_judged` have their log-likelihood
-    already. Returns where it stopped, why, and how many new words that row has, as `add_rows` does;
-    the row it stops at has been judged and not learned.
+    `alphas` has one row for all words, or one for each declared word, then with its sum by class in
+    `alpha_sums`; `scratch` has a row of two for each class. Rows before `n_judged` have their
+    log-likelihood already. Returns where it stopped, why, and how many new words that row has, as
+    `add_rows` does; the row it stops at has been judged and not learned.
     """
     for i in range(row, len(labels)):
         hurry(counts, rows, i + 1)
         if not there[i]:
             continue
         if i >= n_judged:
-            add_log_likelihood(counts, alpha, rows, i, scratch, out)
+            add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, scratch, out)
         if learn and labels[i] >= 0:
             n_new = count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, n_words_max):
                 return i, FULL, n_new
-            learn_row(counts, rows, i, labels[i], n_new)
+            learn_row(counts, rows, i, labels[i], weights[i], n_new)
     return len(labels), ADDED, 0

@@ -13,64 +13,111 @@ from numba import types
 from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, F64Grid
 
+# Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
+# leave none.
+DUST = 1e-9
 _TINY = 1e-200
 _HUGE = 1e200
 
 
 @inner
-def log_prior(examples: F64, concentration: float, c: int, n: float) -> float:
-    """Return log (N_c + α) / (n + k·α), uniform where there is neither data nor α."""
-    k = len(examples)
-    total = n + k * concentration
+def log_prior(
+    examples: F64, pseudo: F64, fixed: bool, scale: float, c: int, n: float, pseudo_sum: float
+) -> float:
+    """Return log (N_c + α_c) / (n + Σα), uniform where there is neither data nor α.
+
+    With `fixed`, `pseudo` are the probabilities themselves.
+    """
+    if fixed:
+        return float(np.log(pseudo[c]))
+    total = n + pseudo_sum * scale
     if total == 0.0:
-        return float(-np.log(np.float64(k)))
-    return float(np.log((examples[c] + concentration) / total))
+        return float(-np.log(np.float64(len(examples))))
+    return float(np.log((examples[c] + pseudo[c] * scale) / total))
 
 
 @kernel(
     types.void,
     types.float64[::1],
-    types.float64,
+    types.float64[::1],
+    types.boolean,
     types.int32[::1],
+    types.float64[::1],
+    types.float64[::1],
     types.boolean,
     types.float64[::1],
     types.float64[:, ::1],
     releases_gil=False,
 )
 def class_prior(
-    examples: F64, concentration: float, labels: I32, learn: bool, now: F64, out: F64Grid
+    examples: F64,
+    pseudo: F64,
+    fixed: bool,
+    labels: I32,
+    weights: F64,
+    scales: F64,
+    learn: bool,
+    now: F64,
+    out: F64Grid,
 ) -> None:
     """Write the log class prior as it stood before each example, and count the labelled ones.
 
-    `now` has a place for each class.
+    `pseudo` are the pseudo-counts α_c, or with `fixed` the probabilities. `now` has a place for
+    each class; it holds the last row's prior in the end.
     """
     n_classes = len(examples)
     n = 0.0
+    pseudo_sum = 0.0
     for c in range(n_classes):
         n += examples[c]
-    for c in range(n_classes):
-        now[c] = log_prior(examples, concentration, c, n)
+        pseudo_sum += pseudo[c]
+    scale = -1.0
     for i in range(len(labels)):
+        if scales[i] != scale:
+            scale = scales[i]
+            for c in range(n_classes):
+                now[c] = log_prior(examples, pseudo, fixed, scale, c, n, pseudo_sum)
         for c in range(n_classes):
             out[i, c] = now[c]
         y = labels[i]
         if learn and y >= 0:
-            examples[y] += 1.0
-            n += 1.0
+            examples[y] = moved(examples[y], weights[i])
+            n = 0.0
             for c in range(n_classes):
-                now[c] = log_prior(examples, concentration, c, n)
+                n += examples[c]
+            scale = -1.0  # what stands in `now` is of the past
 
 
-@kernel(types.void, types.float64[:, ::1], types.float64[:, ::1], releases_gil=False)
-def normalise(joint: F64Grid, prior: F64Grid) -> None:
-    """Turn joint log-likelihoods into log-posteriors, in place, row by row."""
+@kernel(types.void, types.float64[::1], types.int32[::1], types.float64[::1])
+def count_classes(examples: F64, labels: I32, weights: F64) -> None:
+    """Count the labelled examples by class, as `class_prior` does while it judges."""
+    for i in range(len(labels)):
+        y = labels[i]
+        if y >= 0:
+            examples[y] = moved(examples[y], weights[i])
+
+
+@kernel(
+    types.int64,
+    types.float64[:, ::1],
+    types.float64[:, ::1],
+    releases_gil=False,
+)
+def normalise(joint: F64Grid, prior: F64Grid) -> int:
+    """Turn joint log-likelihoods into log-posteriors, in place, row by row.
+
+    Where every class has likelihood zero, the class prior answers; returned is how many such rows
+    there are.
+    """
     n_classes = joint.shape[1]
+    n_by_prior = 0
     for i in range(joint.shape[0]):
         best = 0
         for c in range(1, n_classes):
             if joint[i, c] > joint[i, best]:
                 best = c
         if n_classes > 0 and joint[i, best] == -np.inf:
+            n_by_prior += 1
             for c in range(n_classes):
                 joint[i, c] = prior[i, c]
             for c in range(1, n_classes):
@@ -83,6 +130,14 @@ def normalise(joint: F64Grid, prior: F64Grid) -> None:
         top = joint[i, best] if n_classes > 0 else 0.0
         for c in range(n_classes):
             joint[i, c] = joint[i, c] - top - np.log1p(rest)
+    return n_by_prior
+
+
+@inner
+def moved(count: float, change: float) -> float:
+    """Return a count after a change; what is left of it by rounding alone is nothing."""
+    left = count + change
+    return 0.0 if change < 0.0 and left < -DUST * change else left
 
 
 @inner

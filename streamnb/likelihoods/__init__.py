@@ -2,16 +2,31 @@
 
 A family is a frozen value (`Bernoulli(Beta(1, 1))`) that makes an *estimator*: the object that
 reads and teaches counts through the family's kernel, and holds whatever the family caches.
-`base.WordLikelihood` is all that a family must offer.
+`base.WordLikelihood` is all that a family for words must offer.
 """
+
+from typing import Any
 
 from streamnb.likelihoods.base import Estimator, WordLikelihood
 from streamnb.likelihoods.bernoulli import Bernoulli
+from streamnb.likelihoods.complement import Complement
 from streamnb.likelihoods.multinomial import Multinomial
 
-FAMILIES: dict[str, type[Bernoulli] | type[Multinomial]] = {
-    "bernoulli": Bernoulli,
-    "multinomial": Multinomial,
+_WORD_FAMILIES: dict[str, type[Bernoulli] | type[Complement] | type[Multinomial]] = {
+    family.name: family for family in (Bernoulli, Complement, Multinomial)
 }
 
-__all__ = ["FAMILIES", "Bernoulli", "Estimator", "Multinomial", "WordLikelihood"]
+
+def likelihood_from_dict(values: dict[str, Any]) -> WordLikelihood:
+    """Return the family for words that its `to_dict` described."""
+    return _WORD_FAMILIES[values["name"]].from_dict(values)
+
+
+__all__ = [
+    "Bernoulli",
+    "Complement",
+    "Estimator",
+    "Multinomial",
+    "WordLikelihood",
+    "likelihood_from_dict",
+]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.groups import Teaching
 from streamnb.kernels.layout import Counts, Rows
 
 
@@ -34,7 +35,7 @@ class Estimator(Protocol):
         self,
         counts: Counts,
         batch: Batch,
-        labels: NDArray[np.int32],
+        teaching: Teaching,
         out: NDArray[np.float64],
         *,
         row: int,
@@ -45,8 +46,8 @@ class Estimator(Protocol):
     ) -> tuple[int, int, int]:
         """Add log-likelihoods to `out` (n, n_classes) from `row` on, then learn the row.
 
-        Returns where it stopped, why (`kernels.counting.ADDED`, `FULL`, ...) and how many new words
-        that row has.
+        Rows before `n_judged` have theirs already. Returns where it stopped, why
+        (`kernels.counting.ADDED`, `FULL`) and how many new words that row has.
         """
 
     def rebuild(self, counts: Counts, n_words: int) -> None:
@@ -59,17 +60,31 @@ class Estimator(Protocol):
 class WordLikelihood(Protocol):
     """A family for words, with its prior: a value."""
 
-    name: str
+    name: ClassVar[str]
 
     @property
     def counts_occurrences(self) -> bool:
         """Whether a word's repetitions in a text count, unless the group says otherwise."""
 
-    def estimator(self) -> Estimator:
-        """Return a new estimator."""
+    def estimator(self, n_declared: int | None, n_classes: int) -> Estimator:
+        """Return a new estimator.
 
-    def log_theta(self, counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return log θ_jc of columns, ndarray of shape (n, n_classes)."""
+        Parameters
+        ----------
+        n_declared : int or None
+            The size of the declared dictionary; None where words come as they please.
+        n_classes : int
+
+        Raises
+        ------
+        InputError
+            Where the prior does not fit them.
+        """
+
+    def log_theta(
+        self, counts: Counts, columns: NDArray[np.int64], n_declared: int | None, scale: float
+    ) -> NDArray[np.float64]:
+        """Return log θ_jc of columns, ndarray of shape (n, n_classes); priors times `scale`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prior for the model's header."""

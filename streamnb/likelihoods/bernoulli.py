@@ -11,28 +11,38 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError, check_kind
+from streamnb.groups import Teaching
 from streamnb.kernels import absence as absence_kernel
 from streamnb.kernels import bernoulli as kernel
 from streamnb.kernels.layout import Absence, Counts
 from streamnb.likelihoods.base import Batch
-from streamnb.priors import Beta
+from streamnb.priors import Beta, Dirichlet, as_lists
 
 _FIRST_ROOM = 256
+Floats = NDArray[np.float64]
 
 
 class BernoulliEstimator:
-    """Answers from counts and from what `kernels.bernoulli` keeps of them."""
+    """Answers from counts and from what `kernels.absence` keeps of them.
 
-    def __init__(self, prior: Beta, absence: Absence | None = None) -> None:
-        self._prior = prior
+    Parameters
+    ----------
+    present, absent : ndarray of shape (n_classes,), float64
+        β₁ and β₂.
+    """
+
+    def __init__(self, present: Floats, absent: Floats, absence: Absence | None = None) -> None:
+        self._present = present
+        self._absent = absent
         self._absence = absence or _empty(0, _FIRST_ROOM)
 
     def run(
         self,
         counts: Counts,
         batch: Batch,
-        labels: NDArray[np.int32],
-        out: NDArray[np.float64],
+        teaching: Teaching,
+        out: Floats,
         *,
         row: int,
         n_judged: int,
@@ -45,11 +55,11 @@ class BernoulliEstimator:
         while True:
             row, why, n = kernel.bernoulli(
                 counts,
-                self._prior.present,
-                self._prior.absent,
+                self._present,
+                self._absent,
                 self._absence,
                 batch.rows,
-                labels,
+                *teaching,
                 batch.there,
                 row,
                 n_judged,
@@ -60,24 +70,32 @@ class BernoulliEstimator:
                 scratch,
                 out,
             )
-            if why != kernel.CROWDED:
+            if why == kernel.CROWDED:
+                n_judged = max(n_judged, row + 1)
+                self._absence = _longer(self._absence, n)
+            elif why == kernel.STALE:
+                n_judged = max(n_judged, row)
+                self._rebuild(counts, n_words, float(teaching.scales[min(row, len(out) - 1)]))
+            else:
                 return row, why, n
-            n_judged = row + 1
-            self._absence = _longer(self._absence, n)
 
     def rebuild(self, counts: Counts, n_words: int) -> None:
         """Build the cache anew; see `base.Estimator.rebuild`."""
+        self._rebuild(counts, n_words, 1.0)
+
+    def _rebuild(self, counts: Counts, n_words: int, scale: float) -> None:
+        # The kernel follows any other scale by itself; here it is a question of room alone.
         room = self._absence.heavy.shape[1]
         while True:
             self._absence = _empty(len(counts.examples), room)
-            if absence_kernel.rebuild(counts, self._prior.absent, self._absence, n_words):
+            if absence_kernel.rebuild(counts, self._absent, scale, self._absence, n_words):
                 return
             room *= 2
 
     def copy(self) -> Self:
         """Return an independent copy."""
         copies: list[Any] = [array.copy() for array in self._absence]
-        return type(self)(self._prior, Absence(*copies))
+        return type(self)(self._present, self._absent, Absence(*copies))
 
 
 def _empty(n_classes: int, room: int) -> Absence:
@@ -104,8 +122,9 @@ class Bernoulli:
 
     Parameters
     ----------
-    prior : Beta
-        Beta(β₁, β₂) on each θ_jc.
+    prior : Beta or Dirichlet
+        Beta(β₁, β₂) on each θ_jc; Dirichlet(c) is Beta(c, c). Over words it may differ by class,
+        over flags by feature too.
 
     Examples
     --------
@@ -116,25 +135,46 @@ class Bernoulli:
     name: ClassVar[str] = "bernoulli"
     prior: Beta = field(default_factory=Beta)
 
+    def __post_init__(self) -> None:
+        prior: Any = self.prior
+        check_kind("Bernoulli.prior", prior, Beta, Dirichlet)
+        if isinstance(prior, Dirichlet):
+            object.__setattr__(self, "prior", Beta(prior.concentration, prior.concentration))
+
     @property
     def counts_occurrences(self) -> bool:
         """False: a word is there or not."""
         return False
 
-    def estimator(self) -> BernoulliEstimator:
-        """Return a new estimator."""
-        return BernoulliEstimator(self.prior)
+    def estimator(self, n_declared: int | None, n_classes: int) -> BernoulliEstimator:
+        """Return a new estimator; see `base.WordLikelihood.estimator`."""
+        present, absent = self._by_class(n_declared, n_classes)
+        return BernoulliEstimator(present, absent)
 
-    def log_theta(self, counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _by_class(self, n_declared: int | None, n_classes: int) -> tuple[Floats, Floats]:
+        present, absent = self.prior.grids(n_declared, n_classes)
+        if len(present) > 1 or len(absent) > 1:
+            raise InputError(
+                f"Beta gives a prior for each of {max(len(present), len(absent))} words: words that"
+                " are missing are summed up by counts, which needs one prior for all words of a"
+                " class. Read them as Flags, or give one prior a class."
+            )
+        return present[0], absent[0]
+
+    def log_theta(
+        self, counts: Counts, columns: NDArray[np.int64], n_declared: int | None, scale: float
+    ) -> Floats:
         """Return log θ_jc, ndarray of shape (n, n_classes); 0/0 of an empty class is -inf."""
-        top = counts.by_word[columns] + self.prior.present
-        bottom = counts.examples + self.prior.present + self.prior.absent
+        present, absent = self._by_class(n_declared, len(counts.examples))
+        top = counts.by_word[columns] + present * scale
+        bottom = counts.examples + (present + absent) * scale
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(top > 0, np.log(top) - np.log(bottom), -np.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prior for the model's header."""
-        return {"name": self.name, "beta": [self.prior.present, self.prior.absent]}
+        beta = [as_lists(self.prior.present), as_lists(self.prior.absent)]
+        return {"name": self.name, "beta": beta}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

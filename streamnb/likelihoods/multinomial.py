@@ -8,23 +8,32 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import check_kind
+from streamnb.groups import Teaching
 from streamnb.kernels import multinomial as kernel
-from streamnb.kernels.layout import Counts
+from streamnb.kernels.layout import DECLARED, LIVE, Counts
 from streamnb.likelihoods.base import Batch
-from streamnb.priors import Dirichlet
+from streamnb.priors import Dirichlet, as_lists
 
 
 class MultinomialEstimator:
-    """Answers from the counts alone; it caches nothing."""
+    """Answers from the counts alone; it caches nothing.
 
-    def __init__(self, prior: Dirichlet) -> None:
-        self._prior = prior
+    Parameters
+    ----------
+    alphas : ndarray of shape (1, n_classes) or (n_declared, n_classes), float64
+        α, for all words or for each declared one.
+    """
+
+    def __init__(self, alphas: NDArray[np.float64]) -> None:
+        self._alphas = alphas
+        self._alpha_sums = alphas.sum(axis=0)
 
     def run(
         self,
         counts: Counts,
         batch: Batch,
-        labels: NDArray[np.int32],
+        teaching: Teaching,
         out: NDArray[np.float64],
         *,
         row: int,
@@ -36,9 +45,10 @@ class MultinomialEstimator:
         """Judge, then learn; see `base.Estimator.run`."""
         return kernel.multinomial(
             counts,
-            self._prior.concentration,
+            self._alphas,
+            self._alpha_sums,
             batch.rows,
-            labels,
+            *teaching,
             batch.there,
             row,
             n_judged,
@@ -74,28 +84,40 @@ class Multinomial:
     name: ClassVar[str] = "multinomial"
     prior: Dirichlet = field(default_factory=Dirichlet)
 
+    def __post_init__(self) -> None:
+        check_kind("Multinomial.prior", self.prior, Dirichlet)
+
     @property
     def counts_occurrences(self) -> bool:
         """True: repetitions count."""
         return True
 
-    def estimator(self) -> MultinomialEstimator:
-        """Return a new estimator."""
-        return MultinomialEstimator(self.prior)
+    def estimator(self, n_declared: int | None, n_classes: int) -> MultinomialEstimator:
+        """Return a new estimator; see `base.WordLikelihood.estimator`."""
+        return MultinomialEstimator(self.prior.grid(n_declared, n_classes))
 
-    def log_theta(self, counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return log θ_jc, ndarray of shape (n, n_classes)."""
-        alpha = self.prior.concentration
-        top = counts.by_word[columns] + alpha
-        bottom = counts.tokens + alpha * counts.state[0]
+    def log_theta(
+        self, counts: Counts, columns: NDArray[np.int64], n_declared: int | None, scale: float
+    ) -> NDArray[np.float64]:
+        """Return log θ_jc, ndarray of shape (n, n_classes); 0/0 of an empty class is -inf."""
+        alphas = self.prior.grid(n_declared, len(counts.examples))
+        one_each = len(alphas) > 1
+        alpha_sums = alphas.sum(axis=0) if one_each else alphas[0] * vocabulary_size(counts)
+        top = counts.by_word[columns] + (alphas[columns] if one_each else alphas) * scale
+        bottom = counts.tokens + alpha_sums * scale
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(top > 0, np.log(top) - np.log(bottom), -np.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prior for the model's header."""
-        return {"name": self.name, "alpha": self.prior.concentration}
+        return {"name": self.name, "alpha": as_lists(self.prior.concentration)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the family that `to_dict` described."""
         return cls(Dirichlet(values["alpha"]))
+
+
+def vocabulary_size(counts: Counts) -> int:
+    """Return V: of the declared dictionary, else of the words with a count above zero."""
+    return int(counts.state[DECLARED] or counts.state[LIVE])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.base import Estimator
-from tests.kernels.rows import Row, batch_of, labels_of
+from tests.kernels.rows import Row, batch_of, teaching_of
 
 RELATIVE = 1e-12
 
@@ -26,7 +26,7 @@ def run(
     ended = estimator.run(
         counts,
         batch_of(rows),
-        labels_of(labels or [-1] * len(rows)),
+        teaching_of(labels or [-1] * len(rows)),
         out,
         row=0,
         n_judged=0,

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamnb import statistics
+from streamnb.groups import Teaching
 from streamnb.kernels.layout import Counts, Rows
 from streamnb.likelihoods.base import Batch
 
@@ -21,7 +22,7 @@ def batch_of(rows: Sequence[Row | None]) -> Batch:
     return Batch(
         Rows(
             np.array([column for row in given for column in row], dtype=np.int32),
-            np.array([count for row in given for count in row.values()], dtype=np.int32),
+            np.array([count for row in given for count in row.values()], dtype=np.float64),
             np.cumsum([0, *map(len, given)], dtype=np.int64),
         ),
         there,
@@ -42,6 +43,13 @@ def counts_of(by_word: Sequence[Sequence[float]], examples: Sequence[float]) -> 
 def labels_of(labels: Sequence[int]) -> np.ndarray:
     """Return labels as the kernels take them."""
     return np.array(labels, dtype=np.int32)
+
+
+def teaching_of(labels: Sequence[int], weights: Sequence[float] = ()) -> Teaching:
+    """Return what is to be learned of rows with these labels: each once, without decay."""
+    ones = np.ones(len(labels))
+    given = np.array(weights, dtype=np.float64) if len(weights) else ones
+    return Teaching(labels_of(labels), given, ones)
 
 
 def presence_rows(n_words: int = 12) -> st.SearchStrategy[list[tuple[Row | None, int]]]:

@@ -14,7 +14,7 @@ from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
 from tests.kernels.judging import RELATIVE, deviation, run, same
-from tests.kernels.rows import Row, batch_of, counts_of, labels_of, presence_rows
+from tests.kernels.rows import Row, batch_of, counts_of, presence_rows, teaching_of
 
 N_WORDS = 12
 priors = st.sampled_from([0.0, 1e-9, 0.3, 1.0, 2.5])
@@ -33,7 +33,7 @@ def twin(counts: Counts, row: Row | None, beta1: float, beta2: float) -> list[fl
 
 def rebuilt(counts: Counts, prior: Beta) -> BernoulliEstimator:
     """Return an estimator that knows nothing but the counts."""
-    estimator = Bernoulli(prior).estimator()
+    estimator = Bernoulli(prior).estimator(None, len(counts.examples))
     estimator.rebuild(counts, len(counts.by_word))
     return estimator
 
@@ -50,7 +50,7 @@ def test_answers_are_the_twins(
     for row, y in rows:
         expected.append(twin(plain, row, beta1, beta2))
         batch = batch_of([row])
-        statistics.learn(plain, batch, labels_of([y]), 0, 1 << 62)
+        statistics.learn(plain, batch, teaching_of([y]), 0, 1 << 62)
     found = run(estimator, learned, [row for row, _ in rows], [y for _, y in rows])
     assert deviation(found, expected) < RELATIVE
     assert all(np.array_equal(a, b) for a, b in zip(learned, plain, strict=True))

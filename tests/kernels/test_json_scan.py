@@ -165,7 +165,7 @@ def test_texts_come_out_unescaped(
     data = [json.dumps({"text": text}, ensure_ascii=ascii_only).encode() for text in batch]
     scan = scanned(data, ("text",), pad)
     for with_integers in (False, True):
-        copied, starts, ends = scan.texts("text", with_integers=with_integers)
+        copied, starts, ends = scan.texts("text", (INTEGER,) if with_integers else ())
         for text, start, end in zip(batch, starts.tolist(), ends.tolist(), strict=True):
             if isinstance(text, str) or (with_integers and text is not None):
                 assert copied[start:end].tobytes().decode() == str(text)

@@ -10,7 +10,7 @@ from streamnb import Dirichlet, Multinomial, statistics
 from streamnb.kernels.layout import Counts
 from tests import naive
 from tests.kernels.judging import RELATIVE, deviation, run
-from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, labels_of
+from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, teaching_of
 
 N_WORDS = 12
 
@@ -39,8 +39,8 @@ def test_answers_are_the_twins(rows: list[tuple[Row | None, int]], alpha: float)
     expected = []
     for row, y in rows:
         expected.append(twin(plain, row, alpha))
-        statistics.learn(plain, batch_of([row]), labels_of([y]), 0, 1 << 62)
-    estimator = Multinomial(Dirichlet(alpha)).estimator()
+        statistics.learn(plain, batch_of([row]), teaching_of([y]), 0, 1 << 62)
+    estimator = Multinomial(Dirichlet(alpha)).estimator(None, 3)
     found = run(estimator, learned, [row for row, _ in rows], [y for _, y in rows])
     assert deviation(found, expected) < RELATIVE
     assert all(np.array_equal(a, b) for a, b in zip(learned, plain, strict=True))
@@ -54,21 +54,21 @@ def test_long_texts_do_not_overflow() -> None:
     row = dict(enumerate(generator.integers(1, 12, n).tolist()))
     for by_word, alpha in ((large, 1.0), (np.minimum(large, 1.0) * [1, 0], 1e-12)):
         counts = counts_of(by_word.tolist(), [1e9, 1e9])
-        found = run(Multinomial(Dirichlet(alpha)).estimator(), counts, [row])
+        found = run(Multinomial(Dirichlet(alpha)).estimator(None, 2), counts, [row])
         assert deviation(found, [twin(counts, row, alpha)]) < RELATIVE
 
 
 def test_counts_speak_where_presence_does_not() -> None:
     """A telling word said twenty times says twenty times as much as said once."""
     counts = counts_of([[30, 10], [10, 30]], [10, 10])
-    once, often = run(Multinomial().estimator(), counts, [{0: 1}, {0: 20}])
+    once, often = run(Multinomial().estimator(None, 2), counts, [{0: 1}, {0: 20}])
     assert np.isclose(often[0] - often[1], 20 * (once[0] - once[1]), rtol=1e-12)
 
 
 def test_maximum_likelihood_gives_zeros_and_no_nan() -> None:
     """Without a prior, what was never seen is impossible, and so is all in an empty class."""
     counts = counts_of([[2, 1, 0], [1, 0, 0], [0, 0, 0]], [2, 1, 0])
-    found = run(Multinomial(Dirichlet(0)).estimator(), counts, [{0: 1}, {1: 3}, {}, {2: 1}])
+    found = run(Multinomial(Dirichlet(0)).estimator(None, 3), counts, [{0: 1}, {1: 3}, {}, {2: 1}])
     expected = [
         [np.log(2 / 3), 0, -np.inf],
         [3 * np.log(1 / 3), -np.inf, -np.inf],

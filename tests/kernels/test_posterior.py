@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamnb.kernels import posterior
 from tests import naive
-from tests.kernels.rows import labels_of
+from tests.kernels.rows import teaching_of
 
 scores = st.one_of(st.floats(-1000, 0), st.just(-math.inf), st.floats(-1e6, 10), st.floats(-1, 0))
 
@@ -20,7 +20,9 @@ scores = st.one_of(st.floats(-1000, 0), st.just(-math.inf), st.floats(-1e6, 10),
 def normalised(joint: list[float], prior: list[float] | None = None) -> list[float]:
     """Return the kernel's log-posteriors."""
     out = np.array([joint])
-    posterior.normalise(out, np.array([prior or [-math.log(len(joint))] * len(joint)]))
+    priors = np.array([prior or [-math.log(len(joint))] * len(joint)])
+    n_by_prior = posterior.normalise(out, priors)
+    assert n_by_prior == (all(s == -math.inf for s in joint) and len(joint) > 0)
     said: list[float] = out[0].tolist()
     return said
 
@@ -31,7 +33,8 @@ def priors(
     """Return the kernel's log class priors."""
     out = np.empty((len(labels), len(examples)))
     counts = np.array(examples)
-    posterior.class_prior(counts, alpha, labels_of(labels), learn, np.empty(len(examples)), out)
+    alphas, now = np.full(len(examples), alpha), np.empty(len(examples))
+    posterior.class_prior(counts, alphas, False, *teaching_of(labels), learn, now, out)
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 # with these every kernel is imported
-from consumers.kernels import crc32c, json_scan, record_batch, spans  # noqa: F401
+from consumers.kernels import crc32c, json_numbers, json_scan, record_batch, spans  # noqa: F401
 from streamnb import tokenizer  # noqa: F401
 from streamnb.kernels import _jit, bernoulli, multinomial, posterior  # noqa: F401
 from streamnb.kernels.layout import compiled_type

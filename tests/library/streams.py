@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.kernels.layout import Counts
 from streamnb.labels import Label
+from streamnb.part import Part
 from streamnb.reading import Readable
+from streamnb.words.part import CountedPart
 
 PROBES = {
     "text": ["good day", "not good", "bad bad news :(", "ÄRGER im büro", "", None, "w1 w2 never"],
@@ -105,7 +108,7 @@ def facts(model: Readable) -> dict[str, Any]:
         "answers": model.predict_log_proba_many(PROBES).tobytes(),
         "joint": model.joint_log_likelihood_many(PROBES).tobytes(),
     }
-    for name, group in model._groups.items():
+    for name, group in model._counted.items():
         words = sorted(model.words(name))
         said[name] = {
             "words": words,
@@ -121,12 +124,19 @@ def facts(model: Readable) -> dict[str, Any]:
     return said
 
 
+def part_counts(part: Part, group: str) -> Counts:
+    """Return a part's counts of a group of words."""
+    held = part.groups[group]
+    assert isinstance(held, CountedPart)
+    return held.counts
+
+
 def _part_facts(model: NaiveBayes, part_name: str) -> Iterator[tuple[str, Any]]:
     part = model.parts[part_name]
     yield "class_counts", part.class_counts.tobytes()
     yield "dropped", part.n_dropped
-    for name, group in model._groups.items():
-        counts = part.counts[name]
+    for name, group in model._counted.items():
+        counts = part_counts(part, name)
         columns = live(model, name)
         held = {
             word: counts.by_word[column].tobytes()
@@ -138,6 +148,6 @@ def _part_facts(model: NaiveBayes, part_name: str) -> Iterator[tuple[str, Any]]:
 
 def live(model: NaiveBayes, name: str) -> NDArray[np.int64]:
     """Return the columns of a group that hold a count."""
-    group = model._groups[name]
+    group = model._group(name)
     n_words = group.vocabulary.n_words
     return np.flatnonzero(group.counts.by_word[:n_words].any(axis=1)).astype(np.int64)

@@ -12,6 +12,7 @@ from hypothesis import given
 from streamnb import Bernoulli, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
 from tests import naive
+from tests.library.streams import part_counts
 from tests.strategies import Example, cuts, groups, streams
 
 CLASSES = ("ham", "spam", "eggs")
@@ -24,8 +25,8 @@ def model_of(group: Words) -> NaiveBayes:
 
 def held_by(model: NaiveBayes, name: str) -> dict[str, list[float]]:
     """Return a part's counts by word."""
-    vocabulary = model._groups["text"].vocabulary
-    by_word = model.parts[name].counts["text"].by_word
+    vocabulary = model._group("text").vocabulary
+    by_word = part_counts(model.parts[name], "text").by_word
     columns = np.flatnonzero(by_word.any(axis=1))
     words = vocabulary.words(columns)
     return dict(zip(words, by_word[columns].tolist(), strict=True))
@@ -34,7 +35,7 @@ def held_by(model: NaiveBayes, name: str) -> dict[str, list[float]]:
 def facts(model: NaiveBayes, name: str) -> tuple[object, ...]:
     """Return all that a part knows."""
     part = model.parts[name]
-    counts = part.counts["text"]
+    counts = part_counts(part, "text")
     return (
         part.class_counts.tolist(),
         held_by(model, name),
@@ -73,8 +74,9 @@ def assert_is_sum(model: NaiveBayes) -> None:
     assert model.word_counts(words).tolist() == [total[word].tolist() for word in words]
     parts = list(model.parts.values())
     assert model.class_counts.tolist() == sum(p.class_counts for p in parts).tolist()  # type: ignore[union-attr]
-    state = model._groups["text"]
-    assert state.counts.tokens.tolist() == sum(p.counts["text"].tokens for p in parts).tolist()  # type: ignore[union-attr]
+    state = model._group("text")
+    tokens = [part_counts(p, "text").tokens for p in parts]
+    assert state.counts.tokens.tolist() == sum(tokens).tolist()  # type: ignore[union-attr]
     assert int(state.counts.state[0]) == len(words)
     assert model.words_dropped == sum(p.n_dropped["text"] for p in parts)
     asked = {"text": ["a b", "c not d", "", None]}
@@ -133,7 +135,7 @@ def test_parts_survive_growth_dropping_and_compaction(likelihood: Bernoulli | Mu
             columns = {"text": [e.text for e in batch]}
             together.learn_many(columns, [e.label for e in batch], part=name)
     n_seen = len({word for e in stream for word in (e.text or "").split()})
-    assert together._groups["text"].vocabulary.n_words < n_seen  # it was compacted
+    assert together._group("text").vocabulary.n_words < n_seen  # it was compacted
     assert together.words_dropped > 300
     for name in ("x/0", "x/1"):
         alone = teach(model_of(group), (e for e in stream if e.part == name))

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
-from streamnb.desk import desk_of_this_thread
+from streamnb.desk import desks_of_this_thread
 from streamnb.errors import InputError
-from streamnb.reading import PIECE
-from streamnb.words import WordsState
+from streamnb.judging import PIECE
+from streamnb.words.text import WordsState
 
 CLASSES = ["x", "y"]
 
@@ -84,9 +84,9 @@ def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -
 def test_each_thread_has_a_desk_of_its_own() -> None:
     """Two threads that ask at once do not write over each other's text."""
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(desk_of_this_thread).result()
-    assert desk_of_this_thread() is desk_of_this_thread()
-    assert other is not desk_of_this_thread()
+        other = pool.submit(desks_of_this_thread, 1).result()[0]
+    assert desks_of_this_thread(1)[0] is desks_of_this_thread(2)[0]
+    assert other is not desks_of_this_thread(1)[0]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
@@ -113,7 +113,7 @@ def test_words_that_left_give_their_room_back_one_by_one() -> None:
     made = model(Multinomial(), max_words=100, n_threads=1)
     for i in range(5_000):
         made.learn_one({"text": f"w{i}"}, "x")
-    assert made._groups["text"].vocabulary.n_words < 1_500
+    assert made._group("text").vocabulary.n_words < 1_500
     assert made.words_dropped > 4_800
 
 

@@ -69,7 +69,7 @@ def test_growth_and_compaction_leave_snapshots_alone(likelihood: Bernoulli | Mul
         model.learn_many({"text": texts}, generator.choice(["ham", "spam"], 300).tolist())
         snapshot = Snapshot(model, version)
         taken.append((snapshot, everything(model)))
-        tables.add(id(model._groups["text"].vocabulary.table.slots))
+        tables.add(id(model._group("text").vocabulary.table.slots))
     assert model.words_dropped > 0
     assert len(tables) > 2
     for snapshot, expected in taken:

@@ -108,6 +108,10 @@ def test_the_header_says_what_the_model_is(path: Path) -> None:
     assert header == {
         "classes": ["no", 3, True],
         "class_prior": 2.5,
+        "decay": None,
+        "clock": None,
+        "n_declared_classes": 3,
+        "states": {"text": {"n_skipped": 0}},
         "groups": {
             "text": {
                 "kind": "words",
@@ -122,13 +126,14 @@ def test_the_header_says_what_the_model_is(path: Path) -> None:
                 "fold_links": True,
                 "squeeze": True,
                 "emoticons": True,
+                "dictionary": None,
             }
         },
         "hash_key": f"{255:032x}",
         "notes": {"topic": "t", "seed": None},
         "sections": [
-            {"part": "t/0", "position": 41, "n_dropped": {"text": 0}},
-            {"part": "t/1", "position": None, "n_dropped": {"text": 0}},
+            {"part": "t/0", "position": 41, "n_examples": 1, "n_dropped": {"text": 0}},
+            {"part": "t/1", "position": None, "n_examples": 1, "n_dropped": {"text": 0}},
         ],
     }
     assert arrays["sections/0/class_counts"].tolist() == [0, 1, 0]
@@ -227,7 +232,7 @@ def test_a_model_with_many_dead_columns_is_saved_without_them(
     model.set_max_words("text", 40)
     texts = [f"a{i} b{i} c{i}" for i in range(300)]
     model.learn_many({"text": texts}, ["neg", "pos"] * 150, part=part)
-    group = model._groups["text"]
+    group = model._group("text")
     assert group.vocabulary.n_words > model.vocabulary_size
     save(model, path)
     _, arrays = _by_other_means(path)

@@ -16,8 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, NaiveBayes, Words
+from streamnb.container import FORMAT
 from streamnb.errors import StoreError
-from streamnb.store import FORMAT, StoreWarning, load, older_files, read, save
+from streamnb.store import StoreWarning, load, older_files, read, save
 
 # What each message offers: one of these stands in it.
 WAYS_OUT = ("Restore", "restore", "Give a file", "Load it with", "Check the path", "Load it again")
@@ -130,10 +131,10 @@ def sealed(meta: dict[str, str], entries: dict[str, object]) -> bytes:
 
 
 def test_another_version_says_so(place: Path) -> None:
-    """A file of a later format is refused, with its version and what can read it."""
-    said = refused(place, sealed({"format": FORMAT, "version": "2", "header": "{}"}, {}))
-    assert "version '2'" in said
-    assert "reads version 1" in said
+    """A file of another format is refused, with its version and what can read it."""
+    said = refused(place, sealed({"format": FORMAT, "version": "1", "header": "{}"}, {}))
+    assert "version '1'" in said
+    assert "reads version 2" in said
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_another_version_says_so(place: Path) -> None:
 )
 def test_a_header_that_describes_no_model_is_refused(place: Path, header: str | None) -> None:
     """A container with our name and a right digest, but no model in it, is an error as well."""
-    meta = {"format": FORMAT, "version": "1"} | ({} if header is None else {"header": header})
+    meta = {"format": FORMAT, "version": "2"} | ({} if header is None else {"header": header})
     assert "does not describe a model" in refused(place, sealed(meta, {}))
 
 

@@ -31,7 +31,7 @@ from streamnb import (
     SnapshotBoard,
     Words,
 )
-from streamnb.reading import Floats
+from streamnb.groups import Floats
 
 LONG_S = 60.0
 BATCH = 25
@@ -173,7 +173,7 @@ def test_every_answer_is_of_the_snapshot_it_names(likelihood: Bernoulli | Multin
     for thread in threads:
         thread.start()
     tables: list[NDArray[np.uint64]] = []
-    group = learner.model._groups["text"]
+    group = learner.model._group("text")
     try:
         for batch in teach(learner):
             if not any(table is group.vocabulary.table.fingerprints for table in tables[-1:]):

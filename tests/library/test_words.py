@@ -14,19 +14,21 @@ from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words,
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods.base import Batch
+from streamnb.statistics import kept
 from streamnb.vocabulary import Vocabulary
-from streamnb.words import WordsState, kept
+from streamnb.words.text import WordsState
 from tests import naive
 from tests.encoding import KEY, state_of, text_column
 from tests.kernels.judging import same
+from tests.kernels.rows import teaching_of
 from tests.kernels.test_bernoulli import largest_deviation, rebuilt, zipf
 from tests.strategies import groups
 
 WRONG = {
     "counts must be 'presence' or 'occurrence'. Got 'often' instead.": {"counts": "often"},
     "counts='occurrence' needs a multinomial": {"counts": "occurrence"},
-    "max_words must be between 1 and 2,147,483,647. Got 0 instead.": {"max_words": 0},
-    "max_words must be between 1 and 2,147,483,647. Got 2147483648": {"max_words": 1 << 31},
+    "between 1 and 2,147,483,647. Got 0 instead.": {"max_words": 0},
+    "between 1 and 2,147,483,647. Got 2147483648": {"max_words": 1 << 31},
     "ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8": {"ngrams": (2, 1)},
     "Got (0, 1) instead.": {"ngrams": (0, 1)},
     "Got (1, 9) instead.": {"ngrams": (1, 9)},
@@ -59,7 +61,7 @@ def taught(state: WordsState, texts: list[str], labels: list[int]) -> WordsState
     for text, y in zip(texts, labels, strict=True):
         label = np.array([y], dtype=np.int32)
         batch = state.encode(text_column([text.encode()]), 0, 1, label, learn=True)
-        state.run(batch, label, np.zeros((1, 2)), learn=True)
+        state.run(batch, teaching_of([y]), np.zeros((1, 2)), learn=True)
     return state
 
 
@@ -106,7 +108,7 @@ def test_words_without_counts_yet_are_none_of_the_caches() -> None:
     assert state.vocabulary.n_words > len(state.counts.by_word) == state._n_counted
     state.rebuild()
     out = np.zeros((3_000, 1))
-    state.run(batch, np.zeros(3_000, dtype=np.int32), out, learn=True)
+    state.run(batch, teaching_of([0] * 3_000), out, learn=True)
     assert state._n_counted == state.vocabulary.n_words == 3_000
 
 
@@ -135,8 +137,8 @@ def test_cache_and_counts_survive_churn(likelihood: Bernoulli | Multinomial) -> 
     for begin in range(0, 3000, 500):
         chunk = slice(begin, begin + 500)
         model.learn_many({"text": texts[chunk]}, labels[chunk])
-        state = model._groups["text"]
-        fresh = state.spec.likelihood.estimator()
+        state = model._group("text")
+        fresh = likelihood.estimator(None, 2)
         fresh.rebuild(state.counts, state.vocabulary.n_words)
         assert same(state.estimator, fresh)
     for text, label in zip(texts, labels, strict=True):
@@ -165,14 +167,15 @@ def batch_of_columns(rows: list[list[int]]) -> Batch:
     """Return rows of columns, each there once."""
     columns = np.array([c for row in rows for c in row], dtype=np.int32)
     indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    return Batch(Rows(columns, np.ones_like(columns), indptr), np.ones(len(rows), dtype=np.bool_))
+    return Batch(Rows(columns, np.ones(len(columns)), indptr), np.ones(len(rows), dtype=np.bool_))
 
 
 def learn_on(state: WordsState, n: int, ranks: list[int]) -> None:
     """Teach a large group `n` more examples of frequent and rare words."""
     rows = [ranks[i % 5 :: 5] for i in range(n)]
     labels = np.arange(n, dtype=np.int32) % len(state.counts.examples)
-    state.run(batch_of_columns(rows), labels, np.zeros((n, len(state.counts.examples))), learn=True)
+    out = np.zeros((n, len(state.counts.examples)))
+    state.run(batch_of_columns(rows), teaching_of(labels.tolist()), out, learn=True)
 
 
 @pytest.mark.parametrize(
@@ -200,4 +203,4 @@ def test_word_counts_add_up() -> None:
         model.learn_many({"text": text}, ["x", "x"])
         found = dict(zip(model.words(), model.word_counts(model.words())[:, 0], strict=True))
         assert found == expected
-        assert model._groups["text"].counts.tokens.tolist() == [expected.total()]
+        assert model._group("text").counts.tokens.tolist() == [expected.total()]

@@ -29,7 +29,8 @@ from streamnb import (
     Words,
     save,
 )
-from streamnb.words import WordsState
+from streamnb.words.counted import CountedState
+from tests.library.streams import part_counts
 
 N_WORDS = 1_000_000
 WORDS_A_TEXT = 20
@@ -63,7 +64,7 @@ def _make_words() -> tuple[list[str], np.ndarray]:
     return words, tokens
 
 
-def arrays_of(group: WordsState, part: np.ndarray, snapshots: int) -> dict[str, int]:
+def arrays_of(group: CountedState, part: np.ndarray, snapshots: int) -> dict[str, int]:
     """Return the size of each array."""
     table = {name: array.nbytes for name, array in group.vocabulary.table._asdict().items()}
     return table | {
@@ -113,8 +114,8 @@ def main(family: str, path: Path) -> None:
     newest = learner.publish()
     predictor.predict_one({"text": "a word"})
     after = weigh()
-    group, part = model._groups["text"], model.parts["t/0"].counts["text"]
-    snapshots = sum(s._groups["text"].counts.by_word.nbytes for s in (held, newest))
+    group, part = model._group("text"), part_counts(model.parts["t/0"], "text")
+    snapshots = sum(s._group("text").counts.by_word.nbytes for s in (held, newest))
     highest, file_size = peak_while_saving(model, path)
     predictor.stop()
     found = {

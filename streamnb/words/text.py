@@ -9,20 +9,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb import statistics
 from streamnb.columns import TextPieces, missing_text, text_column
 from streamnb.desk import SHORT_CHARS_MAX, Desk
 from streamnb.errors import InputError
-from streamnb.kernels import counting, lookup
+from streamnb.fields import is_name
+from streamnb.kernels import lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
-from streamnb.likelihoods import FAMILIES, Bernoulli, Multinomial
+from streamnb.labels import nobody
+from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
-from streamnb.vocabulary import Vocabulary
-
-# Of max_words, when words must leave: rare enough that the pass over the table costs nothing.
-_KEPT_SHARE = 0.75
-UNBOUNDED = 1 << 62
+from streamnb.words.counted import CountedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Words:
 
     Parameters
     ----------
-    likelihood : Bernoulli or Multinomial
+    likelihood : Bernoulli, Multinomial or Complement
         With its prior.
     ngrams : tuple of two int
         Shortest and longest n-gram, in words.
@@ -45,16 +42,21 @@ class Words:
         until three quarters are kept.
     field : str, optional
         The field of text; by default the group's name.
+    dictionary : sequence of str, optional
+        The words that there are, as `NaiveBayes.words` shows them (n-grams with single spaces, `¬`
+        before a negated word). Others are ignored then, V is their number, and `max_words` says
+        nothing. By default words join as they come.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
         See `Tokenizer`.
 
     Examples
     --------
+    >>> from streamnb import Bernoulli
     >>> Words(Bernoulli(), ngrams=(1, 2)).tokenizer.ngrams
     (1, 2)
     """
 
-    likelihood: Bernoulli | Multinomial
+    likelihood: WordLikelihood
     ngrams: tuple[int, int] = (1, 1)
     negation: bool = False
     counts: Literal["presence", "occurrence"] | None = None
@@ -65,8 +67,10 @@ class Words:
     fold_links: bool = True
     squeeze: bool = True
     emoticons: bool = True
+    dictionary: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        check_words("Words", self.likelihood, self.field)
         if self.counts not in (None, "presence", "occurrence"):
             raise InputError(
                 f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead."
@@ -75,11 +79,9 @@ class Words:
             raise InputError(
                 "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."
             )
-        if not 1 <= self.max_words < 1 << 31:
-            raise InputError(
-                f"max_words must be between 1 and 2,147,483,647. Got {self.max_words!r} instead."
-            )
+        check_max("max_words", self.max_words)
         object.__setattr__(self, "ngrams", tuple(self.ngrams))
+        object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))
         _ = self.tokenizer
 
     @property
@@ -105,6 +107,7 @@ class Words:
             "kind": "words",
             "likelihood": self.likelihood.to_dict(),
             "ngrams": list(self.ngrams),
+            "dictionary": None if self.dictionary is None else list(self.dictionary),
         }
 
     @classmethod
@@ -112,36 +115,69 @@ class Words:
         """Return the specification that `to_dict` described."""
         values = dict(values)
         values.pop("kind")
-        family = values.pop("likelihood")
-        likelihood = FAMILIES[family["name"]].from_dict(family)
+        likelihood = likelihood_from_dict(values.pop("likelihood"))
         return cls(likelihood=likelihood, **values | {"ngrams": tuple(values["ngrams"])})
 
 
-class WordsState:
-    """The living side of `Words`.
+# For one text: whose it is does not matter to reading it, only whether it is to be learned.
+_FIRST = np.zeros(1, dtype=np.int32)
+_NONE = nobody(1)
 
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-        Word → column.
-    counts : Counts
-        N_jc, N_c, N_·c and V, by the vocabulary's columns.
-    n_words_max : int
-        The bound on V that learning keeps to.
-    n_dropped : int
-        How many words have left so far.
+
+def check_max(name: str, value: Any) -> None:
+    """Refuse a bound that is no whole number, or that no table could hold."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_whole and 1 <= value < 1 << 31):
+        raise InputError(
+            f"{name} must be a whole number between 1 and 2,147,483,647. Got {value!r} instead."
+        )
+
+
+def check_words(group: str, likelihood: Any, field: Any) -> None:
+    """Refuse what is no likelihood of words, or no name of a field.
+
+    Raises
+    ------
+    InputError
     """
+    # Any family that says whether repetitions count: a class does not, only its objects do.
+    if not isinstance(getattr(likelihood, "counts_occurrences", None), bool):
+        raise InputError(
+            f"{group}.likelihood must be a Multinomial(), Bernoulli() or Complement()."
+            f" Got {likelihood!r} instead."
+        )
+    if field is not None and not is_name(field):
+        raise InputError(f"{group}.field must be a str without NUL. Got {field!r} instead.")
+
+
+def check_dictionary(words: Any) -> tuple[str, ...] | None:
+    """Return declared words as a tuple, or say what is wrong with them."""
+    if words is None:
+        return None
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        raise InputError(f"dictionary must be a sequence of str. Got {words!r} instead.")
+    for i, word in enumerate(words):
+        if not isinstance(word, str) or not word:
+            raise InputError(f"dictionary[{i}] must be a str that is not empty. Got {word!r}.")
+    # A lone surrogate has no UTF-8 form: it is read as "?", in the words of a text as well.
+    forms = {word.encode("utf-8", "replace") for word in words}
+    if not words or len(forms) < len(words):
+        raise InputError("dictionary must hold at least one word, and each only once.")
+    return tuple(words)
+
+
+class WordsState(CountedState):
+    """The living side of `Words`: text to columns and counts; the rest is `CountedState`'s."""
 
     def __init__(self, spec: Words, name: str, n_classes: int, hash_key: int) -> None:
-        self.spec = spec
         self.field = spec.field or name
         self.reader = spec.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
-        self.vocabulary = Vocabulary()
-        self.counts = statistics.empty(n_classes, self.vocabulary.capacity)
-        self.estimator = spec.likelihood.estimator()
-        self.n_words_max = spec.max_words
-        self.n_dropped = 0
-        self.rebuild()
+        super().__init__(spec, name, n_classes, self.reader.key, spec.dictionary)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The one field of text."""
+        return (self.field,)
 
     def read(self, columns: Mapping[str, Any], n: int) -> TextPieces:
         """Return the text of a batch."""
@@ -165,7 +201,7 @@ class WordsState:
         room = int(np.minimum(tokens_max(sizes) * longest, GRAMS_MAX).sum())
         rows = Rows(
             np.empty(room, dtype=np.int32),
-            np.empty(room, dtype=np.int32),
+            np.empty(room),
             np.zeros(n + 1, dtype=np.int64),
         )
         scratch = scratch_for(int(sizes.max(initial=0)), longest)
@@ -180,7 +216,7 @@ class WordsState:
     def encode_one(self, x: Mapping[str, Any], desk: Desk, *, learn: bool) -> Batch:
         """Return one short text as `encode` does, at the thread's own desk."""
         scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
-        self._encode(desk.texts, desk.labels, scratch, desk.batch.rows, learn=learn)
+        self._encode(desk.texts, _FIRST if learn else _NONE, scratch, desk.batch.rows, learn=learn)
         return desk.batch
 
     def _encode(
@@ -194,6 +230,7 @@ class WordsState:
     ) -> None:
         n = len(texts.starts)
         n_known = self.vocabulary.n_words
+        learn = learn and not self.n_declared
         row = 0
         while row < n:
             row, why, wanted = lookup.encode(
@@ -209,99 +246,3 @@ class WordsState:
             )
             if why != lookup.DONE:
                 self.vocabulary.make_room(why, wanted)
-
-    def run(
-        self,
-        batch: Batch,
-        labels: NDArray[np.int32],
-        out: NDArray[np.float64],
-        *,
-        learn: bool,
-        row: int = 0,
-    ) -> None:
-        """Judge each row from `row` to the end of `labels`, then learn it if labelled.
-
-        Words leave where V would pass its bound.
-        """
-        if learn and len(self.counts.by_word) < self.vocabulary.capacity:
-            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
-        n_judged = row
-        while True:
-            row, why, n_new = self.estimator.run(
-                self.counts,
-                batch,
-                labels,
-                out,
-                row=row,
-                n_judged=n_judged,
-                learn=learn,
-                n_words_max=self.n_words_max,
-                n_words=len(self.counts.by_word),  # those beyond the last word are at zero
-            )
-            if why != counting.FULL:
-                return
-            n_judged = row + 1
-            self._drop(n_new)
-
-    def _drop(self, n_new: int) -> None:
-        columns = statistics.leaving(
-            self.counts,
-            self.vocabulary.table,
-            self._n_counted,
-            kept(self.n_words_max, n_new),
-        )
-        statistics.drop(self.counts, columns)
-        self.n_dropped += len(columns)
-        self.rebuild()
-
-    def rebuild(self) -> None:
-        """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
-        self.estimator.rebuild(self.counts, self._n_counted)
-
-    @property
-    def _n_counted(self) -> int:
-        """How many columns have counts; another thread may be giving out more meanwhile."""
-        return min(self.vocabulary.n_words, len(self.counts.by_word))
-
-    def is_loose(self) -> bool:
-        """Tell whether so many words are at zero that a new, smaller table is due."""
-        return self.vocabulary.n_words > 2 * int(self.counts.state[0]) + 1024
-
-    def compact(self) -> NDArray[np.int64] | None:
-        """Move to a new table if many words are at zero; return the columns that stay, or None."""
-        if not self.is_loose():
-            return None
-        columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
-        self.vocabulary = self.vocabulary.keep(columns)
-        self.counts = statistics.with_capacity(
-            statistics.take_columns(self.counts, columns), self.vocabulary.capacity
-        )
-        return columns
-
-    def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew."""
-        self.counts = statistics.with_classes(self.counts, n_classes)
-        self.rebuild()
-
-    def frozen(self) -> Self:
-        """Return a copy over the same table that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.vocabulary = self.vocabulary.view()
-        twin.counts = statistics.copy(self.counts, self.vocabulary.n_words)
-        twin.estimator = self.estimator.copy()
-        return twin
-
-    def find(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Return the columns of words with a count above zero, -1 for others."""
-        columns = self.vocabulary.find(words, self.reader.key).astype(np.int64)
-        known = columns >= 0
-        columns[known] = np.where(
-            self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
-        )
-        return columns
-
-
-def kept(n_words_max: int, n_new: int) -> int:
-    """Return how many words stay when `n_new` new ones must fit under the bound."""
-    return max(0, min(int(n_words_max * _KEPT_SHARE), n_words_max - n_new))

@@ -1,0 +1,1 @@
+"""Groups of categories: values of a few kinds, learned as they come."""

@@ -1,0 +1,318 @@
+"""The living side of a group of categories: its table of values, counts, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.categories import counts as category_counts
+from streamnb.categories import file as category_file
+from streamnb.categories.desk import ValueDesk, value_desk_of_this_thread
+from streamnb.categories.file import Shared
+from streamnb.categories.part import CategoryBatch, CategoryPart, teach
+from streamnb.categories.table import ValueTable
+from streamnb.categories.values import ValueColumns, are_categories, value_column
+from streamnb.errors import InputError
+from streamnb.fields import FieldTable, to_read
+from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.kernels import counting
+from streamnb.kernels.categorical import Alphas, ValueCounts
+from streamnb.kernels.posterior import DUST
+from streamnb.kernels.values import MISSING
+from streamnb.statistics import UNBOUNDED, kept
+
+_LOOSE = 1024  # so many columns at zero are no reason for a new table
+
+
+class CategoriesState(GroupState):
+    """The living side of `Categories`.
+
+    Parameters
+    ----------
+    spec : Categories
+    name : str
+    n_classes : int
+    hash_key : int
+        128 bits.
+
+    Attributes
+    ----------
+    table : ValueTable
+        Field and value → column.
+    counts : ValueCounts
+        N_jvc, N_jc and e_j.
+    alphas : Alphas
+        The prior, for the fields that the counts have room for.
+    n_values_max : int
+        The bound that learning keeps to.
+    """
+
+    def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
+        self.spec = spec
+        self.name = name
+        self.is_open = spec.fields is None
+        self.n_values_max = spec.max_values
+        names = [field for field, _ in spec.values] if self.is_open else spec.fields
+        self.table = ValueTable(names, spec.values, hash_key)
+        self.alphas = self._alphas(self.table.fields, n_classes)
+        if self.is_open and len(self.alphas.by_value) > 1:
+            raise InputError(
+                f"group {name!r}: a prior with numbers for each value needs one field that is named"
+                " and whose values are declared."
+            )
+        self.counts = self._nothing(n_classes)
+
+    def _alphas(self, fields: FieldTable, n_classes: int) -> Alphas:
+        alphas: Alphas = self.spec.likelihood.alphas(self.table.declared(fields), n_classes)
+        return alphas
+
+    def _nothing(self, n_classes: int) -> ValueCounts:
+        n_fields = len(self.table.fields)
+        return category_counts.empty(n_classes, self.table.vocabulary.capacity, n_fields)
+
+    # ---- fields --------------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields, as far as they are known."""
+        return self.table.fields.names
+
+    def takes(self, values: Any) -> bool:
+        """Tell whether these values are texts or truth values."""
+        return self.is_open and are_categories(values)
+
+    def read(self, columns: Mapping[str, Any], n: int) -> ValueColumns:
+        """Return the group's fields; those of an open one are all the columns it is given."""
+        names = to_read(columns, self.spec.fields, self.table.fields)
+        return ValueColumns({name: value_column(name, columns[name], n) for name in names}, n)
+
+    # ---- learning and judging ------------------------------------------------------------------
+
+    def encode(
+        self,
+        fields: ValueColumns,
+        begin: int,
+        end: int,
+        labels: NDArray[np.int32],
+        *,
+        learn: bool,
+    ) -> CategoryBatch:
+        """Return rows `begin` to `end` as columns; to learn, new fields and values get places."""
+        columns = self.table.encode(fields, begin, end, labels, learn=learn)
+        return CategoryBatch(columns, self.table.fields, fields, begin)
+
+    def has_short(self, x: Mapping[str, Any]) -> bool:
+        """Tell whether its known fields are plain and short; there may be others in it."""
+        return ValueDesk.fits(self.table.fields.names, x)
+
+    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> CategoryBatch:  # noqa: ARG002 -- it has its own
+        """Return one example's known fields as `encode` does."""
+        own = value_desk_of_this_thread()
+        columns = self.table.encode_one(x, own, learn=learn)
+        return CategoryBatch(columns, self.table.fields)
+
+    def fit(self, fields: FieldTable) -> None:
+        """See to it that the counts have room for these fields and all columns there are."""
+        has_fields = len(self.alphas.declared) >= len(fields)
+        if not has_fields or len(self.counts.by_value) < self.table.vocabulary.n_words:
+            self.counts = category_counts.with_room(
+                self.counts, self.table.vocabulary.capacity, len(fields)
+            )
+        if not has_fields:
+            self.alphas = self._alphas(fields, self.counts.seen.shape[1])
+
+    def run(
+        self, batch: CategoryBatch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+    ) -> None:
+        """Judge each row from `row` on, then learn it where it says so.
+
+        Values leave where they would pass their bound.
+        """
+        self.fit(batch.fields)
+        n_judged = row
+        while True:
+            row, why, n_new = teach(
+                self.counts,
+                self.alphas,
+                batch,
+                teaching,
+                out,
+                row=row,
+                n_judged=n_judged,
+                learn=learn,
+                n_values_max=self.n_values_max,
+            )
+            if why != counting.FULL:
+                return
+            n_judged = row + 1
+            self._drop(kept(self.n_values_max, n_new))
+
+    def _drop(self, n_kept: int) -> None:
+        columns, _ = category_counts.drop(self.counts, self.table, n_kept)
+        self.n_dropped += len(columns)
+
+    # ---- what the state can do -----------------------------------------------------------------
+
+    def to_unlearn(
+        self, batch: CategoryBatch, label: int, weight: float, part: GroupPart | None
+    ) -> tuple[CategoryBatch, int]:
+        """Return a batch of one row without the values that have left; see `GroupState`."""
+        counts = part.counts if isinstance(part, CategoryPart) else self.counts
+        n_dropped = self.n_dropped if part is None else part.n_dropped
+        columns = batch.columns.copy()
+        held = {}
+        for name in batch.there():
+            j = batch.fields.places.get(name, -1)
+            column = int(columns[0, j]) if j >= 0 else -1
+            known = 0 <= column < len(counts.by_value)
+            held[name] = float(counts.by_value[column, label]) if known else 0.0
+        short = [name for name, count in held.items() if count < weight * (1.0 - DUST)]
+        if short and not n_dropped:
+            name = short[0]
+            raise InputError(
+                f"group {self.name!r}, field {name!r}: {batch.shown(name)} cannot be unlearned"
+                f" {weight:g} times, as its class holds {held[name]:g}. Unlearn what was learned,"
+                " once, with its own class."
+            )
+        for name in short:
+            if name in batch.fields.places:
+                columns[0, batch.fields.places[name]] = MISSING
+        return CategoryBatch(columns, batch.fields), len(short)
+
+    def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
+        """Add another group's counts, value by value, or take them away; see `GroupState`."""
+        theirs = other.shared()
+        names = other.table.fields.names
+        self.table.add_fields([names[j] for j in theirs.fields])
+        fields = np.array([self.table.fields.places.get(name, -1) for name in names], np.int64)
+        vocabulary = other.table.vocabulary
+        ours = self.table.enter(
+            vocabulary.table.fingerprints[theirs.columns],
+            vocabulary.texts(theirs.columns),
+            fields[other.table.field_of[theirs.columns]],
+        )
+        self.fit(self.table.fields)
+        held = np.zeros((len(ours), self.counts.seen.shape[1]))
+        held[:, places] = other.counts.by_value[theirs.columns] * factor
+        seen = np.zeros((len(theirs.fields), held.shape[1]))
+        seen[:, places] = other.counts.seen[theirs.fields] * factor
+        if sign > 0:
+            self.counts.by_value[ours] += held
+            self.counts.seen[fields[theirs.fields]] += seen
+        else:
+            self._subtract(ours, held, self.n_dropped + other.n_dropped)
+        category_counts.recount(self.counts, self.table)
+        self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
+        if int(self.counts.state[0]) > self.n_values_max:
+            self._drop(kept(self.n_values_max, 0))
+
+    def _subtract(self, columns: NDArray[np.int64], held: Floats, n_dropped: int) -> None:
+        """Take counts away; refuse what is more than there is, unless values have left."""
+        category_counts.take_away(self.counts, columns, held)
+        left = self.counts.by_value[columns]
+        below = (left < 0.0).any(axis=1)
+        if below.any() and not n_dropped:
+            at = columns[below][:1]
+            ((field, value),) = self.table.values(at)
+            raise InputError(
+                f"group {self.name!r}, field {field!r}: {value!r} would be counted"
+                f" {left[below][0].min():g} times. Subtract only what was merged before."
+            )
+        self.n_skipped += int(below.sum())
+        self.counts.by_value[columns] = np.maximum(left, 0.0)
+        category_counts.settle(self.counts, self.table)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        category_counts.rescale(self.counts, self.table, factor)
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for new classes, or forget the last ones; see `GroupState`."""
+        self.alphas = self._alphas(self.table.fields, n_classes)
+        self.counts = category_counts.with_classes(self.counts, n_classes)
+        self.fit(self.table.fields)
+
+    def frozen(self) -> Self:
+        """Return a copy over the same table that later learning does not touch."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.table = self.table.view()
+        self.fit(self.table.fields)
+        twin.alphas = self.alphas
+        twin.counts = category_counts.copy(self.counts, self.table.vocabulary.n_words)
+        return twin
+
+    def is_loose(self) -> bool:
+        """Tell whether so many values are at zero that a new, smaller table is due."""
+        n_used = int(self.counts.state[0]) + self.table.n_declared
+        return self.table.vocabulary.n_words > 2 * n_used + _LOOSE
+
+    def compact(self) -> NDArray[np.int64] | None:
+        """Move to a new table if many values are at zero; return the columns that stay, or None."""
+        if not self.is_loose():
+            return None
+        live = category_counts.live_columns(self.counts)
+        columns = np.union1d(np.arange(self.table.n_declared), live)
+        self.table.keep(columns)
+        self.counts = category_counts.take_columns(
+            self.counts, columns, self.table.vocabulary.capacity
+        )
+        return columns
+
+    # ---- parts and files -----------------------------------------------------------------------
+
+    def new_part(self) -> CategoryPart:
+        """Return a part that knows nothing yet."""
+        return CategoryPart(self._nothing(self.counts.seen.shape[1]), self.table)
+
+    def as_part(self) -> CategoryPart:
+        """Return this group's own counts as a part: the same arrays."""
+        return CategoryPart(self.counts, self.table, self.n_dropped)
+
+    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+        """Make the counts the sum of the parts'."""
+        counts = self._nothing(self.counts.seen.shape[1])
+        for part in parts:
+            assert isinstance(part, CategoryPart)
+            category_counts.add(counts, part.counts)
+        self.counts = counts
+        self.alphas = self._alphas(self.table.fields, counts.seen.shape[1])
+        category_counts.recount(counts, self.table)
+        self.n_dropped = sum(part.n_dropped for part in parts)
+
+    def keep_whole(self, *, whole: bool) -> None:
+        """Bound the values here, or leave that to the parts."""
+        self.n_values_max = self.spec.max_values if whole else UNBOUNDED
+
+    def shared(self) -> Shared:
+        """Return what there is something to tell of; see `category_file.shared`."""
+        return category_file.shared(self.table, self.counts, self.spec)
+
+    def state_to_dict(self) -> dict[str, Any]:
+        """Return the fields, in the order in which the file has them."""
+        names = self.table.fields.names
+        fields = [names[j] for j in self.shared().fields]
+        return {"fields": fields, "n_skipped": self.n_skipped}
+
+    def pack(self, prefix: str) -> tuple[Arrays, Shared]:
+        """Return the values with a count above zero, and what their parts are to pack."""
+        shared = self.shared()
+        return category_file.pack_table(prefix, self.table, shared), shared
+
+    def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
+        """Take up fields and values that `pack` and `state_to_dict` gave."""
+        self._unpacked = category_file.unpack_table(prefix, arrays, state["fields"], self.table)
+        self.n_skipped = int(state["n_skipped"])
+        self.fit(self.table.fields)
+
+    def unpack_part(self, prefix: str, arrays: Arrays) -> CategoryPart:
+        """Return the part that `CategoryPart.pack` gave."""
+        part = self.new_part()
+        columns = self._unpacked.columns[arrays[f"{prefix}/columns"]]
+        part.counts.by_value[columns] = arrays[f"{prefix}/by_value"]
+        part.counts.seen[self._unpacked.fields] = arrays[f"{prefix}/seen"]
+        category_counts.recount(part.counts, self.table)
+        return part

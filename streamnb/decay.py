@@ -1,0 +1,347 @@
+"""Forgetting: an example's weight halves with each half-life, at no cost a feature.
+
+This is forward decay (Cormode, Shkapenyuk, Srivastava and Xu 2009): nothing that was counted is
+ever touched. Instead an example at time t enters with weight g(t) = 2^((t − L)/h), L a landmark and
+h the half-life, and an estimate at time t is read from N/g(t). As all counts share that factor, it
+moves to the prior: (N/g + α)/(N_·/g + α·V) = (N + α·g)/(N_· + α·V·g). So a *scale* g is all that
+travels with a row.
+
+Before g grows large, the landmark moves on by a multiple of `_SPAN` half-lives and every count is
+multiplied by that power of two, which is exact; once in `_SPAN` half-lives at most.
+Landmarks are whole multiples of `_SPAN` half-lives, so two models' counts differ by a power of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.groups import ONES, Teaching
+from streamnb.labels import JUDGE_ONLY
+from streamnb.priors import check
+
+_SPAN = 32.0  # half-lives
+_FAR = 64.0  # half-lives beyond the landmark, where it moves: more would cost digits
+_LEAP = 256.0  # where it has to: 2^256 times the largest weight and count is in float64
+_LIVES_MAX = 1e15  # beyond, float64 does not tell one half-life from the next
+# Decay makes counts larger: with this bound on weights and counts no sum of them leaves float64.
+WEIGHT_MAX = 1e50
+# And with this one no product of a weight and a count is lost below what float64 tells from zero.
+WEIGHT_MIN = 1e-100
+_NOTHING = 1e-200
+AMOUNTS = f"0, or a number from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLife:
+    """How fast a model forgets: after this long, an example counts half.
+
+    Parameters
+    ----------
+    examples : float, optional
+        Measured in examples learned.
+    seconds : float, optional
+        Measured in the examples' own time (`time_s`, on any clock of seconds). Examples may come
+        out of order. One of the two is given.
+
+    Examples
+    --------
+    >>> HalfLife(examples=1000)
+    HalfLife(examples=1000.0, seconds=None)
+    """
+
+    examples: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.examples is None) == (self.seconds is None):
+            raise InputError(
+                f"HalfLife takes examples or seconds, one of them. Got {self.examples!r} and"
+                f" {self.seconds!r} instead."
+            )
+        for name in ("examples", "seconds"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, check(f"HalfLife.{name}", value, above=0.0))
+
+    @property
+    def length(self) -> float:
+        """The half-life, in examples or seconds."""
+        return self.examples if self.examples is not None else float(self.seconds or 0.0)
+
+
+def check_forgets(half_life: HalfLife | None, specs: Mapping[str, Any]) -> None:
+    """Refuse decay for a group that could not follow it at a flat cost.
+
+    Raises
+    ------
+    InputError
+        It names the group.
+    """
+    if half_life is None:
+        return
+    for name, spec in specs.items():
+        likelihood = getattr(spec, "likelihood", None)
+        if not getattr(likelihood, "forgets", True):
+            raise InputError(
+                f"group {name!r}: {likelihood!r} and decay do not go together, as each passing"
+                " moment would move the weight of every word. Leave out normalise, or decay."
+            )
+
+
+class Move(NamedTuple):
+    """A landmark that moves on.
+
+    Attributes
+    ----------
+    row : int
+        Before which every count is multiplied.
+    factor : float
+        A power of two.
+    scale : float
+        g before the row, at the old landmark: by what stood then, the row is judged.
+    """
+
+    row: int
+    factor: float
+    scale: float
+
+
+class Plan(NamedTuple):
+    """How a batch is to be learned.
+
+    Attributes
+    ----------
+    teaching : Teaching
+    moves : list of Move
+        In the order of their rows.
+    clock : Clock
+        As it stands behind the batch.
+    """
+
+    teaching: Teaching
+    moves: list[Move]
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far decay has come; a value.
+
+    Attributes
+    ----------
+    half_life : HalfLife or None
+        None: nothing is forgotten, and all scales are 1.
+    now : float or None
+        Examples learned, or the latest time; None before the first.
+    landmark : float
+        L, in half-lives.
+    """
+
+    half_life: HalfLife | None = None
+    now: float | None = None
+    landmark: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """G now: what all counts are scaled up by."""
+        if self.half_life is None or self.now is None:
+            return 1.0
+        return float(_growth(np.float64(self.now / self.half_life.length), self.landmark))
+
+    def plan(
+        self,
+        labels: NDArray[np.int32],
+        weights: NDArray[np.float64] | None,
+        times_s: NDArray[np.float64] | None,
+    ) -> Plan:
+        """Return how rows with these labels are learned, one after the other.
+
+        Raises
+        ------
+        InputError
+            Where the half-life is in seconds and times are missing.
+        """
+        n = len(labels)
+        given = (ONES[:n] if n <= len(ONES) else np.ones(n)) if weights is None else weights
+        if self.half_life is None:
+            ones = ONES[:n] if n <= len(ONES) else np.ones(n)
+            return Plan(Teaching(labels, given, ones), [], self)
+        if self.half_life.seconds is not None and times_s is None:
+            raise InputError(
+                "this model's half-life is in seconds: time_s (or times_s) must say when each"
+                " example was."
+            )
+        own, before, after = self._times(labels, times_s)
+        length = self.half_life.length
+        own_lives, before_lives = own / length, np.append(before, after) / length
+        self._check_lives(own_lives)
+        landmark, moves = self.landmark, list[Move]()
+        learned = np.flatnonzero(labels != JUDGE_ONLY)
+        if self.now is None and len(learned):
+            landmark = _landmark(own_lives[learned[0]])
+        landmarks = np.empty(n)
+        begin = 0
+        while begin <= n:
+            # Once the clock is far beyond the landmark, that moves, behind the example that brought
+            # it there. An example that leaps beyond all measure moves it before it is learned.
+            is_far = before_lives[begin:] >= landmark + _FAR
+            far = np.flatnonzero(is_far[:-1] | (own_lives[begin:] >= landmark + _LEAP))
+            end = begin + int(far[0]) if len(far) else n
+            landmarks[begin:end] = landmark
+            if end == n and not is_far[-1]:
+                break
+            latest = before_lives[end] if is_far[end - begin] else own_lives[end]
+            scale = _growth(before_lives[end], landmark)
+            moves.append(
+                Move(
+                    end,
+                    _power(landmark - _landmark(latest)),
+                    1.0 if np.isnan(scale) else float(scale),
+                )
+            )
+            landmark = _landmark(latest)
+            begin = end
+        with np.errstate(under="ignore"):
+            scales = _growth(before_lives[:n], landmarks)
+            scales[np.isnan(scales)] = 1.0  # nothing is learned yet: no count to compare a prior to
+            grown = given * _growth(own_lives, landmarks)
+        # So old that float64 knows no such weight: it is nothing.
+        labels = np.where(grown < _NOTHING, np.int32(JUDGE_ONLY), labels)
+        now = None if n and math.isnan(after) else (after if n else self.now)
+        clock = Clock(self.half_life, now, landmark)
+        return Plan(Teaching(labels, grown, scales), moves, clock)
+
+    def _times(
+        self, labels: NDArray[np.int32], times_s: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Return each row's own time, the clock's before it (nan: none), and the last."""
+        n = len(labels)
+        learned = labels != JUDGE_ONLY
+        start = math.nan if self.now is None else self.now
+        if times_s is None:
+            start = 0.0 if self.now is None else self.now
+            own = start + np.cumsum(learned)
+            before = own - learned
+            return own.astype(np.float64), before.astype(np.float64), float(own[-1] if n else start)
+        counted = np.where(learned, times_s, math.nan)
+        after = np.fmax.accumulate(np.concatenate(([start], counted)))
+        own = np.where(learned, times_s, after[:-1])
+        return own, after[:-1], float(after[-1])
+
+    def moved_to(self, landmark: float) -> tuple[Clock, float]:
+        """Return this clock at another landmark, and the power of two that its counts take."""
+        return Clock(self.half_life, self.now, landmark), _power(self.landmark - landmark)
+
+    def weight_at(self, time_s: float | None) -> float:
+        """Return what an example of a time weighs in the counts as they stand.
+
+        Raises
+        ------
+        InputError
+            Where the half-life is in examples: which one it was is not known any more.
+        """
+        if self.half_life is None:
+            return 1.0
+        if self.half_life.seconds is None:
+            raise InputError(
+                "a model whose half-life is in examples cannot unlearn: how much of the example is"
+                " left depends on how long ago it came. Take a half-life in seconds, and time_s."
+            )
+        if time_s is None:
+            raise InputError("time_s must say when the example was, as it did when it was learned.")
+        lives = _read("time_s", [time_s], 1, low=-math.inf) / self.half_life.length
+        self._check_lives(lives)
+        with np.errstate(under="ignore", over="ignore"):
+            return float(_growth(lives[0], self.landmark))
+
+    def _check_lives(self, lives: NDArray[np.float64]) -> None:
+        far = np.flatnonzero(~(np.abs(lives) <= _LIVES_MAX) & ~np.isnan(lives))
+        if len(far):
+            raise InputError(
+                f"time_s must be within {_LIVES_MAX:g} half-lives of zero. Got"
+                f" {lives[far[0]]:g} of them instead: take a longer half-life, or a later zero."
+            )
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return what the file's header says of it."""
+        if self.half_life is None:
+            return None
+        return {"now": self.now, "landmark": self.landmark}
+
+
+def _growth(lives: Any, landmark: Any) -> Any:
+    """Return g = 2^(lives − landmark), so that another landmark changes it by exactly 2^whole."""
+    whole = np.floor(lives)
+    exponent = np.clip(np.nan_to_num(whole - landmark), -5000, 5000).astype(np.int64)
+    return np.ldexp(np.exp2(lives - whole), exponent)
+
+
+def _landmark(lives: float) -> float:
+    """Return the last landmark at or before a time, in half-lives."""
+    return math.floor(lives / _SPAN) * _SPAN
+
+
+def _power(exponent: float) -> float:
+    """Return 2 to a whole exponent; 0 where it is too small to be told from it."""
+    return math.ldexp(1.0, max(int(exponent), -2000)) if exponent <= 1000 else math.inf
+
+
+def read_times(times_s: Any, n: int) -> NDArray[np.float64] | None:
+    """Return times of `n` examples as float64, or say what is wrong with them.
+
+    Raises
+    ------
+    InputError
+    """
+    return None if times_s is None else _read("times_s", times_s, n, low=-math.inf)
+
+
+def read_weights(weights: Any, n: int) -> NDArray[np.float64] | None:
+    """Return weights of `n` examples as float64, or say what is wrong with them.
+
+    Raises
+    ------
+    InputError
+    """
+    return None if weights is None else _read("weights", weights, n, low=0.0)
+
+
+def are_amounts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Tell of each weight or count whether it is one: 0, or between the bounds."""
+    fits: NDArray[np.bool_] = (values == 0) | ((values >= WEIGHT_MIN) & (values <= WEIGHT_MAX))
+    return fits
+
+
+def _read(name: str, values: Any, n: int, low: float) -> NDArray[np.float64]:
+    if hasattr(values, "__array__"):
+        values = np.asarray(values)  # a series of a data frame is no Sequence
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        raise InputError(f"{name} must be a sequence of numbers. Got {values!r} instead.")
+    # NumPy would read numbers out of texts, and truth values as 0 and 1.
+    if isinstance(values, np.ndarray):
+        wrong = [] if values.dtype.kind in "iuf" else [values.dtype]
+    else:
+        numbers = (int, float, np.integer, np.floating)
+        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, numbers)]
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        wrong = [values]
+    if wrong:
+        raise InputError(f"{name} must be numbers. Got {wrong[0]!r} instead.")
+    if array.shape != (n,):
+        raise InputError(f"there are {n} examples, and {name} has shape {array.shape}.")
+    is_fit = np.isfinite(array) if low < 0 else are_amounts(array)
+    unfit = np.flatnonzero(~is_fit)
+    if len(unfit):
+        at = int(unfit[0])
+        wanted = "finite" if low < 0 else AMOUNTS
+        raise InputError(f"{name}[{at}] must be {wanted}. Got {values[at]!r} instead.")
+    return array

@@ -1,0 +1,1 @@
+"""Groups of flags: true or false, or not known."""

@@ -1,0 +1,238 @@
+"""Gaussian: numbers are normal in each class, the fields independent of each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.groups import Floats, Teaching
+from streamnb.kernels import gaussian as kernel
+from streamnb.kernels.gaussian import Estimates, Prior
+from streamnb.kernels.layout import I64
+from streamnb.kernels.moments import Moments
+from streamnb.likelihoods.gaussian_priors import (
+    NormalInverseGamma,
+    NumberPrior,
+    VarianceFloor,
+    number_prior_from_dict,
+)
+
+__all__ = ["Gaussian", "GaussianEstimator", "NormalInverseGamma", "Posterior", "VarianceFloor"]
+
+
+class Posterior(NamedTuple):
+    """What is known of mean and variance, by class and field, all of shape (n_classes, n_fields).
+
+    Attributes
+    ----------
+    n : ndarray, float64
+        The sum of weights, as decay has left it.
+    mean, m2 : ndarray, float64
+        Of the data, as decay has left it.
+    location : ndarray, float64
+        What a value is compared with: the mean, or the posterior's m.
+    variance : ndarray, float64
+        M2/n with the floor, or b/a.
+    shape : ndarray, float64
+        a, half of Student's degrees of freedom; infinite without a prior.
+    kappa : ndarray, float64
+        κ + n, how many examples the location is worth; n without a prior.
+    speaks : ndarray, bool
+        Whether the field is judged at all.
+    """
+
+    n: Floats
+    mean: Floats
+    m2: Floats
+    location: Floats
+    variance: Floats
+    shape: Floats
+    kappa: Floats
+    speaks: NDArray[np.bool_]
+
+
+class GaussianEstimator:
+    """Answers from the moments alone; it caches nothing but room.
+
+    Parameters
+    ----------
+    likelihood : Gaussian
+    n_fields, n_classes : int
+    is_open : bool
+        Whether fields come as they please: one that no class has seen says nothing then.
+    """
+
+    def __init__(
+        self, likelihood: Gaussian, n_fields: int, n_classes: int, *, is_open: bool
+    ) -> None:
+        prior = likelihood.prior
+        self._prior = _grids(prior, n_fields, n_classes, is_open=is_open)
+        self._is_bayes = likelihood.is_bayes
+        self._is_shared = likelihood.is_shared
+        self._is_open = is_open
+        self._share = prior.share if isinstance(prior, VarianceFloor) else 0.0
+
+    def run(
+        self,
+        held: Moments,
+        x: Floats,
+        places: I64,
+        teaching: Teaching,
+        out: Floats,
+        *,
+        learn: bool,
+    ) -> None:
+        """Add each row's log-likelihood to `out`, then learn it where it has a label.
+
+        See `kernels.gaussian`.
+        """
+        labels, weights, scales = teaching
+        kernel.gaussian(
+            held,
+            self._prior,
+            self._is_bayes,
+            self._is_shared,
+            self._is_open,
+            self._share,
+            x,
+            places,
+            labels,
+            weights,
+            scales,
+            learn,
+            _room(held.n.shape),
+            out,
+        )
+
+    def posterior(self, held: Moments, scale: float) -> Posterior:
+        """Return what is known of means and variances, from the kernel's own estimates."""
+        room = _new_room(held.n.shape)
+        floor = kernel.read_estimates(
+            held,
+            self._prior,
+            self._is_bayes,
+            self._is_shared,
+            self._is_open,
+            self._share,
+            scale,
+            room,
+        )
+        n, location = held.n[1:] / scale, room.base + room.shift
+        data = n, held.mean[1:], held.m2[1:] / scale, location
+        if not self._is_bayes:
+            seen = np.broadcast_to(held.n[:1] > 0.0, n.shape)
+            return Posterior(*data, room.spread + floor, np.full(n.shape, np.inf), n, seen)
+        kappa = self._prior.kappa + n
+        variance = room.spread * kappa / (kappa + 1.0)
+        return Posterior(*data, variance, room.shape, kappa, room.shape > 0.0)
+
+
+def _grids(prior: NumberPrior, n_fields: int, n_classes: int, *, is_open: bool) -> Prior:
+    """Return a prior's numbers by class and field; nothing where there is none."""
+    if not isinstance(prior, NormalInverseGamma):
+        return Prior(*(np.empty((n_classes, 0)) for _ in Prior._fields))
+    grids = []
+    for name in Prior._fields:
+        grid = prior.grid(name, None if is_open else n_fields, n_classes)
+        grids.append(np.array(np.broadcast_to(grid, (n_fields, n_classes)).T, order="C"))
+    return Prior(*grids)
+
+
+class _Kept(threading.local):
+    """Room that a thread uses again and again: making it would cost as much as the kernel."""
+
+    shape: tuple[int, ...] = ()
+    room: Estimates
+
+
+_kept = _Kept()
+
+
+def _room(shape: tuple[int, ...]) -> Estimates:
+    if _kept.shape != shape:
+        _kept.room = _new_room(shape)
+        _kept.shape = shape
+    return _kept.room
+
+
+def _new_room(shape: tuple[int, ...]) -> Estimates:
+    n_rows, n_fields = shape
+    return Estimates(*np.empty((len(Estimates._fields), n_rows - 1, n_fields)))
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Likelihood of numbers.
+
+    Parameters
+    ----------
+    prior : VarianceFloor or NormalInverseGamma
+        Maximum likelihood with a floor under the variances, or a prior whose predictive is
+        Student's t.
+    variance : {"own", "shared"}
+        Whether each class has its own variance of a field, or all have one: that makes the
+        log-odds linear in the numbers (not under `NormalInverseGamma`).
+
+    Examples
+    --------
+    >>> Gaussian(variance="shared").is_shared
+    True
+    """
+
+    name: ClassVar[str] = "gaussian"
+    prior: NumberPrior = field(default_factory=VarianceFloor)
+    variance: Literal["own", "shared"] = "own"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, VarianceFloor | NormalInverseGamma):
+            raise InputError(
+                "Gaussian.prior must be a VarianceFloor or a NormalInverseGamma."
+                f" Got {self.prior!r} instead."
+            )
+        if self.variance not in ("own", "shared"):
+            raise InputError(
+                f"Gaussian.variance must be 'own' or 'shared'. Got {self.variance!r} instead."
+            )
+        if self.is_shared and isinstance(self.prior, NormalInverseGamma):
+            for name in ("alpha", "beta"):
+                grid = np.array(getattr(self.prior, name), dtype=np.float64, ndmin=1)
+                if grid.ndim == 2 and np.ptp(grid, axis=1).any():
+                    raise InputError(
+                        f"NormalInverseGamma.{name} differs by class, and with variance='shared'"
+                        " there is one variance for all. Give one number a field."
+                    )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all classes have one variance a field."""
+        return self.variance == "shared"
+
+    @property
+    def is_bayes(self) -> bool:
+        """Whether there is a prior on mean and variance."""
+        return isinstance(self.prior, NormalInverseGamma)
+
+    def estimator(self, n_fields: int, n_classes: int, *, is_open: bool) -> GaussianEstimator:
+        """Return a new estimator.
+
+        Raises
+        ------
+        InputError
+            Where the prior's numbers do not fit the fields or classes there are.
+        """
+        return GaussianEstimator(self, n_fields, n_classes, is_open=is_open)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the family for the model's header."""
+        return {"name": self.name, "prior": self.prior.to_dict(), "variance": self.variance}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the family that `to_dict` described."""
+        return cls(number_prior_from_dict(values["prior"]), values["variance"])

@@ -1,0 +1,1 @@
+"""Groups of numbers: means and variances by class."""

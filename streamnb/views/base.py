@@ -1,0 +1,124 @@
+"""What a group's statistics say beyond a posterior: to people, and to other programs.
+
+A view stands on a group's state and changes nothing. There is one a kind of group; `view_of` in the
+package finds it. All log-likelihoods are in nats.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+class ParameterCount(NamedTuple):
+    """How many parameters a group has, in both countings of the lecture notes.
+
+    Attributes
+    ----------
+    table : int
+        Entries of its tables: Bernoulli k·s, categorical k·Σe_j, multinomial k·V, Gaussian 2·k·m.
+    independent : int
+        Those that can be chosen freely: each distribution's probabilities add up to 1.
+    """
+
+    table: int
+    independent: int
+
+
+class Linear(NamedTuple):
+    """A log-likelihood that is linear in the features: Σ_j w_jc·x_j + b_c.
+
+    Attributes
+    ----------
+    names : list of str
+        The features, in the order of the weights.
+    weights : ndarray of shape (n_features, n_classes), in nats
+    constants : ndarray of shape (n_classes,), in nats
+    """
+
+    names: list[str]
+    weights: Floats
+    constants: Floats
+
+
+class View(ABC):
+    """What is asked of a group beyond judging.
+
+    Parameters
+    ----------
+    state : GroupState
+    scale : float
+        How far decay has scaled the counts by now: priors are multiplied by it. 1 without decay.
+    """
+
+    def __init__(self, state: Any, scale: float) -> None:
+        self.state = state
+        self.scale = scale
+
+    @abstractmethod
+    def parameters(self) -> ParameterCount:
+        """Count the parameters as they stand."""
+
+    @abstractmethod
+    def log_likelihood(self) -> float:
+        """Return Σ log p(x | y) of all that was learned, under the estimates as they stand.
+
+        From the statistics alone; 0·log 0 is 0. Multinomial coefficients are left out.
+        """
+
+    @abstractmethod
+    def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
+        """Draw one example a label from the generative model; return the fields' values."""
+
+    @abstractmethod
+    def linear(self) -> Linear:
+        """Return the linear form.
+
+        Raises
+        ------
+        InputError
+            Where there is none; it says why.
+        """
+
+    @abstractmethod
+    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+        """Return what each feature of one example adds to the log-likelihood, by class.
+
+        `fields` is what the state's `read` gave. The second of each pair has shape (n_classes,).
+        Together they add up to what `run` adds; a feature that says nothing is left out.
+        """
+
+    @abstractmethod
+    def log_odds(self) -> tuple[list[str], Floats]:
+        """Return each feature's name and log-likelihood when present, shape (n, n_classes).
+
+        For words and flags log θ_jc, for categories one row a value; for numbers a row a field: the
+        mean log-likelihood ratio of class c's own examples against the other classes'.
+        """
+
+    @abstractmethod
+    def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
+        """Return one example's log-likelihoods under `n` parameters drawn from their posterior.
+
+        Shape (n, n_classes). What no feature of the example depends on is not drawn.
+        """
+
+    def moments(self, fields: Any, row: int) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Return mean and variance of what `draws` draws, each of shape (n_classes,).
+
+        Raises
+        ------
+        InputError
+            Where they are not known; the draws are.
+        """
+        raise InputError(
+            f"group {self.state.name!r}: the delta method knows no variance here. Take"
+            " method='sampled'."
+        )

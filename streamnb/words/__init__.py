@@ -1,0 +1,1 @@
+"""Groups of words: text, or counts that somebody has made already."""

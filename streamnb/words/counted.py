@@ -1,0 +1,350 @@
+"""Groups whose features are words: a vocabulary, counts by its columns, and a likelihood.
+
+`Words` reads text and `Bag` what somebody has counted already; what follows is here. The group's
+own counts are what it answers from. Where a model is kept in parts, they are the parts' sum, and
+each part has counts over the same vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb import statistics
+from streamnb.errors import InputError
+from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.kernels import counting, lookup
+from streamnb.kernels.layout import DECLARED, LIVE, Rows
+from streamnb.kernels.posterior import DUST
+from streamnb.likelihoods import WordLikelihood
+from streamnb.likelihoods.base import Batch
+from streamnb.statistics import UNBOUNDED, kept
+from streamnb.tokenizer import fingerprints
+from streamnb.vocabulary import Vocabulary
+from streamnb.words.part import CountedPart
+
+
+class CountedState(GroupState):
+    """The living side of a group of words.
+
+    Parameters
+    ----------
+    spec : Words or Bag
+    name : str
+    n_classes : int
+    key : ndarray of shape (2,), uint64
+        SipHash's key.
+    dictionary : sequence of str or None
+        The words that there are; None where they come as they please.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        Word → column.
+    counts : Counts
+        N_jc, N_c, N_·c and V, by the vocabulary's columns.
+    n_words_max : int
+        The bound on V that learning keeps to.
+    n_declared : int or None
+        How many words the dictionary declares; None where words come as they please.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        name: str,
+        n_classes: int,
+        key: NDArray[np.uint64],
+        dictionary: Sequence[str] | None,
+    ) -> None:
+        self.spec = spec
+        self.name = name
+        self.key = key
+        self.vocabulary = _declared(name, dictionary, key) if dictionary else Vocabulary()
+        self.counts = statistics.empty(n_classes, self.vocabulary.capacity)
+        self.counts.state[DECLARED] = len(dictionary or ())
+        self.n_declared = len(dictionary) if dictionary else None
+        self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.n_words_max = spec.max_words
+        self.rebuild()
+
+    @property
+    def _likelihood(self) -> WordLikelihood:
+        likelihood: WordLikelihood = self.spec.likelihood
+        return likelihood
+
+    # ---- learning and judging ------------------------------------------------------------------
+
+    def run(
+        self, batch: Batch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+    ) -> None:
+        """Judge each row from `row` on, then learn it where it says so.
+
+        Words leave where V would pass its bound.
+        """
+        if learn and len(self.counts.by_word) < self.vocabulary.capacity:
+            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        n_judged = row
+        while True:
+            row, why, n_new = self.estimator.run(
+                self.counts,
+                batch,
+                teaching,
+                out,
+                row=row,
+                n_judged=n_judged,
+                learn=learn,
+                n_words_max=self.n_words_max,
+                n_words=len(self.counts.by_word),  # those beyond the last word are at zero
+            )
+            if why != counting.FULL:
+                return
+            n_judged = row + 1
+            self._drop(n_new)
+
+    def _drop(self, n_new: int) -> None:
+        columns = statistics.leaving(
+            self.counts,
+            self.vocabulary.table,
+            self._n_counted,
+            kept(self.n_words_max, n_new),
+        )
+        statistics.drop(self.counts, columns)
+        self.n_dropped += len(columns)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
+        self.estimator.rebuild(self.counts, self._n_counted)
+
+    @property
+    def _n_counted(self) -> int:
+        """How many columns have counts; another thread may be giving out more meanwhile."""
+        return min(self.vocabulary.n_words, len(self.counts.by_word))
+
+    def log_theta(self, columns: NDArray[np.int64], scale: float) -> Floats:
+        """Return log θ_jc of columns, ndarray of shape (n, n_classes), in nats."""
+        return self._likelihood.log_theta(self.counts, columns, self.n_declared, scale)
+
+    def live_columns(self) -> NDArray[np.int64]:
+        """Return the columns that there is something to tell of: all of a declared dictionary."""
+        if self.n_declared:
+            return np.arange(self.vocabulary.n_words)
+        return statistics.live_columns(self.counts, self.vocabulary.n_words)
+
+    def find(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Return the columns of words with a count above zero or declared, -1 for others."""
+        columns = self.vocabulary.find(words, self.key).astype(np.int64)
+        known = columns >= 0
+        if not self.n_declared:
+            columns[known] = np.where(
+                self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
+            )
+        return columns
+
+    def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Batch:
+        """Return one row with its unknown words: they get columns, at zero, which no file holds."""
+        batch: Batch = self.encode(fields, 0, 1, labels, learn=True)
+        return batch
+
+    # ---- what the state can do -----------------------------------------------------------------
+
+    def to_unlearn(
+        self, batch: Batch, label: int, weight: float, part: GroupPart | None
+    ) -> tuple[Batch, int]:
+        """Return a batch of one row without the words that have left; see `GroupState`."""
+        if not batch.there[0]:
+            return batch, 0
+        counts = part.counts if isinstance(part, CountedPart) else self.counts
+        n_dropped = self.n_dropped if part is None else part.n_dropped
+        n = int(batch.rows.indptr[1])
+        columns = batch.rows.columns[:n].astype(np.int64)
+        wanted = weight * batch.rows.counts[:n]
+        held = np.zeros(n)
+        there = columns < len(counts.by_word)
+        held[there] = counts.by_word[columns[there], label]
+        short = held < wanted * (1.0 - DUST)
+        if counts.examples[label] < weight * (1.0 - DUST):
+            raise InputError(
+                f"group {self.name!r}: an example of weight {weight:g} cannot be unlearned, as its"
+                f" class holds {counts.examples[label]:g}. Unlearn what was learned, once."
+            )
+        if short.any() and not n_dropped:
+            at = int(np.flatnonzero(short)[0])
+            word = self.vocabulary.words(columns[at : at + 1])[0]
+            raise InputError(
+                f"group {self.name!r}: {word!r} cannot be unlearned {wanted[at]:g} times, as its"
+                f" class holds {held[at]:g}. Unlearn what was learned, once, with its own class."
+            )
+        keep = np.flatnonzero(~short)
+        rows = Rows(
+            batch.rows.columns[keep], batch.rows.counts[keep], np.array([0, len(keep)], np.int64)
+        )
+        return Batch(rows, batch.there), int(short.sum())
+
+    def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
+        """Add another group's counts, word by word, or take them away; see `GroupState`."""
+        theirs = other.live_columns()
+        fps = other.vocabulary.table.fingerprints[theirs]
+        ours = self.vocabulary.enter(fps, other.vocabulary.texts(theirs))
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        counts = self.counts
+        by_word = other.counts.by_word[theirs] * factor
+        examples, tokens = other.counts.examples * factor, other.counts.tokens * factor
+        if sign > 0:
+            counts.by_word[np.ix_(ours, places)] += by_word
+            counts.examples[places] += examples
+            counts.tokens[places] += tokens
+        else:
+            self._take(ours, places, by_word, examples, other.n_dropped)
+        statistics.recount(counts)
+        self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
+        if not self.n_declared and int(counts.state[LIVE]) > self.n_words_max:
+            self._drop(0)
+        self.rebuild()
+
+    def _take(
+        self,
+        ours: NDArray[np.int64],
+        places: NDArray[np.int64],
+        by_word: Floats,
+        examples: Floats,
+        n_dropped: int,
+    ) -> None:
+        """Take counts of some words and classes away; words that had left are skipped."""
+        counts = self.counts
+        entries = np.ix_(ours, places)
+        held = counts.by_word[entries]
+        left = statistics.left_of(held, by_word)
+        short = left < 0.0
+        if short.any() and not (self.n_dropped or n_dropped):
+            at, c = (int(each[0]) for each in np.nonzero(short))
+            raise InputError(
+                f"group {self.name!r}: {self.vocabulary.words(ours[at : at + 1])[0]!r} would be"
+                f" counted {left[at, c]:g} times. Subtract only what was merged before."
+            )
+        left = np.where(short, held, left)
+        self.n_skipped += int(short.any(axis=1).sum())
+        counts.by_word[entries] = left
+        gone = (held - left).sum(axis=0)
+        counts.tokens[places] = np.maximum(statistics.left_of(counts.tokens[places], gone), 0.0)
+        counts.examples[places] = statistics.left_of(counts.examples[places], examples)
+        if counts.examples.min(initial=0.0) < 0.0:
+            raise InputError(
+                f"group {self.name!r}: a class would hold {counts.examples.min():g} examples."
+                " Subtract only what was merged before."
+            )
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        statistics.rescale(self.counts, factor)
+        self.rebuild()
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for classes that came anew; see `GroupState`."""
+        estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.counts = statistics.with_classes(self.counts, n_classes)
+        self.estimator = estimator
+        self.rebuild()
+
+    def frozen(self) -> Self:
+        """Return a copy over the same table that later learning does not touch."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.vocabulary = self.vocabulary.view()
+        twin.counts = statistics.copy(self.counts, self.vocabulary.n_words)
+        twin.estimator = self.estimator.copy()
+        return twin
+
+    def is_loose(self) -> bool:
+        """Tell whether so many words are at zero that a new, smaller table is due."""
+        if self.n_declared:
+            return False
+        return self.vocabulary.n_words > 2 * int(self.counts.state[LIVE]) + 1024
+
+    def compact(self) -> NDArray[np.int64] | None:
+        """Move to a new table if many words are at zero; return the columns that stay, or None."""
+        if not self.is_loose():
+            return None
+        columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
+        self.vocabulary = self.vocabulary.keep(columns)
+        self.counts = statistics.with_capacity(
+            statistics.take_columns(self.counts, columns), self.vocabulary.capacity
+        )
+        return columns
+
+    # ---- parts and files -----------------------------------------------------------------------
+
+    def new_part(self) -> CountedPart:
+        """Return a part that knows nothing yet."""
+        counts = statistics.empty(len(self.counts.examples))
+        counts.state[DECLARED] = self.counts.state[DECLARED]
+        return CountedPart(counts)
+
+    def as_part(self) -> CountedPart:
+        """Return this group's own counts as a part: the same arrays."""
+        return CountedPart(self.counts, self.n_dropped)
+
+    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+        """Make the counts the sum of the parts'."""
+        counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
+        counts.state[:] = 0, self.counts.state[DECLARED]
+        for part in parts:
+            assert isinstance(part, CountedPart)
+            statistics.add(counts, part.counts)
+        self.counts = counts
+        self.n_dropped = sum(part.n_dropped for part in parts)
+        self.rebuild()
+
+    def keep_whole(self, *, whole: bool) -> None:
+        """Bound V here, or leave that to the parts."""
+        self.n_words_max = self.spec.max_words if whole and not self.n_declared else UNBOUNDED
+
+    def state_to_dict(self) -> dict[str, Any]:
+        """Return what the file's header says of it."""
+        return {"n_skipped": self.n_skipped}
+
+    def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:
+        """Return the words with a count above zero, and their columns."""
+        chosen = self.live_columns()
+        vocabulary = self.vocabulary
+        if len(chosen) < vocabulary.n_words:
+            vocabulary = vocabulary.keep(chosen)
+        table, n = vocabulary.table, vocabulary.n_words
+        return {
+            f"{prefix}/fingerprints": table.fingerprints[:n],
+            f"{prefix}/words": table.words[: table.state[lookup.TEXT_BYTES]],
+            f"{prefix}/word_ends": table.word_ends[:n],
+        }, chosen
+
+    def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
+        """Take up the words that `pack` gave."""
+        self.vocabulary = Vocabulary.from_arrays(
+            arrays[f"{prefix}/fingerprints"],
+            arrays[f"{prefix}/words"],
+            arrays[f"{prefix}/word_ends"],
+        )
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        self.n_skipped = int(state["n_skipped"])
+
+    def unpack_part(self, prefix: str, arrays: Arrays) -> CountedPart:
+        """Return the part that `CountedPart.pack` gave."""
+        counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
+        counts.by_word[arrays[f"{prefix}/columns"]] = arrays[f"{prefix}/by_word"]
+        counts.examples[:] = arrays[f"{prefix}/examples"]
+        counts.tokens[:] = arrays[f"{prefix}/tokens"]
+        counts.state[:] = len(arrays[f"{prefix}/columns"]), self.counts.state[DECLARED]
+        return CountedPart(counts)
+
+
+def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> Vocabulary:
+    """Return the vocabulary of a declared dictionary: its words, in its order."""
+    if len(set(dictionary)) < len(dictionary):
+        raise InputError(f"group {name!r}: the words of its dictionary must differ.")
+    encoded = [word.encode("utf-8", "replace") for word in dictionary]
+    ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
+    text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    return Vocabulary.from_arrays(fingerprints(list(dictionary), key), text, ends)

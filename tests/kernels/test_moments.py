@@ -1,0 +1,183 @@
+"""Running moments: two floats each, against exact fractions; learned, unlearned, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb.kernels.moments import (
+    Moments,
+    add,
+    add_moments,
+    learn,
+    quick_sum,
+    two_product,
+    two_sum,
+)
+from streamnb.kernels.posterior import DUST
+from streamnb.numbers import moments
+from tests import naive_gaussian
+from tests.naive_gaussian import Exact, Seen
+
+# Of the largest M2 and mean: two floats keep 106 bits.
+RELATIVE = 1e-26
+PLACE = np.zeros(1, dtype=np.int64)
+modest = st.floats(-1e60, 1e60).filter(lambda x: x == 0 or abs(x) > 1e-60)
+values = st.one_of(modest, st.integers(-9, 9).map(float), st.floats(1e8, 1e8 + 1))
+
+
+def streams(*weights: float) -> st.SearchStrategy[list[Seen]]:
+    """Draw values of two classes with some of these weights."""
+    return st.lists(
+        st.builds(Seen, values, st.sampled_from(weights), st.integers(0, 1)), max_size=12
+    )
+
+
+def taught(held: Moments, seen: Sequence[Seen], sign: float = 1.0) -> int:
+    """Learn or unlearn values of one field; return what the kernel does."""
+    return learn(
+        held,
+        np.array([[each.value] for each in seen]).reshape(-1, 1),
+        PLACE,
+        np.array([each.label for each in seen], dtype=np.int32),
+        np.array([sign * each.weight for each in seen], dtype=np.float64),
+    )
+
+
+def merged(held: Moments, other: Moments, factor: float = 1.0) -> int:
+    """Add other moments of the same field and classes."""
+    return add_moments(held, other, np.arange(len(held.n)), PLACE, factor)
+
+
+def exact(held: Moments, r: int) -> Exact:
+    """Return what one entry says, as fractions."""
+    n, mean, mean_low, m2, m2_low = (Fraction(float(array[r, 0])) for array in held)
+    return Exact(n, mean + mean_low, m2 + m2_low)
+
+
+def deviation(held: Moments, seen: Sequence[Seen]) -> float:
+    """Return how far mean and M2 are from the exact ones, in terms of the largest value's."""
+    largest = max((abs(Fraction(each.value)) for each in seen), default=Fraction(0)) or Fraction(1)
+    worst = Fraction(0)
+    for r in range(3):
+        wanted = naive_gaussian.moments(seen if r == 0 else [e for e in seen if e.label == r - 1])
+        found = exact(held, r)
+        assert abs(found.n - wanted.n) <= Fraction(1e-15) * wanted.n
+        n = wanted.n or Fraction(1)
+        worst = max(worst, abs(found.mean - wanted.mean) / largest)
+        worst = max(worst, abs(found.m2 - wanted.m2) / (n * largest * largest))
+    return float(worst)
+
+
+@given(modest, modest)
+def test_sums_and_products_come_with_their_exact_errors(a: float, b: float) -> None:
+    """What a float rounds off stands in the second one, to the last bit."""
+    assert sum(map(Fraction, two_sum(a, b))) == Fraction(a) + Fraction(b)
+    large, small = (a, b) if abs(a) >= abs(b) else (b, a)
+    assert sum(map(Fraction, quick_sum(large, small))) == Fraction(a) + Fraction(b)
+    assert sum(map(Fraction, two_product(a, b))) == Fraction(a) * Fraction(b)
+
+
+@given(modest, modest)
+def test_numbers_of_two_floats_add_up(a: float, b: float) -> None:
+    """Their sum has 100 bits of the larger one."""
+    low_a, low_b = a * 2.0**-54, -b * 2.0**-55
+    found = sum(map(Fraction, add(a, low_a, b, low_b)), Fraction(0))
+    wanted = sum(map(Fraction, (a, low_a, b, low_b)), Fraction(0))
+    assert abs(found - wanted) <= Fraction(2) ** -100 * (abs(Fraction(a)) + abs(Fraction(b)))
+
+
+@given(streams(1.0, 2.0, 5.0, 2.0**40))
+def test_learning_is_the_textbooks_sums(seen: list[Seen]) -> None:
+    """After any values with whole weights, n, mean and M2 are those of exact arithmetic."""
+    held = moments.empty(2, 1)
+    assert taught(held, seen) == -1
+    assert deviation(held, seen) < RELATIVE
+
+
+@given(streams(1.0, 0.5, 0.1, 3.7, 1e-9, 2.0**500))
+def test_weights_round_as_any_sum_does(seen: list[Seen]) -> None:
+    """With weights that do not add up exactly, sixteen digits stay; nothing leaves the range."""
+    held = moments.empty(2, 1)
+    assert taught(held, seen) == -1
+    assert deviation(held, seen) < 1e-14
+
+
+@given(streams(1.0, 2.0, 3.0), streams(1.0, 2.0), st.randoms(use_true_random=False))
+def test_unlearned_is_never_learned(kept: list[Seen], more: list[Seen], random: Random) -> None:
+    """What is unlearned, in any order, leaves no trace, and of nothing not one bit."""
+    held, never = moments.empty(2, 1), moments.empty(2, 1)
+    taught(held, [*kept, *more])
+    m2_max = max(float(held.m2.max()), 1e-300)
+    largest = max((abs(e.value) for e in [*kept, *more]), default=0.0)
+    random.shuffle(more)
+    for each in more:
+        assert taught(held, [each], -1.0) == -1
+        m2_max = max(m2_max, float(held.m2.max()))
+    taught(never, kept)
+    assert np.array_equal(held.n, never.n)
+    assert np.abs(held.mean - never.mean).max() <= 1e-12 * largest
+    assert np.abs(held.m2 - never.m2).max() <= 1e-12 * m2_max
+    assert (held.m2 >= 0.0).all()
+    assert taught(held, kept, -1.0) == -1
+    assert not any(array.any() for array in held)
+
+
+mixed = streams(1.0, 2.0, 0.5, 0.1, 3.7)
+
+
+@given(mixed, mixed, st.sampled_from([1.0, 2.0**-60, 2.0**80]))
+def test_merging_is_learning_both(one: list[Seen], other: list[Seen], factor: float) -> None:
+    """Chan's sum of two streams is the stream of both; taking one away again leaves the other."""
+    held, second = moments.empty(2, 1), moments.empty(2, 1)
+    taught(held, one)
+    before = moments.copy(held)
+    taught(second, other)
+    weighed = [e._replace(weight=e.weight * factor) for e in other]
+    assert merged(held, second, factor) == -1
+    assert deviation(held, [*one, *weighed]) < 1e-14
+    if factor == 1.0:
+        m2_max = float(held.m2.max())
+        assert merged(held, second, -factor) == -1
+        assert np.allclose(held.n, before.n, rtol=1e-12, atol=0.0)
+        assert np.abs(held.m2 - before.m2).max() <= 1e-12 * m2_max
+
+
+@given(mixed)
+def test_a_sum_of_one_is_that_one(seen: list[Seen]) -> None:
+    """Moments added to nothing are taken bit for bit."""
+    held, nothing = moments.empty(2, 1), moments.empty(2, 1)
+    taught(held, seen)
+    assert merged(nothing, held) == -1
+    assert all(np.array_equal(a, b) for a, b in zip(held, nothing, strict=True))
+
+
+def test_taking_more_than_there_is_is_told() -> None:
+    """Too much weight and an empty class are noticed; so little that it is rounding is not."""
+    for value, weight, label in ((5.0, 4.0, 0), (5.0, 1.0, 1)):
+        held = moments.empty(2, 1)
+        taught(held, [Seen(5.0, 1.0, 0)] * 3)
+        assert taught(held, [Seen(value, weight, label)], -1.0) == 0
+        assert not any(np.isnan(array).any() for array in held)
+    held = moments.empty(2, 1)
+    taught(held, [Seen(5.0, 1.0, 0)] * 3)
+    assert taught(held, [Seen(5.0, 3.0 * (1 + DUST / 9), 0)], -1.0) == -1
+    assert not held.n.any()
+
+
+def test_what_decay_has_forgotten_is_nothing() -> None:
+    """Weights that underflow take mean and M2 with them; others are scaled exactly."""
+    held = moments.empty(1, 1)
+    taught(held, [Seen(1.0, 1.0, 0), Seen(4.0, 1.0, 0)])
+    before = moments.copy(held)
+    moments.rescale(held, 2.0**-512)
+    assert held.n[0, 0] == 2.0**-511
+    assert held.mean[0, 0] == before.mean[0, 0]
+    assert held.m2[0, 0] == before.m2[0, 0] * 2.0**-512
+    moments.rescale(held, 2.0**-512)
+    assert not any(array.any() for array in held)

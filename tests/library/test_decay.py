@@ -1,0 +1,235 @@
+"""Decay is the plain formula, weight · 2^(−age/half-life), at no pass over the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from streamnb import (
+    Bag,
+    Dirichlet,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+)
+from streamnb.groups import Group
+from tests.library.counted import (
+    CLASSES,
+    PROBES,
+    WORDS,
+    Example,
+    batch,
+    examples,
+    facts,
+    features,
+    learn,
+    model_of,
+    unlearn,
+)
+
+TIMES = st.floats(0.0, 40.0)
+HALF_LIVES = st.sampled_from([0.01, 1.0, 7.3, 1e6])
+timed = examples(times=TIMES, max_size=15)
+plain_features = features(normalise=False)
+
+
+def plain_counts(
+    stream: Sequence[Example], ages: Sequence[float], half_life: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return N_jc of the bags and N_c, every example weighted by how old it is."""
+    by_word, examples_ = np.zeros((len(WORDS), len(CLASSES))), np.zeros(len(CLASSES))
+    for each, age in zip(stream, ages, strict=True):
+        weight = each.weight * 2.0 ** (-age / half_life)
+        c = CLASSES.index(each.label)
+        examples_[c] += weight
+        for word, count in (each.bag or {}).items():
+            by_word[WORDS.index(word), c] += weight * count
+    return by_word, examples_
+
+
+def plain_joint(
+    by_word: NDArray[np.float64],
+    class_counts: NDArray[np.float64],
+    alpha: float,
+    bag: dict[str, float],
+) -> list[float]:
+    """Return multinomial joint log-likelihoods over the dictionary `WORDS`, spelled out."""
+    n, k = class_counts.sum(), len(class_counts)
+    return [
+        math.log((class_counts[c] + 1.0) / (n + k))
+        + math.fsum(
+            count
+            * (
+                math.log(by_word[WORDS.index(word), c] + alpha)
+                - math.log(by_word[:, c].sum() + alpha * len(WORDS))
+            )
+            for word, count in bag.items()
+        )
+        for c in range(k)
+    ]
+
+
+def bags(alpha: float = 0.5) -> dict[str, Group]:
+    """Return a multinomial bag over the dictionary."""
+    return {"bag": Bag(Multinomial(Dirichlet(alpha)), field="bag", dictionary=WORDS)}
+
+
+@given(timed, HALF_LIVES, st.dictionaries(st.sampled_from(WORDS), st.integers(1, 9), max_size=4))
+def test_by_seconds_is_the_plain_formula(
+    stream: list[Example], half_life: float, asked: dict[str, float]
+) -> None:
+    """At any times, in any order, counts and answers are those of examples weighted by age."""
+    model = learn(model_of(bags(), decay=HalfLife(seconds=half_life)), stream)
+    now = max((each.time_s or 0.0 for each in stream), default=0.0)
+    by_word, class_counts = plain_counts(
+        stream, [now - (e.time_s or 0.0) for e in stream], half_life
+    )
+    assert model.class_counts == pytest.approx(class_counts, rel=1e-10, abs=1e-12)
+    assert model.word_counts(WORDS) == pytest.approx(by_word, rel=1e-10, abs=1e-12)
+    found = list(model.joint_log_likelihood_one({"bag": asked}).values())
+    assert found == pytest.approx(
+        plain_joint(by_word, class_counts, 0.5, asked), rel=1e-11, abs=1e-10
+    )
+
+
+@given(examples(max_size=40), st.sampled_from([0.05, 1.0, 30.0, 1e6]))
+def test_by_examples_is_the_plain_formula(stream: list[Example], half_life: float) -> None:
+    """By examples, the k-th before the last counts 2^(−k/half-life)."""
+    model = learn(model_of(bags(), decay=HalfLife(examples=half_life)), stream)
+    ages = [float(len(stream) - 1 - i) for i in range(len(stream))]
+    by_word, class_counts = plain_counts(stream, ages, half_life)
+    assert model.class_counts == pytest.approx(class_counts, rel=1e-10, abs=1e-12)
+    asked = {"a": 2.0, "j": 1.0}
+    found = list(model.joint_log_likelihood_one({"bag": asked}).values())
+    assert found == pytest.approx(
+        plain_joint(by_word, class_counts, 0.5, asked), rel=1e-11, abs=1e-10
+    )
+
+
+@given(plain_features, timed, st.sampled_from([1.0, 7.3, 1e6]))
+def test_every_family_answers_from_weighted_examples(
+    groups: dict[str, Group], stream: list[Example], half_life: float
+) -> None:
+    """A decayed model answers as one that learned each example with its weight of now."""
+    model = learn(model_of(groups, decay=HalfLife(seconds=half_life)), stream)
+    now = max((each.time_s or 0.0 for each in stream), default=0.0)
+    aged = [
+        Example(e.text, e.bag, e.label, e.weight * 2.0 ** (((e.time_s or 0.0) - now) / half_life))
+        for e in stream
+    ]
+    expected = learn(model_of(groups), aged).joint_log_likelihood_many(PROBES)
+    close(model.joint_log_likelihood_many(PROBES), expected)
+
+
+def close(found: NDArray[np.float64], expected: NDArray[np.float64], within: float = 1e-9) -> None:
+    """Hold answers together to rounding; infinities agree."""
+    assert not np.isnan(found).any()
+    assert np.array_equal(np.isneginf(found), np.isneginf(expected))
+    finite = np.isfinite(expected)
+    assert found[finite] == pytest.approx(expected[finite], rel=within, abs=within)
+
+
+@given(plain_features, timed, HALF_LIVES, st.booleans())
+def test_a_batch_is_what_single_examples_are(
+    groups: dict[str, Group], stream: list[Example], half_life: float, by_examples: bool
+) -> None:
+    """A batch leaves and says, bit for bit, what single examples do, also where landmarks move."""
+    decay = HalfLife(examples=half_life) if by_examples else HalfLife(seconds=half_life)
+    model, single = model_of(groups, (), decay), model_of(groups, (), decay)
+    said = model.prequential_many(**batch(stream))
+    for example, row in zip(stream, said, strict=True):
+        expected = list(single.predict_log_proba_one(example.x).values())
+        assert row[: len(expected)].tolist() == expected
+        learn(single, [example])
+    assert model.to_bytes() == single.to_bytes()
+    assert facts(model) == facts(single)
+    assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+@given(plain_features, timed)
+def test_an_endless_half_life_is_none(groups: dict[str, Group], stream: list[Example]) -> None:
+    """With the largest half-life nothing is forgotten: the answers are those without decay."""
+    model = learn(model_of(groups, decay=HalfLife(seconds=1e300)), stream)
+    close(
+        model.joint_log_likelihood_many(PROBES),
+        learn(model_of(groups), stream).joint_log_likelihood_many(PROBES),
+        1e-12,
+    )
+
+
+@given(plain_features, timed, st.randoms(), st.sampled_from([0.05, 1.0, 7.3]))
+def test_the_order_in_which_examples_come_is_nothing(
+    groups: dict[str, Group], stream: list[Example], random: Random, half_life: float
+) -> None:
+    """An example's weight depends on its own time alone: out of order they give the same."""
+    shuffled = list(stream)
+    random.shuffle(shuffled)
+    decay = HalfLife(seconds=half_life)
+    one = learn(model_of(groups, decay=decay), stream)
+    other = learn(model_of(groups, decay=decay), shuffled)
+    assert one.class_counts == pytest.approx(other.class_counts, rel=1e-10, abs=1e-200)
+    if not has_zeros(groups):
+        close(one.joint_log_likelihood_many(PROBES), other.joint_log_likelihood_many(PROBES))
+
+
+def has_zeros(groups: dict[str, Group]) -> bool:
+    """Tell whether maximum likelihood is among the priors: a count near nothing decides there."""
+    text = repr(groups)
+    return "=0.0" in text or "1e-09" in text
+
+
+@given(plain_features, timed, st.data())
+def test_unlearned_by_its_time_is_never_learned(
+    groups: dict[str, Group], stream: list[Example], data: st.DataObject
+) -> None:
+    """What is taken back with the time it was learned at leaves the others as they were."""
+    decay = HalfLife(seconds=7.3)
+    places = data.draw(st.sets(st.integers(0, 14)))
+    # The latest stays: the clock does not go back.
+    latest = Example("a", {"a": 1.0}, "ham", 1.0, 41.0)
+    model = learn(model_of(groups, decay=decay), [*stream, latest])
+    unlearn(model, [e for i, e in enumerate(stream) if i in places])
+    others = [e for i, e in enumerate(stream) if i not in places]
+    expected = learn(model_of(groups, decay=decay), [*others, latest])
+    assert model.vocabulary_size == expected.vocabulary_size
+    close(model.joint_log_likelihood_many(PROBES), expected.joint_log_likelihood_many(PROBES), 1e-8)
+
+
+def test_unlearned_across_a_landmark() -> None:
+    """An example is found again after the landmark has moved on, and one too old to matter too."""
+    model = model_of(bags(), decay=HalfLife(seconds=1.0))
+    stream = [
+        Example(None, {"a": 1.0, "b": 2.0}, "ham", 1.0, 100.3),
+        Example(None, {"b": 1.0}, "ham", 1.0, 600.9),
+        Example(None, {"c": 1.0}, "spam", 1.0, 601.0),
+    ]
+    learn(model, stream)
+    unlearn(model, stream[:1])
+    expected = learn(model_of(bags(), decay=HalfLife(seconds=1.0)), stream[1:])
+    assert model.class_counts.tolist() == expected.class_counts.tolist()
+    assert model.word_counts(WORDS).tolist() == expected.word_counts(WORDS).tolist()
+    learn(model, [Example(None, {"c": 1.0}, "spam", 1.0, 1e6)])
+    unlearn(model, stream[1:2])
+    assert model.class_counts.tolist() == [0.0, 1.0, 0.0]
+    assert model.n_examples == 3  # nothing was left to be taken back
+
+
+@pytest.mark.parametrize("gap", [255.0, 256.0, 513.0, 900.0, 1100.0, 5000.0, 1e9])
+def test_a_long_silence_is_judged_before_it_is_forgotten(gap: float) -> None:
+    """After any silence, an example is still judged by what was known before it came."""
+    decay = HalfLife(seconds=1.0)
+    model, said_before = model_of(bags(), decay=decay), model_of(bags(), decay=decay)
+    first = Example(None, {"a": 3.0}, "spam", 5.0, 3.7)
+    late = Example(None, {"a": 1.0}, "ham", 1.0, 3.7 + gap)
+    said = model.prequential_many(**batch([first, late]))[1]
+    learn(said_before, [first])
+    assert said.tolist() == list(said_before.predict_log_proba_one(late.x).values())
+    learn(said_before, [late])
+    assert model.to_bytes() == said_before.to_bytes()

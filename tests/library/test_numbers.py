@@ -1,0 +1,339 @@
+"""Numbers in a model: the laws of every stream, fields that come and go, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from streamnb import (
+    Gaussian,
+    HalfLife,
+    NaiveBayes,
+    NormalInverseGamma,
+    Numbers,
+    VarianceFloor,
+    merge,
+    subtract,
+)
+from streamnb.errors import InputError
+
+FIELDS = ("c", "a", "b")
+Example = tuple[dict[str, Any], str]
+
+values = st.one_of(st.integers(-5, 5), st.floats(-1e4, 1e4).map(lambda x: round(x, 3)), st.none())
+examples = st.tuples(
+    st.dictionaries(st.sampled_from(FIELDS), values), st.sampled_from(["yes", "no", "maybe"])
+)
+streams = st.lists(examples, max_size=12)
+likelihoods = st.one_of(
+    st.builds(
+        Gaussian,
+        st.builds(VarianceFloor, st.sampled_from([1e-9, 1e-2])),
+        st.sampled_from(["own", "shared"]),
+    ),
+    st.builds(
+        Gaussian,
+        st.builds(NormalInverseGamma, kappa=st.sampled_from([0.1, 2.0])),
+        st.sampled_from(["own", "shared"]),
+    ),
+)
+groups = st.builds(Numbers, likelihoods, st.sampled_from([None, FIELDS]))
+
+
+def made(group: Numbers, **options: Any) -> NaiveBayes:
+    """Return a model of numbers alone."""
+    return NaiveBayes(features={"x": group}, hash_key=1, **options)
+
+
+def columns_of(stream: Sequence[Example]) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return examples as columns and labels."""
+    xs = [x for x, _ in stream]
+    return {name: [x.get(name) for x in xs] for name in FIELDS}, [y for _, y in stream]
+
+
+def learned(group: Numbers, stream: Sequence[Example], **options: Any) -> NaiveBayes:
+    """Return a model that has learned a stream in one call."""
+    model = made(group, **options)
+    if stream:
+        model.learn_many(*columns_of(stream))
+    return model
+
+
+def close(one: NaiveBayes, other: NaiveBayes) -> bool:
+    """Tell whether two models of the same fields hold the same moments, to rounding."""
+    mine, theirs = by_name(one), by_name(other)
+    names = mine.keys() | theirs.keys()
+    nothing = np.zeros((3, len(one.classes)))
+    return all(
+        np.allclose(mine.get(name, nothing), theirs.get(name, nothing), rtol=1e-12, atol=1e-9)
+        for name in names
+    )
+
+
+def by_name(model: NaiveBayes) -> dict[str, NDArray[np.float64]]:
+    """Return n, mean and M2 of each field that has any."""
+    state: Any = model._groups["x"]
+    found = np.stack(list(state.moments().values()))
+    return {name: found[:, j] for j, name in enumerate(state.fields) if found[0, j].any()}
+
+
+# ---- laws -------------------------------------------------------------------------------------
+
+
+@given(groups, streams, st.lists(st.integers(0, 12), max_size=4))
+def test_a_stream_cut_anywhere_is_the_whole(
+    group: Numbers, stream: list[Example], cuts: list[int]
+) -> None:
+    """One by one, in batches, or at once: the same answers and the same file, bit for bit."""
+    whole, pieces, single = made(group), made(group), made(group)
+    together = whole.prequential_many(*columns_of(stream)) if stream else np.zeros((0, 0))
+    bounds = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    for begin, end in itertools.pairwise(bounds):
+        out = pieces.prequential_many(*columns_of(stream[begin:end]))
+        k = out.shape[1]
+        assert np.array_equal(out, together[begin:end, :k])
+    for x, y in stream:
+        single.learn_one(x, y)
+    assert NaiveBayes.to_bytes(whole) == NaiveBayes.to_bytes(pieces) == NaiveBayes.to_bytes(single)
+
+
+@given(groups, streams, streams)
+def test_saved_and_loaded_it_is_the_same(
+    group: Numbers, before: list[Example], after: list[Example]
+) -> None:
+    """A model read back from its arrays has the same bits, and learns and answers on alike."""
+    model = learned(group, before)
+    other = NaiveBayes.from_bytes(NaiveBayes.to_bytes(model))
+    assert NaiveBayes.to_bytes(model) == NaiveBayes.to_bytes(other)
+    if after:
+        answers = model.prequential_many(*columns_of(after))
+        assert np.array_equal(answers, other.prequential_many(*columns_of(after)))
+        assert NaiveBayes.to_bytes(model) == NaiveBayes.to_bytes(other)
+
+
+@given(groups, streams, streams, streams)
+def test_merged_in_any_order_is_learned_together(
+    group: Numbers, one: list[Example], two: list[Example], three: list[Example]
+) -> None:
+    """Chan's sum is the whole stream's moments, to rounding; taking one away leaves the others."""
+    models = [learned(group, s, classes=["yes", "no", "maybe"]) for s in (one, two, three)]
+    together = learned(group, [*one, *two, *three], classes=["yes", "no", "maybe"])
+    merged = merge(*models)
+    assert close(merged, together)
+    assert close(merge(models[2], merge(models[1], models[0])), together)
+    assert close(subtract(merged, models[1]), merge(models[0], models[2]))
+
+
+@given(groups, streams, streams, st.booleans())
+def test_unlearned_is_never_learned(
+    group: Numbers, kept: list[Example], more: list[Example], backwards: bool
+) -> None:
+    """What is unlearned, in any order, leaves moments as they were, to rounding."""
+    classes = ["yes", "no", "maybe"]
+    model = learned(group, [*kept, *more], classes=classes)
+    for x, y in reversed(more) if backwards else more:
+        model.unlearn_one(x, y)
+    assert close(model, learned(group, kept, classes=classes))
+    for x, y in kept:
+        model.unlearn_one(x, y)
+    assert NaiveBayes.to_bytes(model) == NaiveBayes.to_bytes(made(group, classes=classes))
+
+
+@given(groups, streams, streams)
+def test_a_sum_of_parts_is_the_whole(
+    group: Numbers, one: list[Example], two: list[Example]
+) -> None:
+    """A model in two parts holds what a whole one does, to rounding; each part is its own log's."""
+    classes = ["yes", "no", "maybe"]
+    model = made(group, classes=classes)
+    for name, stream in (("1", one), ("0", two), ("1", two)):
+        if stream:
+            model.learn_many(*columns_of(stream), part=name)
+    if one or two:
+        assert close(model, learned(group, [*one, *two, *two], classes=classes))
+        assert NaiveBayes.to_bytes(
+            NaiveBayes.from_bytes(NaiveBayes.to_bytes(model))
+        ) == NaiveBayes.to_bytes(model)
+
+
+@given(groups, streams)
+def test_the_order_of_fields_does_not_matter(group: Numbers, stream: list[Example]) -> None:
+    """Fields that come in another order make the same answers, bit for bit."""
+    model = learned(group, stream)
+    turned = made(Numbers(group.likelihood, group.fields and group.fields[::-1]))
+    if stream:
+        columns, labels = columns_of(stream)
+        turned.learn_many(dict(reversed(columns.items())), labels)
+        assert np.array_equal(
+            model.joint_log_likelihood_many(columns), turned.joint_log_likelihood_many(columns)
+        )
+
+
+@given(likelihoods, streams, st.lists(st.floats(0.25, 4.0), min_size=12, max_size=12))
+def test_whole_weights_are_repetitions(
+    likelihood: Gaussian, stream: list[Example], weights: list[float]
+) -> None:
+    """Weight 3 is the same example three times; n is exact, mean and M2 are to rounding."""
+    whole = [math.ceil(w) for w in weights[: len(stream)]]
+    weighed, repeated = made(Numbers(likelihood)), made(Numbers(likelihood))
+    if stream:
+        weighed.learn_many(*columns_of(stream), weights=[float(w) for w in whole])
+    for (x, y), w in zip(stream, whole, strict=True):
+        for _ in range(w):
+            repeated.learn_one(x, y)
+    assert close(weighed, repeated)
+
+
+@given(streams)
+def test_decay_is_the_plain_formula(stream: list[Example]) -> None:
+    """With a half-life of two examples, the k-th last enters with weight 2^(−k/2)."""
+    group = Numbers(Gaussian(NormalInverseGamma(0.0, 1.0, 2.0, 3.0)))
+    decaying = learned(group, stream, decay=HalfLife(examples=2))
+    ages = range(len(stream) - 1, -1, -1)
+    plain = made(group)
+    if stream:
+        plain.learn_many(*columns_of(stream), weights=[2.0 ** (-age / 2) for age in ages])
+        found = decaying._groups["x"].posterior(decaying._clock.scale)  # type: ignore[attr-defined]
+        wanted = plain._groups["x"].posterior(1.0)  # type: ignore[attr-defined]
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+# ---- fields and values ------------------------------------------------------------------------
+
+
+def test_a_new_field_is_as_one_that_was_always_there() -> None:
+    """A field that comes late is judged by what it has seen; before that it says nothing."""
+    model = made(Numbers())
+    for i in range(20):
+        model.learn_one({"a": i % 7}, "yes" if i % 2 else "no")
+    before = model.predict_proba_one({"a": 3})
+    assert model.predict_proba_one({"a": 3, "late": 9.0}) == before
+    for i in range(20):
+        model.learn_one({"late": 9.0 + i % 3, "a": i % 7}, "yes" if i % 2 else "no")
+    assert model._groups["x"].fields == ("a", "late")
+    assert model.predict_proba_one({"a": 3, "late": 9.0}) != model.predict_proba_one({"a": 3})
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA, np.float32("nan")], ids=repr)
+def test_missing_values_skip_their_field(missing: Any) -> None:
+    """None, nan, NA and a field that is not there are the same."""
+    group = Numbers(fields=["a", "b"])
+    one, other = made(group), made(group)
+    for i in range(12):
+        one.learn_one({"a": i, "b": missing}, i % 2)
+        other.learn_one({"a": i}, i % 2)
+    assert NaiveBayes.to_bytes(one) == NaiveBayes.to_bytes(other)
+    assert one.predict_proba_one({"a": 2, "b": missing}) == other.predict_proba_one({"a": 2})
+
+
+def test_columns_of_any_kind_are_read_alike() -> None:
+    """Lists, arrays of all numeric types, and data frames teach the same."""
+    a, b, labels = [1, 2, 3, 250], [0.5, None, 2.0, -1.0], ["x", "y", "x", "y"]
+    wanted = made(Numbers())
+    wanted.learn_many({"a": a, "b": b}, labels)
+    floats = np.array(b, dtype=np.float64)
+    many: list[Any] = [{"a": np.array(a, dtype=t), "b": floats} for t in ("u1", "i8", "f4", "O")]
+    many += [
+        pd.DataFrame({"a": a, "b": b}),
+        pd.DataFrame({"a": pd.array(a, dtype="Int64"), "b": pd.array(b, dtype="Float64")}),
+        pl.DataFrame({"a": a, "b": b}),
+        {"a": pl.Series(a), "b": pd.Series(b)},
+        {"a": a, "b": np.ma.masked_invalid(floats)},
+    ]
+    for columns in many:
+        model = made(Numbers())
+        model.learn_many(columns, labels)
+        assert NaiveBayes.to_bytes(model) == NaiveBayes.to_bytes(wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("1.5", "'1.5' (str)"),
+        (True, "True (bool)"),
+        (math.inf, "inf (float)"),
+        (-1e61, "-1e+61 (float)"),
+        (10**400, "(int)"),
+        ([1.0], "[1.0] (list)"),
+        (2j, "2j (complex)"),
+    ],
+)
+def test_bad_values_are_refused(value: Any, shown: str) -> None:
+    """Field, row, value and what is allowed are named, and the model is as it was."""
+    model = learned(Numbers(fields=["a", "b"]), [({"a": 1.0}, "yes"), ({"a": 2}, "no")])
+    before = NaiveBayes.to_bytes(model)
+    with pytest.raises(InputError, match=r"field 'a', row 1: the value must be a number") as told:
+        model.learn_many({"a": [1.0, value], "b": [1, 2]}, ["yes", "no"])
+    assert shown in str(told.value)
+    with pytest.raises(InputError, match="field 'a', row 0"):
+        model.learn_one({"a": value}, "yes")
+    with pytest.raises(InputError, match="field 'a', row 0"):
+        model.predict_one({"a": value})
+    assert NaiveBayes.to_bytes(model) == before
+
+
+def test_more_than_was_learned_is_not_unlearned() -> None:
+    """A number of a class that has none of that field is refused, and nothing changes."""
+    model = learned(Numbers(), [({"a": 1.0, "b": 2.0}, "yes"), ({"a": 2.0}, "no")])
+    before = NaiveBayes.to_bytes(model)
+    for x, y in (({"b": 1.0}, "no"), ({"c": 1.0}, "yes")):
+        with pytest.raises(InputError, match="cannot be unlearned"):
+            model.unlearn_one(x, y)
+    assert NaiveBayes.to_bytes(model) == before
+
+
+# ---- specifications ---------------------------------------------------------------------------
+
+
+@given(groups)
+def test_a_specification_survives_its_dict(group: Numbers) -> None:
+    """What the header says of a group makes an equal one."""
+    assert Numbers.from_dict(group.to_dict()) == group
+
+
+SENSELESS: list[Callable[[], object]] = [
+    lambda: VarianceFloor(-1),
+    lambda: VarianceFloor(math.inf),
+    lambda: NormalInverseGamma(kappa=0),
+    lambda: NormalInverseGamma(mean=math.nan),
+    lambda: NormalInverseGamma(alpha="1"),
+    lambda: NormalInverseGamma(alpha=None),
+    lambda: NormalInverseGamma(beta=[1.0, True]),
+    lambda: NormalInverseGamma(beta=[[1.0], [1.0, 2.0]]),
+    lambda: Gaussian("none"),  # type: ignore[arg-type]
+    lambda: Gaussian(variance="common"),  # type: ignore[arg-type]
+    lambda: Gaussian(NormalInverseGamma(alpha=[[1.0, 2.0]]), "shared"),
+    lambda: Numbers(VarianceFloor()),  # type: ignore[arg-type]
+    lambda: Numbers(fields=["a", "a"]),
+    lambda: made(Numbers(Gaussian(NormalInverseGamma(mean=[1.0, 2.0])))),
+    lambda: made(Numbers(Gaussian(NormalInverseGamma(mean=[1.0, 2.0])), ["a", "b", "c"])),
+]
+
+
+@pytest.mark.parametrize("make", SENSELESS, ids=[str(i) for i in range(len(SENSELESS))])
+def test_what_makes_no_sense_is_refused_at_once(make: Callable[[], object]) -> None:
+    """Settings that cannot be meant are InputErrors when they are made, or when they meet."""
+    with pytest.raises(InputError):
+        make()
+
+
+def test_a_prior_that_names_its_classes_admits_no_other() -> None:
+    """With numbers for two classes, a third one is refused and the model is as it was."""
+    prior = NormalInverseGamma(mean=[[0.0, 5.0]])
+    model = made(Numbers(Gaussian(prior)), classes=["no", "yes"])
+    model.learn_many({"a": [0.0, 5.0]}, ["no", "yes"])
+    before = NaiveBayes.to_bytes(model)
+    with pytest.raises(InputError, match=r"NormalInverseGamma\.mean has numbers for 2 classes"):
+        model.learn_one({"a": 1.0}, "maybe")
+    assert NaiveBayes.to_bytes(model) == before

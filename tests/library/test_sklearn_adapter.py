@@ -1,0 +1,260 @@
+"""`StreamNBClassifier`: scikit-learn's own checks, its own naive Bayes as the oracle, its tools."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import naive_bayes
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import streamnb as nb
+from streamnb.sklearn import StreamNBClassifier
+
+CHECKED = {
+    "gaussian": StreamNBClassifier(),
+    "shared": StreamNBClassifier(variance="shared"),
+    "multinomial": StreamNBClassifier("multinomial"),
+    "complement": StreamNBClassifier("complement", norm=True),
+    "bernoulli": StreamNBClassifier("bernoulli", fit_prior=False),
+    "categorical": StreamNBClassifier("categorical"),
+    "numbers": StreamNBClassifier(
+        features={"x": nb.Numbers(nb.Gaussian(nb.NormalInverseGamma()))},
+        class_prior=nb.Dirichlet(1.0),
+    ),
+    "bag": StreamNBClassifier(features={"x": nb.Bag(nb.Multinomial())}),
+}
+# It asks for an environment variable that has to be set before SciPy is imported.
+LEFT_OUT = "check_array_api_input"
+
+
+def name_of(check: Any) -> str:
+    """Return a check's name, with what is bound to it."""
+    name: str = getattr(check, "func", check).__name__
+    return "-".join([name, *map(str, getattr(check, "keywords", {}).values())])
+
+
+def checks() -> Iterator[Any]:
+    """Yield scikit-learn's checks of every kind of estimator."""
+    for name, estimator in CHECKED.items():
+        for each, check in estimator_checks_generator(estimator):
+            if not name_of(check).startswith(LEFT_OUT):
+                yield pytest.param(each, check, id=f"{name}-{name_of(check)}")
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learn_is_content(estimator: Any, check: Callable[[Any], None]) -> None:
+    """Every check that scikit-learn has for a classifier with its tags is passed."""
+    check(estimator)
+
+
+# ---- the oracle ----------------------------------------------------------------------------------
+
+
+def counts(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Return counts of seven words, many of them zero."""
+    return rng.poisson(rng.gamma(0.5, 2.0, (n, 7)))
+
+
+ORACLES: dict[str, tuple[dict[str, Any], Any]] = {
+    "gaussian": ({"var_smoothing": 0.0}, naive_bayes.GaussianNB(var_smoothing=0.0)),
+    "gaussian-floor": ({"family": "gaussian"}, naive_bayes.GaussianNB()),
+    "gaussian-priors": (
+        {"class_prior": [0.2, 0.5, 0.3], "var_smoothing": 0.0},
+        naive_bayes.GaussianNB(priors=[0.2, 0.5, 0.3], var_smoothing=0.0),
+    ),
+    "multinomial": ({"family": "multinomial"}, naive_bayes.MultinomialNB()),
+    "multinomial-alphas": (
+        {"family": "multinomial", "alpha": np.linspace(0.1, 2.0, 7), "fit_prior": False},
+        naive_bayes.MultinomialNB(alpha=np.linspace(0.1, 2.0, 7), fit_prior=False),
+    ),
+    "complement": ({"family": "complement"}, naive_bayes.ComplementNB()),
+    "complement-norm": (
+        {"family": "complement", "alpha": 0.3, "norm": True},
+        naive_bayes.ComplementNB(alpha=0.3, norm=True),
+    ),
+    "bernoulli": ({"family": "bernoulli"}, naive_bayes.BernoulliNB()),
+    "bernoulli-threshold": (
+        {"family": "bernoulli", "alpha": 0.5, "binarize": 2.0, "class_prior": [0.2, 0.5, 0.3]},
+        naive_bayes.BernoulliNB(alpha=0.5, binarize=2.0, class_prior=[0.2, 0.5, 0.3]),
+    ),
+    "categorical": (
+        {"family": "categorical", "min_categories": 30},
+        naive_bayes.CategoricalNB(min_categories=30),
+    ),
+    "categorical-alpha": (
+        {"family": "categorical", "min_categories": 30, "alpha": 0.2, "fit_prior": False},
+        naive_bayes.CategoricalNB(min_categories=30, alpha=0.2, fit_prior=False),
+    ),
+}
+
+
+def data(name: str, seed: int, n: int = 120) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X, y and weights for a family."""
+    rng = np.random.default_rng(seed)
+    X = np.minimum(counts(rng, n), 29)
+    y = np.array(["ham", "spam", "other"])[rng.integers(0, 3, n)]
+    if name.startswith("gaussian"):
+        X = rng.normal(X, 0.5) * np.array([1e-3, 1.0, 1e3, 1.0, 1.0, 2.0, 7.0])
+    return X, y, rng.gamma(2.0, 1.0, n)
+
+
+def assert_equal_answers(name: str, ours: Any, theirs: Any, X: Any) -> None:
+    """Hold log-posteriors and joint log-likelihoods to 1e-12 of the largest joint."""
+    joint = theirs.predict_joint_log_proba(X)
+    at_most = 1e-12 * max(1.0, np.abs(joint).max())
+    assert np.abs(ours.predict_log_proba(X) - theirs.predict_log_proba(X)).max() <= at_most
+    if not name.startswith("complement"):  # scikit-learn leaves its class prior out
+        assert np.abs(ours.predict_joint_log_proba(X) - joint).max() <= at_most
+    assert (ours.predict(X) == theirs.predict(X)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ORACLES)
+def test_it_answers_as_scikit_learn(name: str, seed: int) -> None:
+    """With the same priors it answers as scikit-learn's naive Bayes does, each family."""
+    parameters, theirs = ORACLES[name]
+    X, y, _ = data(name, seed)
+    ours = StreamNBClassifier(**parameters).fit(X, y)
+    assert_equal_answers(name, ours, clone(theirs).fit(X, y), X)
+    assert ours.classes_.tolist() == ["ham", "other", "spam"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", sorted(set(ORACLES) - {"gaussian-floor"}))
+def test_it_weighs_as_scikit_learn(name: str, seed: int) -> None:
+    """With weights too (scikit-learn takes its variance floor from rows without their weights)."""
+    parameters, theirs = ORACLES[name]
+    X, y, weights = data(name, seed)
+    ours = StreamNBClassifier(**parameters).fit(X, y, sample_weight=weights)
+    assert_equal_answers(name, ours, clone(theirs).fit(X, y, sample_weight=weights), X)
+
+
+@pytest.mark.parametrize("name", sorted(set(ORACLES) - {"gaussian-floor"}))
+def test_pieces_learn_as_the_whole(name: str) -> None:
+    """`partial_fit` in pieces is `fit` to the last bit, and answers as scikit-learn's does.
+
+    (Its variance floor comes from the last piece alone; ours from all that was learned.)
+    """
+    parameters, theirs = ORACLES[name]
+    X, y, weights = data(name, 5)
+    whole = StreamNBClassifier(**parameters).fit(X, y, sample_weight=weights)
+    ours, theirs = StreamNBClassifier(**parameters), clone(theirs)
+    for piece in (slice(50), slice(50, 51), slice(51, None)):
+        for each in (ours, theirs):
+            each.partial_fit(X[piece], y[piece], np.unique(y), sample_weight=weights[piece])
+    assert np.array_equal(ours.predict_log_proba(X), whole.predict_log_proba(X))
+    assert_equal_answers(name, ours, theirs, X)
+
+
+@pytest.mark.parametrize("family", ["multinomial", "complement", "bernoulli"])
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_sparse_and_dense_are_one(family: str, kind: Any) -> None:
+    """A sparse matrix of any kind teaches and asks what the dense one does, and stays as it is."""
+    X, y, _ = data(family, 1)
+    matrix = kind(X)
+    before = matrix.copy()
+    dense = StreamNBClassifier(family).fit(X, y)
+    thin = StreamNBClassifier(family).fit(matrix, y)
+    assert np.array_equal(thin.predict_log_proba(matrix), dense.predict_log_proba(X))
+    assert (matrix != before).nnz == 0
+
+
+def test_a_matrix_with_repeated_entries_is_their_sum_and_stays() -> None:
+    """Entries of one place add up, in a copy: the caller's matrix keeps them."""
+    repeated = sparse.csr_array(
+        (np.array([1.0, 2.0]), np.array([0, 0]), np.array([0, 2, 2])), (2, 2)
+    )
+    model = StreamNBClassifier("multinomial").fit(repeated, [0, 1])
+    assert model.model_.word_counts(["x0"]).tolist() == [[3.0, 0.0]]
+    assert repeated.nnz == 2
+
+
+# ---- what cannot be used -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"family": "poisson"}, "family must be one of gaussian"),
+        ({"alpha": -1.0, "family": "multinomial"}, "at least 0"),
+        ({"var_smoothing": -1.0}, "at least 0"),
+        ({"variance": "diagonal"}, "variance"),
+        ({"class_prior": [0.5, 0.6]}, "add up to 1"),
+        ({"class_prior": [1.0]}, "1 probabilities, and there are 2 classes"),
+    ],
+)
+def test_what_a_parameter_cannot_be(parameters: dict[str, Any], said: str) -> None:
+    """A parameter that makes no sense is refused when it is used, by name."""
+    with pytest.raises(ValueError, match=said):
+        StreamNBClassifier(**parameters).fit([[1.0], [2.0]], [0, 1])
+
+
+def test_what_a_call_cannot_be() -> None:
+    """Classes that come late or change are refused, and nothing is learned of the call."""
+    model = StreamNBClassifier()
+    with pytest.raises(ValueError, match="classes must be passed"):
+        model.partial_fit([[1.0]], [0])
+    model.partial_fit([[1.0], [3.0]], ["a", "b"], classes=["a", "b"])
+    before = model.model_.to_bytes()
+    with pytest.raises(ValueError, match="'c', which is not among the classes"):
+        model.partial_fit([[1.0]], ["c"])
+    with pytest.raises(ValueError, match="must be those of the first call"):
+        model.partial_fit([[1.0]], ["a"], classes=["a", "c"])
+    with pytest.raises(ValueError, match="finite number"):
+        model.partial_fit([[1.0]], ["a"], sample_weight=[-1.0])
+    assert model.model_.to_bytes() == before
+
+
+def test_missing_numbers_say_nothing() -> None:
+    """A nan skips its factor, in learning and in asking."""
+    model = StreamNBClassifier().fit(
+        [[0.0, 1.0], [1.0, np.nan], [4.0, 3.0], [5.0, 4.0]], list("aabb")
+    )
+    alone = StreamNBClassifier(var_smoothing=0.0).fit([[0.0], [1.0], [4.0], [5.0]], list("aabb"))
+    model.set_params(var_smoothing=0.0).fit(
+        [[0.0, 1.0], [1.0, np.nan], [4.0, 3.0], [5.0, 4.0]], list("aabb")
+    )
+    asked = model.predict_log_proba([[2.0, np.nan]])
+    assert np.array_equal(asked, alone.predict_log_proba([[2.0]]))
+
+
+# ---- an extra ------------------------------------------------------------------------------------
+
+
+def run(program: str) -> str:
+    """Return what a new interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def test_the_library_imports_no_engine() -> None:
+    """`import streamnb` brings neither River nor scikit-learn, pandas, Polars or Spark with it."""
+    engines = ("river", "sklearn", "pandas", "polars", "pyspark")
+    assert run(f"import sys, streamnb; print([m for m in {engines} if m in sys.modules])") == "[]"
+
+
+def test_without_scikit_learn_it_says_what_to_install() -> None:
+    """Where the extra is missing, the import says its name."""
+    program = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "try:\n    import streamnb.sklearn\nexcept ImportError as error:\n    print(error)"
+    )
+    assert "pip install 'streamnb[sklearn]'" in run(program)
+
+
+def test_the_checks_are_silent() -> None:
+    """Fitting and asking raise no warning, not even with classes that weights leave empty."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = StreamNBClassifier().fit([[0.0], [1.0]], ["a", "b"], sample_weight=[1.0, 0.0])
+        assert model.predict_proba([[5.0]]).tolist() == [[1.0, 0.0]]

@@ -1,0 +1,240 @@
+"""Unlearning is the exact inverse of learning, and refuses to take more than was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamnb import (
+    Bag,
+    Bernoulli,
+    Complement,
+    Dirichlet,
+    Fixed,
+    Multinomial,
+    NaiveBayes,
+    Words,
+)
+from streamnb.errors import InputError
+from streamnb.groups import Group
+from tests.library.counted import (
+    CLASSES,
+    FRACTIONAL,
+    PROBES,
+    Example,
+    examples,
+    facts,
+    features,
+    learn,
+    model_of,
+    states,
+    unlearn,
+)
+
+FAMILIES = [Multinomial(), Bernoulli(), Complement(), Complement(normalise=True)]
+
+
+@given(features(), examples(), examples(), st.sampled_from([(), CLASSES]), st.randoms())
+def test_unlearned_is_never_learned(
+    groups: dict[str, Group],
+    kept: list[Example],
+    taken: list[Example],
+    classes: Sequence[str],
+    random: Random,
+) -> None:
+    """What came last and is taken back, in any order, leaves no trace: the bytes are the same."""
+    model = learn(model_of(groups, classes), kept)
+    before = model.to_bytes()
+    learn(model, taken)
+    back = list(taken)
+    random.shuffle(back)
+    unlearn(model, back)
+    assert model.to_bytes() == before
+    # Nor does what memory holds beyond the bytes: the likelihoods' caches.
+    assert facts(model) == facts(NaiveBayes.from_bytes(before))
+
+
+@given(features(), examples(max_size=16), st.sets(st.integers(0, 15)))
+def test_unlearned_from_the_middle_is_never_learned(
+    groups: dict[str, Group], stream: list[Example], places: set[int]
+) -> None:
+    """Any examples may be taken back: counts, V and all answers are those of the others alone."""
+    model = learn(model_of(groups), stream)
+    unlearn(model, [e for i, e in enumerate(stream) if i in places])
+    others = [e for i, e in enumerate(stream) if i not in places]
+    assert facts(model) == facts(learn(model_of(groups), others))
+
+
+@given(features(), examples(), examples())
+def test_unlearned_from_a_part(
+    groups: dict[str, Group], mine: list[Example], others: list[Example]
+) -> None:
+    """In a model kept in parts, an example is taken back from the part that learned it."""
+    model = model_of(groups)
+    model.learn_one({"text": "a", "bag": {"a": 1}}, "ham", part="p/0")
+    for each in others:
+        model.learn_one(each.x, each.label, weight=each.weight, part="p/1")
+    before = model.to_bytes()
+    for each in mine:
+        model.learn_one(each.x, each.label, weight=each.weight, part="p/0")
+    for each in mine:
+        model.unlearn_one(each.x, each.label, weight=each.weight, part="p/0")
+    assert model.to_bytes() == before
+    assert facts(model) == facts(NaiveBayes.from_bytes(before))
+
+
+@given(features(), examples(FRACTIONAL), st.randoms())
+def test_fractional_weights_leave_no_dust(
+    groups: dict[str, Group], stream: list[Example], random: Random
+) -> None:
+    """When all is taken back that had fractional weights, nothing stands: no rest of rounding."""
+    model = learn(model_of(groups), stream)
+    back = list(stream)
+    random.shuffle(back)
+    unlearn(model, back)
+    assert facts(model) == facts(model_of(groups))
+
+
+@given(features(), examples(FRACTIONAL, min_size=1), st.data())
+def test_fractional_weights_come_back_to_rounding(
+    groups: dict[str, Group], stream: list[Example], data: st.DataObject
+) -> None:
+    """Examples of fractional weight taken back leave the others' answers, to rounding, and V."""
+    places = data.draw(st.sets(st.integers(0, len(stream) - 1)))
+    model = learn(model_of(groups), stream)
+    unlearn(model, [e for i, e in enumerate(stream) if i in places])
+    expected = learn(model_of(groups), [e for i, e in enumerate(stream) if i not in places])
+    assert model.vocabulary_size == expected.vocabulary_size
+    assert sorted(model.words("text") if "text" in groups else model.words("bag")) == sorted(
+        expected.words("text") if "text" in groups else expected.words("bag")
+    )
+    found = model.joint_log_likelihood_many(PROBES)
+    wanted = expected.joint_log_likelihood_many(PROBES)
+    assert np.array_equal(np.isneginf(found), np.isneginf(wanted))
+    finite = np.isfinite(wanted)
+    assert found[finite] == pytest.approx(wanted[finite], rel=1e-9, abs=1e-9)
+
+
+def bag_model(likelihood: Any, **options: Any) -> NaiveBayes:
+    """Return a model of one bag."""
+    return model_of({"bag": Bag(likelihood, field="bag", **options)}, classes=("ham", "spam"))
+
+
+REFUSED: list[tuple[dict[str, Any], Any, dict[str, Any], str]] = [
+    ({"bag": {"a": 1}}, "ham", {"weight": 3}, "holds 2"),
+    ({"bag": {"a": 3}}, "ham", {}, "'a' cannot be unlearned 3 times"),
+    ({"bag": {"z": 1}}, "ham", {}, "'z' cannot be unlearned 1 times"),
+    ({"bag": {"b": 1}}, "ham", {}, "'b' cannot be unlearned"),
+    ({"bag": {"a": 1}}, "eggs", {}, "'eggs' was never learned"),
+    ({"bag": {"a": 1}}, 1.5, {}, "label|y"),
+    ({"bag": {"a": 1}}, "ham", {"part": "p"}, "part 'p'"),
+    ({"bag": {"a": -1}}, "ham", {}, "row 0: a count for 'a'"),
+    ({"bag": "a"}, "ham", {}, "a mapping of word to count"),
+]
+
+
+@pytest.mark.parametrize(("x", "y", "how", "message"), REFUSED)
+@pytest.mark.parametrize("likelihood", [Multinomial(), Complement(normalise=True)])
+def test_too_much_is_refused(
+    likelihood: Any, x: dict[str, Any], y: Any, how: dict[str, Any], message: str
+) -> None:
+    """More than was learned cannot be taken: it says of what, and not a byte changes."""
+    model = bag_model(likelihood)
+    model.learn_one({"bag": {"a": 1}}, "ham")
+    model.learn_one({"bag": {"a": 1, "c": 2}}, "ham")
+    model.learn_one({"bag": {"b": 1}}, "spam")
+    before, said = model.to_bytes(), facts(model)
+    with pytest.raises(InputError, match=message):
+        model.unlearn_one(x, y, **how)
+    assert model.to_bytes() == before
+    assert facts(model) == said
+
+
+def test_a_text_that_was_missing_is_unlearned_as_such() -> None:
+    """An example without text counts for its class alone, there and back."""
+    model = model_of({"text": Words(Bernoulli())})
+    model.learn_one({"text": "a"}, "ham")
+    before = model.to_bytes()
+    model.learn_one({"text": None}, "ham")
+    with pytest.raises(InputError, match="an example of weight"):
+        learn(model_of({"text": Words(Bernoulli())}), [Example(None, None, "ham")]).unlearn_one(
+            {"text": ""}, "ham"
+        )
+    model.unlearn_one({}, "ham")
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("likelihood", FAMILIES)
+def test_words_that_had_left_are_skipped_and_counted(likelihood: Any) -> None:
+    """A word dropped meanwhile, or come anew since, is skipped, never driven below zero."""
+    model = bag_model(likelihood, max_words=4)
+    first = {"rare": 1.0, "common": 1.0}
+    model.learn_one({"bag": first}, "ham")
+    for _ in range(3):
+        model.learn_one({"bag": {"common": 1.0, "b": 1.0, "c": 1.0}}, "ham")
+    assert model.words_dropped == 0
+    model.learn_one({"bag": {"d": 1.0}}, "spam")
+    assert "rare" not in model.words()
+    model.unlearn_one({"bag": first}, "ham")
+    assert model.n_skipped == 1
+    assert model.word_counts(["common", "b", "rare"])[:, 0].tolist() == [3.0, 3.0, 0.0]
+    # Come anew, with less than is to be taken back.
+    model.learn_one({"bag": {"rare": 1.0}}, "ham", weight=2)
+    if likelihood.counts_occurrences:
+        model.unlearn_one({"bag": {"rare": 5.0}}, "ham")
+        assert model.n_skipped == 2
+    assert states(model)["bag"].counts.by_word.min() >= 0.0
+    assert not np.isnan(model.joint_log_likelihood_many(PROBES)).any()
+    assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+@given(features(bound=5), examples(max_size=25), st.data())
+def test_unlearning_after_dropping_keeps_the_books(
+    groups: dict[str, Group], stream: list[Example], data: st.DataObject
+) -> None:
+    """While words leave all the time, unlearning keeps counts at zero or above and caches right."""
+    model = learn(model_of(groups), stream)
+    for i in data.draw(st.sets(st.integers(0, 24))):
+        if i < len(stream):
+            model.unlearn_one(stream[i].x, stream[i].label, weight=stream[i].weight)
+    for group in states(model).values():
+        n = group.vocabulary.n_words
+        counts = group.counts
+        assert counts.by_word.min(initial=0.0) >= 0.0
+        assert counts.tokens.tolist() == counts.by_word[:n].sum(axis=0).tolist()
+        assert counts.state[0] == int(counts.by_word.any(axis=1).sum())
+    assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+def test_the_fixed_prior_and_declared_classes_stay() -> None:
+    """A declared class stays when nothing is left of it; one that came anew goes."""
+    prior = Fixed({"ham": 0.5, "spam": 0.5})
+    model = NaiveBayes(["ham"], prior, {"text": Words(Multinomial())}, hash_key=1)
+    before = model.to_bytes()
+    stream = [Example("a b", None, "ham"), Example("c", None, "spam")]
+    learn(model, stream)
+    assert model.classes == ("ham", "spam")
+    unlearn(model, stream)
+    assert list(model.classes) == ["ham"]
+    assert model.to_bytes() == before
+
+
+def test_unlearning_takes_the_weight_it_is_told() -> None:
+    """Half of an example may be taken back, and the rest later; weight 0 takes nothing."""
+    model = model_of({"text": Words(Multinomial(Dirichlet(0.5)))})
+    empty = model.to_bytes()
+    example = Example("a b b", None, "ham", weight=4.0)
+    learn(model, [example])
+    whole = model.to_bytes()
+    unlearn(model, [replace(example, weight=0.0)])
+    assert model.to_bytes() == whole
+    unlearn(model, [replace(example, weight=1.0)])
+    assert model.word_counts(["a", "b"])[:, 0].tolist() == [3.0, 6.0]
+    assert model.to_bytes() != empty
