@@ -1,0 +1,290 @@
+"""`StreamNB`: any naive Bayes as a classifier of River, by single examples or by frames.
+
+River is imported here and nowhere else in the library. What River's own naive Bayes leaves open
+holds here: `learn_many` and `predict_many` give exactly what `learn_one` and `predict_one` give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from river import base
+from scipy import sparse
+
+from streamnb.categories.spec import Categories
+from streamnb.columns import to_mapping
+from streamnb.decay import HalfLife
+from streamnb.errors import InputError
+from streamnb.flags.spec import Flags
+from streamnb.groups import Floats, Group
+from streamnb.labels import Label, check_label
+from streamnb.likelihoods import Multinomial
+from streamnb.likelihoods.gaussian import Gaussian
+from streamnb.likelihoods.gaussian_priors import NormalInverseGamma
+from streamnb.model import NaiveBayes
+from streamnb.numbers.spec import Numbers
+from streamnb.priors import ClassPrior
+from streamnb.words.bag import Bag
+from streamnb.words.bag_rows import CountTable, from_columns
+
+
+class StreamNB(base.MiniBatchClassifier):
+    """Naive Bayes over whatever a River stream holds.
+
+    Parameters
+    ----------
+    features : mapping of str to group, or a group, optional
+        As for `NaiveBayes`; a group alone needs no name. By default fields sort themselves by
+        their first value: `Numbers` for numbers, under a prior that makes sense from the first
+        example on (`NormalInverseGamma`), `Flags` for truth values, `Categories` for text.
+        Behind `BagOfWords` or `TFIDF`, where fields are words, it is ``Bag(Multinomial())``: a bag
+        alone without fields of its own reads all there are.
+    classes : iterable of str, int or bool, optional
+        Classes known from the start; others join as they come.
+    class_prior : Dirichlet or Fixed, optional
+    decay : HalfLife, optional
+        How fast old examples lose their weight, by examples.
+    hash_key : int, optional
+        As for `NaiveBayes`: models that are to be merged share it.
+
+    Attributes
+    ----------
+    model : NaiveBayes
+        What has been learned, with all that it can tell.
+
+    Notes
+    -----
+    A field is known by the text of its name: `1` and `"1"` are one field. Labels are str, int or
+    bool; True and 1 are one class, as they are one key of a `dict`.
+
+    Examples
+    --------
+    >>> from river import compose, feature_extraction
+    >>> import streamnb as nb
+    >>> model = compose.Pipeline(
+    ...     feature_extraction.BagOfWords(),
+    ...     StreamNB(nb.Bag(nb.Multinomial())),
+    ... )
+    >>> model.learn_one("win a prize", "spam")
+    >>> model.learn_one("lunch at noon", "ham")
+    >>> model.predict_one("a prize for you")
+    'spam'
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Group] | Group | None = None,
+        classes: Iterable[Label] | None = None,
+        class_prior: ClassPrior | None = None,
+        decay: HalfLife | None = None,
+        hash_key: int | None = None,
+    ) -> None:
+        self.features = features
+        self.classes = tuple(classes or ()) or None  # River's own look at parameters trips over ()
+        self.class_prior = class_prior
+        self.decay = decay
+        self.hash_key = hash_key
+        groups = _groups(features)
+        bag = _bag_of_all(groups)
+        self._is_bag = bag is not None
+        if bag is not None:
+            groups = dict.fromkeys(groups, replace(bag, field=_WORDS))
+        self.model = NaiveBayes(
+            self.classes or (), class_prior, groups, decay=decay, hash_key=hash_key
+        )
+
+    # ---- one at a time -------------------------------------------------------------------------
+
+    def learn_one(self, x: Mapping[Any, Any], y: Label, w: float = 1.0) -> None:
+        """Learn one example.
+
+        Parameters
+        ----------
+        x : mapping of hashable to value
+            Fields by name; one that is missing or None says nothing.
+        y : str, int or bool
+        w : float
+            How many examples it counts as; 0 teaches nothing.
+
+        Raises
+        ------
+        InputError
+            For a value, label or weight that cannot be used; the model is unchanged.
+        """
+        label = y if type(y) in _PLAIN_LABELS else check_label("y", 0, y)
+        self.model.learn_one(self._fields(x), label, weight=w)
+
+    def predict_one(self, x: Mapping[Any, Any], **_: Any) -> Label | None:
+        """Return the most probable class; None before any is known."""
+        return self.model.predict_one(self._fields(x))
+
+    def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Label, float]:
+        """Return p(c | x) by class; nothing before any is known."""
+        return self.model.predict_proba_one(self._fields(x))
+
+    def joint_log_likelihood(self, x: Mapping[Any, Any]) -> dict[Label, float]:
+        """Return log p(x, c) by class, in nats."""
+        return self.model.joint_log_likelihood_one(self._fields(x))
+
+    # ---- a frame at a time ---------------------------------------------------------------------
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn a frame's rows in their order, exactly as one by one.
+
+        Parameters
+        ----------
+        X : data frame of shape (n, n_fields)
+            Of pandas, Polars, Arrow or whatever else narwhals understands.
+        y : series or sequence, of length n
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        if len(X):
+            labels = nw.from_native(y, series_only=True, pass_through=True)
+            self.model.learn_many(self._columns(X), list(labels))
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the most probable class of each row.
+
+        Returns
+        -------
+        series of length n
+            Of the frame's own library, with its index; None before any class is known.
+        """
+        frame = nw.from_native(X, eager_only=True)
+        labels: list[Any] = [None] * len(frame)
+        if len(frame) and self.model.classes:
+            labels = self.model.predict_many(self._columns(X))
+        found = nw.new_series(None, labels, backend=frame.implementation)  # type: ignore[arg-type]
+        return _with_index_of(frame, found.to_native())
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return p(c | x) of each row.
+
+        Returns
+        -------
+        data frame of shape (n, n_classes)
+            Of the frame's own library, with its index; a column a class. Libraries whose columns
+            need text for a name have the class's text there.
+        """
+        return self._answer(X, lambda columns: np.exp(self.model.predict_log_proba_many(columns)))
+
+    def joint_log_likelihood_many(self, X: Any) -> Any:
+        """Return log p(x, c) of each row, in nats; shaped as `predict_proba_many`."""
+        return self._answer(X, self.model.joint_log_likelihood_many)
+
+    @staticmethod
+    def default_features() -> dict[str, Group]:
+        """Return groups that sort out their own fields: numbers, flags, categories."""
+        # A prior mean that is worth next to nothing draws no class towards the others.
+        numbers = Numbers(Gaussian(NormalInverseGamma(kappa=0.01)))
+        return {"numbers": numbers, "flags": Flags(), "categories": Categories()}
+
+    # ---- what River wants to know --------------------------------------------------------------
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def _more_tags(self) -> set[str]:
+        counts = any(isinstance(group, Bag) for group in _groups(self.features).values())
+        return {base.tags.POSITIVE_INPUT} if counts else set()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"features": Bag(Multinomial())}
+        yield {"decay": HalfLife(examples=100.0)}
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _fields(self, x: Any) -> dict[str, Any]:
+        """Return an example as the model's fields."""
+        fields = _by_text(x)
+        return {_WORDS: fields} if self._is_bag else fields
+
+    def _columns(self, X: Any) -> dict[str, Any]:
+        """Return a frame as the model's fields."""
+        if not self._is_bag:
+            return _texts_as_names(to_mapping(X))
+        return {_WORDS: _count_table(X)}
+
+    def _answer(self, X: Any, ask: Callable[[Mapping[str, Any]], Floats]) -> Any:
+        frame = nw.from_native(X, eager_only=True)
+        classes = self.model.classes
+        answers = ask(self._columns(X)) if len(frame) and classes else np.empty((len(frame), 0))
+        any_name = frame.implementation.is_pandas_like()
+        named: dict[Any, Floats] = {
+            label if any_name else str(label): answers[:, c]
+            for c, label in enumerate(classes[: answers.shape[1]])
+        }
+        found = nw.from_dict(named, backend=frame.implementation)
+        return _with_index_of(frame, found.to_native())
+
+
+_WORDS = "words"  # the one field of a model whose fields are words
+_PLAIN_LABELS = frozenset({str, int, bool})
+_PLAIN_NAMES = frozenset({str})
+
+
+def _groups(features: Mapping[str, Group] | Group | None) -> Mapping[str, Group]:
+    """Return named groups."""
+    if features is None:
+        return StreamNB.default_features()
+    return features if isinstance(features, Mapping) else {"features": features}
+
+
+def _bag_of_all(groups: Mapping[str, Group]) -> Bag | None:
+    """Return the one group there is, where it is a bag to which every field is a word."""
+    if len(groups) != 1:
+        return None
+    (group,) = groups.values()
+    if isinstance(group, Bag) and group.field is None and group.fields is None:
+        return group
+    return None
+
+
+def _by_text(x: Any) -> dict[str, Any]:
+    """Return an example as a plain `dict` by the text of its fields' names."""
+    if type(x) is dict and _PLAIN_NAMES.issuperset(map(type, x)):
+        return x
+    if not isinstance(x, Mapping):
+        raise InputError(
+            f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
+        )
+    return _texts_as_names(x)
+
+
+def _texts_as_names(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    named = {str(name): value for name, value in fields.items()}
+    if len(named) < len(fields):
+        raise InputError(
+            f"two fields have names of one text, among {', '.join(map(repr, fields))}."
+            " Rename one of them."
+        )
+    return named
+
+
+def _count_table(X: Any) -> CountTable:
+    """Return a frame whose columns are words as one sparse matrix."""
+    if len(X.columns) and hasattr(X, "sparse"):  # pandas' own, all sparse: what `BagOfWords` makes
+        return CountTable([str(name) for name in X.columns], X.sparse.to_coo())
+    columns = _texts_as_names(to_mapping(X))
+    rows = from_columns(columns, len(X))
+    entries = (rows.counts, rows.names_at, rows.indptr)
+    return CountTable(rows.names, sparse.csr_array(entries, (len(X), len(rows.names))))
+
+
+def _with_index_of(frame: nw.DataFrame[Any], native: Any) -> Any:
+    """Return a native frame or series with the index that the frame has, where it has one."""
+    index = nw.maybe_get_index(frame)
+    if index is not None:
+        native.index = index
+    return native

@@ -1,0 +1,315 @@
+"""`StreamNBClassifier`: naive Bayes as an estimator of scikit-learn.
+
+scikit-learn is an optional extra, imported here and nowhere else in the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import (
+        assert_all_finite,
+        check_array,
+        check_consistent_length,
+        column_or_1d,
+    )
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:  # pragma: no cover -- a test asks a process without it
+    raise ImportError(
+        "streamnb.sklearn needs scikit-learn 1.7 or later: pip install 'streamnb[sklearn]'"
+    ) from error
+
+from streamnb.columns import is_frame, to_mapping
+from streamnb.decay import HalfLife
+from streamnb.groups import Floats, Group
+from streamnb.labels import Codes, Label
+from streamnb.model import NaiveBayes
+from streamnb.priors import ClassPrior, Dirichlet, Fixed
+from streamnb.sklearn_families import COUNTS, as_counts, family_of, intake_of
+
+
+class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # no types there
+    """Naive Bayes of one family over all columns, or of several over named ones.
+
+    Parameters
+    ----------
+    family : {"gaussian", "multinomial", "complement", "bernoulli", "categorical"}
+        What scikit-learn has five classes for.
+    features : mapping of str to group, optional
+        As for `NaiveBayes`; then `family` and its parameters say nothing. The fields are the
+        columns of a data frame; those of an array are `x0`, `x1` and so on.
+    alpha : float or array-like of shape (n_features,)
+        Pseudo-counts: of each word, value, or presence and absence.
+    var_smoothing : float
+        Of "gaussian": the share of the largest variance that is added to all.
+    variance : {"own", "shared"}
+        Of "gaussian": a variance for each class, or one for all.
+    norm : bool
+        Of "complement": normalise the weights.
+    binarize : float, optional
+        Of "bernoulli": what is above it is present. With None every count above zero is.
+    min_categories : int or array-like of shape (n_features,), optional
+        Of "categorical": columns hold 0 to min_categories − 1, and whatever else comes is ignored.
+        By default values are learned as they come, and may be text.
+    class_prior : array-like of shape (n_classes,), Dirichlet or Fixed, optional
+        Probabilities in the order of `classes_`.
+    fit_prior : bool
+        Without `class_prior`: class frequencies, or uniform. "complement" takes uniform ones.
+    decay : HalfLife, optional
+        How fast old examples lose their weight, by examples.
+
+    Attributes
+    ----------
+    model_ : NaiveBayes
+        What has been learned, with all that it can tell.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where X had names.
+
+    Examples
+    --------
+    >>> X, y = [[-1.0, 0.1], [-2.0, 0.3], [1.0, 0.2], [2.0, 0.4]], ["a", "a", "b", "b"]
+    >>> StreamNBClassifier().fit(X, y).predict([[-1.5, 0.2]]).tolist()
+    ['a']
+    """
+
+    def __init__(  # noqa: PLR0913 -- scikit-learn wants every parameter here
+        self,
+        family: str = "gaussian",
+        *,
+        features: Mapping[str, Group] | None = None,
+        alpha: Any = 1.0,
+        var_smoothing: float = 1e-9,
+        variance: str = "own",
+        norm: bool = False,
+        binarize: float | None = 0.0,
+        min_categories: Any = None,
+        class_prior: Any = None,
+        fit_prior: bool = True,
+        decay: HalfLife | None = None,
+    ) -> None:
+        self.family = family
+        self.features = features
+        self.alpha = alpha
+        self.var_smoothing = var_smoothing
+        self.variance = variance
+        self.norm = norm
+        self.binarize = binarize
+        self.min_categories = min_categories
+        self.class_prior = class_prior
+        self.fit_prior = fit_prior
+        self.decay = decay
+
+    # ---- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget what was learned, and learn rows in their order.
+
+        Parameters
+        ----------
+        X : array, sparse matrix (of counts) or data frame, of shape (n, n_features)
+            Missing values (nan, None) say nothing, where the family is no count.
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+            How many examples each row counts as; 0 teaches nothing.
+
+        Returns
+        -------
+        StreamNBClassifier
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            For an X, y or weight that cannot be used.
+        """
+        return self._learn(X, y, None, sample_weight, forget=True)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn more rows, exactly as if they had come with those before them.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes : array-like of shape (n_classes,), optional
+            All there will be; needed in the first call.
+
+        Returns
+        -------
+        StreamNBClassifier
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            For an X, y or weight that cannot be used; what was learned before is unchanged.
+        """
+        is_first = not hasattr(self, "model_")
+        if is_first and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        if not is_first and classes is not None:
+            _check_same(self.classes_, np.unique(column_or_1d(classes)))
+        return self._learn(X, y, classes, sample_weight, forget=is_first)
+
+    # ---- judging -------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row, ndarray of shape (n,)."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[best]
+        return found
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return p(c | x), ndarray of shape (n, n_classes), in the order of `classes_`."""
+        proba: Floats = np.exp(self.predict_log_proba(X))
+        return proba
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return log p(c | x), ndarray of shape (n, n_classes), in nats; never nan."""
+        check_is_fitted(self)
+        return self.model_.predict_log_proba_many(self._columns(X, reset=False))
+
+    def predict_joint_log_proba(self, X: Any) -> Floats:
+        """Return log p(x, c), ndarray of shape (n, n_classes), in nats."""
+        check_is_fitted(self)
+        return self.model_.joint_log_likelihood_many(self._columns(X, reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn is to know of the input."""
+        tags = super().__sklearn_tags__()
+        intake = intake_of(self.family, self.features)
+        tags.input_tags.sparse = intake.is_counted
+        tags.input_tags.positive_only = intake.positive_only
+        tags.input_tags.allow_nan = intake.allow_nan
+        tags.input_tags.categorical = intake.categorical
+        tags.input_tags.string = intake.dtype is None
+        # Its checks want clusters told apart by where they lie, which counts cannot do.
+        tags.classifier_tags.poor_score = intake.positive_only
+        return tags
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _learn(self, X: Any, y: Any, classes: Any, weights: Any, *, forget: bool) -> Self:
+        columns = self._columns(X, reset=forget)
+        labels = _targets(X, y)
+        given = _weights(X, weights, at_least_one=forget and classes is None)
+        if forget:
+            known = np.unique(labels if classes is None else column_or_1d(classes))
+            _check_known(labels, known)
+            model = NaiveBayes(
+                _class_labels(known),
+                self._class_prior(known),
+                self._groups(),
+                decay=self.decay,
+            )
+            self.classes_, self.model_ = known, model
+        _check_known(labels, self.classes_)
+        codes = np.searchsorted(self.classes_, labels).astype(np.int32)
+        coded = Codes(codes, _class_labels(self.classes_))
+        self.model_.learn_many(columns, coded, weights=given)
+        return self
+
+    def _columns(self, X: Any, *, reset: bool) -> Mapping[str, Any]:
+        """Return X as the model's fields; `reset` takes its shape and names for those to come."""
+        if self.features is not None and is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return {str(name): values for name, values in to_mapping(X).items()}
+        intake = intake_of(self.family, self.features)
+        checked = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if intake.is_counted else False,
+            dtype=intake.dtype,
+            ensure_all_finite="allow-nan" if intake.allow_nan else True,
+            ensure_non_negative=intake.positive_only,
+        )
+        if not intake.is_counted:
+            return dict(zip(self._names(), checked.T, strict=True))
+        return {COUNTS: as_counts(checked, self.binarize if self.family == "bernoulli" else None)}
+
+    def _names(self) -> list[str]:
+        """Return the columns' names."""
+        named = getattr(self, "feature_names_in_", None)
+        if named is None or len(set(named)) < len(named):
+            return [f"x{j}" for j in range(self.n_features_in_)]
+        return [str(name) for name in named]
+
+    def _groups(self) -> Mapping[str, Group]:
+        if self.features is not None:
+            return self.features
+        return {self.family: family_of(self.family).group(self, self._names())}
+
+    def _class_prior(self, classes: NDArray[Any]) -> ClassPrior:
+        given = self.class_prior
+        if isinstance(given, Dirichlet | Fixed):
+            return given
+        is_fitted = self.fit_prior and self.family != "complement"
+        if given is None and is_fitted:
+            return Dirichlet(0.0)
+        k = len(classes)
+        probabilities = np.full(k, 1.0 / k) if given is None else column_or_1d(given)
+        if len(probabilities) != k:
+            raise ValueError(
+                f"class_prior has {len(probabilities)} probabilities, and there are {k} classes."
+            )
+        return Fixed(dict(zip(_class_labels(classes), probabilities.tolist(), strict=True)))
+
+
+def _class_labels(classes: NDArray[Any]) -> tuple[Label, ...]:
+    """Return what the model knows classes by: themselves, or their text where they are floats."""
+    plain = classes.tolist()
+    return tuple(label if isinstance(label, str | int) else str(label) for label in plain)
+
+
+def _targets(X: Any, y: Any) -> NDArray[Any]:
+    """Return y as an array of classes, one a row of X."""
+    if y is None:
+        raise ValueError("StreamNBClassifier requires y to be passed, but the target y is None.")
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    check_consistent_length(X, labels)
+    return labels
+
+
+def _weights(X: Any, weights: Any, *, at_least_one: bool) -> Floats | None:
+    """Return weights, one a row of X."""
+    if weights is None:
+        return None
+    if isinstance(weights, Real):
+        return np.full(X.shape[0] if hasattr(X, "shape") else len(X), float(weights))
+    given: Floats = check_array(
+        weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if given.ndim != 1:
+        raise ValueError(f"sample_weight must have one dimension. Got {given.ndim} instead.")
+    check_consistent_length(X, given)
+    if at_least_one and not given.any():
+        raise ValueError("sample_weight is zero for all rows: there is nothing to learn.")
+    return given
+
+
+def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    unknown = np.setdiff1d(labels, classes).tolist()
+    if unknown:
+        raise ValueError(
+            f"y holds {unknown[0]!r}, which is not among the classes {classes.tolist()}."
+        )
+
+
+def _check_same(classes: NDArray[Any], given: NDArray[Any]) -> None:
+    if not np.array_equal(classes, given):
+        raise ValueError(
+            f"classes must be those of the first call, {classes.tolist()}. Got {given.tolist()}."
+        )
