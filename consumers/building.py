@@ -9,7 +9,7 @@ from typing import Any
 from consumers.config import EmoticonLabels, KafkaSettings, OutputSettings, Settings
 from consumers.decode import Decoder
 from consumers.errors import ConfigError
-from consumers.features import extra_fields
+from consumers.features import extra_fields, kinds_of
 from consumers.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.sinks.base import Sink
 from consumers.sinks.jsonl import JsonLinesSink
@@ -68,12 +68,14 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
         return {"source": "file", "name": address.path.name}
     if address.kind == "generator":
         generator = settings.generator
-        return {
+        made = {
             "source": "generator",
             "seed": generator.seed,
             "labelled_share": generator.labelled_share,
-            "turn_after": generator.turn_after,
         }
+        if generator.stream == "tweets":
+            return made | {"turn_after": generator.turn_after}
+        return made | {"stream": generator.stream}
     return {"source": address.kind}
 
 
@@ -89,7 +91,7 @@ def build_decoder(settings: Settings, source: Source) -> Decoder:
     fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
     form = getattr(source, "record_format", None)
-    return Decoder(message, labeller, form, reads=tuple(settings.model.features))
+    return Decoder(message, labeller, form, reads=kinds_of(settings.model))
 
 
 def build_sink(output: OutputSettings, settings: Settings) -> Sink:

@@ -167,7 +167,8 @@ class Checkpoint:
             log.error("checkpoint_damaged", detail=str(warning.message))
         self._refuse_other(path, fresh, stored.model, stored.header["notes"])
         for name, group in fresh.describe()["groups"].items():
-            stored.model.set_max_words(name, group["max_words"])
+            if "max_words" in group:
+                stored.model.set_max_words(name, group["max_words"])
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
@@ -226,7 +227,8 @@ def _comparable(model: NaiveBayes) -> dict[str, Any]:
     """Return a model's description without the bound on its words, which may always be moved."""
     description = model.describe()
     for group in description["groups"].values():
-        group.pop("max_words")
+        group.pop("max_words", None)
+    description["features"] = description.pop("groups")  # as the configuration calls them
     return description
 
 

@@ -9,22 +9,21 @@ a traceback is shown where STREAMNB_DEBUG is set to 1.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from consumers.errors import CheckpointError, ConfigError
+from consumers.asking import register
 from consumers.exits import DEBUG_VARIABLE, EXIT_CODES, fail, hush
+from consumers.options import ConfigOption, JsonOption, find_config, print_json
 
-DEFAULT_CONFIG = Path("config.yaml")
 _EPILOG = "\n".join(
     [
         "[bold]Examples[/bold]",
@@ -49,25 +48,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The configuration; without it config.yaml if there is one, else the defaults.",
-        show_default=False,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-def find_config(config: Path | None) -> Path | None:
-    """Return the file to read: the one named, else `config.yaml` if there is one, else None."""
-    if config is not None:
-        return config
-    return DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
 
 
 @app.command(
@@ -132,69 +112,12 @@ def run(
         if held is not None:
             held.release()
     if as_json:
-        _print_json(asdict(summary))
+        print_json(asdict(summary))
     else:
         print_summary(console, summary)
 
 
-@app.command(
-    help="Judge texts by the newest checkpoint: label, probabilities, and the words that weigh "
-    "most (in nats: above 0 for the label, below 0 against it).",
-    epilog='  streamnb predict "what a lovely day" "my head hurts"\n'
-    "  streamnb predict --model state/model.nb --json -- ':-)'",
-)
-def predict(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to judge.")],
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
-    ] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Judge texts."""
-    from consumers import answers
-    from consumers.printing import print_prediction
-
-    stored, troubles = answers.read_model(model or _newest_checkpoint(config))
-    _warn(troubles)
-    console = Console()
-    for text in texts:
-        answer = answers.predict(stored.model, text)
-        if as_json:
-            _print_json(answer)
-        else:
-            print_prediction(console, answer)
-
-
-@app.command(
-    help="Show what is in a checkpoint: classes with counts and priors, words with counts and "
-    "likelihoods, sections with their positions.",
-    epilog="  streamnb inspect state/model.nb\n"
-    "  streamnb inspect state/model.nb --word love --word hate --json",
-)
-def inspect(
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The file.")],
-    words: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many of the most frequent words.")
-    ] = 20,
-    word: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="Show this word; may be repeated.", show_default=False),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Describe a checkpoint."""
-    from consumers import answers
-    from consumers.printing import print_inspection
-
-    stored, troubles = answers.read_model(checkpoint)
-    _warn(troubles)
-    found = answers.inspect(stored, words, word or ())
-    if as_json:
-        _print_json(found)
-    else:
-        print_inspection(Console(), found)
+register(app)  # predict and inspect, which stand between these two in the list of commands
 
 
 @app.command(
@@ -255,7 +178,7 @@ def replay(
         show=sys.stderr.isatty(),
     )
     if as_json:
-        _print_json(asdict(done))
+        print_json(asdict(done))
     else:
         typer.echo(
             f"{done.sent:,} records written to {address.topic}, {done.unreadable:,} of them as "
@@ -276,7 +199,7 @@ def warm_up(as_json: JsonOption = False) -> None:
 
     done = warm()
     if as_json:
-        _print_json(asdict(done))
+        print_json(asdict(done))
     else:
         how = "compiled" if done.compiled else "loaded"
         typer.echo(f"{done.kernels} kernels {how} in {done.seconds:.1f} s; kept in")
@@ -298,35 +221,6 @@ def version() -> None:
         except PackageNotFoundError:
             typer.echo(f"{name} from its source folder, not installed")
     typer.echo(f"python {python}")
-
-
-def _newest_checkpoint(config: Path | None) -> Path:
-    from consumers.checkpoint import FILE_NAME
-    from consumers.config import load
-
-    folder = load(find_config(config), os.environ).checkpoint.folder
-    if folder is None:
-        raise ConfigError("checkpoint.folder is null: name a model with --model FILE")
-    path = folder / FILE_NAME
-    if not any(folder.glob(f"{FILE_NAME}*")):
-        raise CheckpointError(
-            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name a model "
-            "with --model FILE"
-        )
-    return path
-
-
-def _print_json(value: Any) -> None:
-    # JSON has no infinity, which the score of a word is where no prior smooths it: it becomes null.
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    typer.echo(json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False))
-
-
-def _warn(texts: list[str]) -> None:
-    from consumers.printing import print_warning
-
-    for text in texts:
-        print_warning(Console(stderr=True), text)
 
 
 def main() -> None:

@@ -20,13 +20,21 @@ from consumers.errors import ConfigError
 from consumers.settings.addresses import OutputAddress, SourceAddress
 from consumers.settings.base import Section, wrong
 from consumers.settings.content import (
+    MESSAGE_PARTS,
     SENTIMENT140,
     EmoticonLabels,
     FieldLabels,
     Labels,
     MessageSettings,
 )
-from consumers.settings.model import ModelSettings, WordsSettings
+from consumers.settings.groups import (
+    CategoriesSettings,
+    FeatureSettings,
+    FlagsSettings,
+    NumbersSettings,
+    WordsSettings,
+)
+from consumers.settings.model import ModelSettings
 from consumers.settings.problems import problems_of, render, settings_of
 from consumers.settings.running import (
     CheckpointSettings,
@@ -39,10 +47,13 @@ from consumers.settings.sources import FileSettings, GeneratorSettings, KafkaSet
 from consumers.settings.yaml_file import Document, Problem, read_yaml
 
 __all__ = [
+    "CategoriesSettings",
     "CheckpointSettings",
     "EmoticonLabels",
+    "FeatureSettings",
     "FieldLabels",
     "FileSettings",
+    "FlagsSettings",
     "GeneratorSettings",
     "HttpSettings",
     "KafkaSettings",
@@ -50,6 +61,7 @@ __all__ = [
     "LearningSettings",
     "MessageSettings",
     "ModelSettings",
+    "NumbersSettings",
     "OutputAddress",
     "OutputSettings",
     "PredictorSettings",
@@ -124,6 +136,9 @@ def _wrong_labels(settings: Settings) -> Iterator[_Found]:
         for value, name in labels.mapping.items():
             if name not in classes and SENTIMENT140.get(value) != name:
                 yield ("labels", "mapping", value), _no_class(name, classes)
+            elif value in classes and name not in {value, SENTIMENT140.get(value)}:
+                text = f"is a class, which its name stands for; it cannot mean {name!r} as well"
+                yield ("labels", "mapping", value), text
         return
     for name in labels.signs:
         if name not in classes:
@@ -135,12 +150,28 @@ def _wrong_labels(settings: Settings) -> Iterator[_Found]:
 
 
 def _wrong_features(settings: Settings) -> Iterator[_Found]:
-    """Find feature groups that read a field which no message will bring along."""
+    """Find groups that read what no message brings along, what is another's, or the label."""
     kept = ("text", "user", "lang", *settings.message.fields)
-    for name in settings.model.features:
-        if name not in kept:
+    paths = {part: getattr(settings.message, part) for part in MESSAGE_PARTS}
+    taken: dict[str, str] = {}
+    for name, group in settings.model.features.items():
+        here = ("model", "features", name)
+        if not group.fields and group.kind == "words" and name not in kept:
             text = f"reads a field that is not kept; add {name!r} to message.fields"
-            yield ("model", "features", name), f"{text}, or take one of {', '.join(kept)}"
+            yield here, f"{text}, or name its field under fields, or take one of {', '.join(kept)}"
+        for field in group.reads(name):
+            path = paths.get(field, field)
+            if path in taken:
+                text = f"reads {path!r}, which {taken[path]!r} reads already"
+                yield here, f"{text}: evidence must not count twice; a field stands in one group"
+            taken.setdefault(path, name)
+            if field in MESSAGE_PARTS and group.kind in {"flags", "numbers"}:
+                yield here, f"reads {field!r} as {group.kind}; it can be words or categories"
+            if isinstance(settings.labels, FieldLabels) and path == settings.labels.field:
+                yield here, f"reads {path!r}, where labels stand: it would learn the label itself"
+        if isinstance(group, CategoriesSettings):
+            for field in group.values.keys() - set(group.reads(name)):
+                yield (*here, "values", field), "is none of the group's fields"
 
 
 def _no_class(name: str, classes: tuple[str, ...]) -> str:

@@ -39,6 +39,7 @@ from consumers.view import View
 from consumers.web.server import HttpServer
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 from streamnb.kernels import is_warm
+from streamnb.overview import values_dropped
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
@@ -136,9 +137,9 @@ def _build(
     model, positions = checkpoint.restore(build_model(settings.model))
     metrics = Metrics(registry, settings.model.classes, clock)
     health = Health(clock, settings.http.stuck_after_s)
-    fields = tuple(settings.model.features)
+    fields = settings.model.fields
     tally = Tally(settings.model.classes, fields, settings.learning.window, metrics, clock)
-    metrics.resume_from(tally.prequential, model.words_dropped)
+    metrics.resume_from(tally.prequential, model.words_dropped, values_dropped(model))
     source = build_source(settings, until_end=until_end)
     predictions = _waited_for(build_sink(settings.predictions, settings), stop)
     stack.callback(predictions.close)

@@ -3,25 +3,46 @@
 Nothing a message holds can end the program, and no message vanishes: each becomes one row of
 `Messages` or one `Reject`, and offsets keep their order.
 
-Most messages are plain JSON: compiled loops find their text, label and operation, without a Python
-object for any of them. A message of which these are not sure goes the way of all messages before,
-one by one (`decode_rows`), and so do records of other forms. Both ways say the same of a message.
+Most messages are plain JSON: compiled loops find their text, label, operation and declared fields,
+without a Python object for any of them. A message of which these are not sure goes the way of all
+messages before, one by one (`decode_rows`), and so do records of other forms. Both ways say the
+same of a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config import MessageSettings
+from consumers.decode_fields import (
+    Column,
+    How,
+    Read,
+    chosen,
+    chosen_texts,
+    missing,
+    reads_of,
+    replaced,
+    with_texts,
+)
 from consumers.decode_json import JsonReader
 from consumers.decode_rows import RowReader, Rows
-from consumers.decode_scan import JsonScanner, names_of
+from consumers.decode_scan import JsonScanner, Scan, names_of
 from consumers.fault import Fault
-from consumers.kernels.json_values import ABSENT, ARRAY, ESCAPED, INTEGER, NULL, PLAIN
+from consumers.kernels.json_values import (
+    ABSENT,
+    ARRAY,
+    ESCAPED,
+    FALSE,
+    INTEGER,
+    NULL,
+    PLAIN,
+    TRUE,
+)
 from consumers.kernels.spans import OTHER
 from consumers.labels import Labeller
 from consumers.messages import (
@@ -34,8 +55,8 @@ from consumers.messages import (
     Reject,
 )
 from consumers.record_format import RecordFormat
-from streamnb import TextColumn
-from streamnb.columns import missing_text, text_column
+from consumers.settings.groups import Kind
+from streamnb.columns import missing_text
 from streamnb.kernels.layout import Texts
 
 _CODES = {operation: code for code, operation in enumerate(OPERATIONS)}
@@ -49,7 +70,7 @@ class _Columns:
     operations: NDArray[np.int8]
     labels: NDArray[np.int32]
     texts: Texts
-    fields: dict[str, Texts]
+    fields: dict[str, Column]
     n_ambiguous: int = 0
 
 
@@ -64,8 +85,9 @@ class Decoder:
         Where its label is.
     record_format : RecordFormat, optional
         How the source writes its records; JSON when left out.
-    reads : sequence of str
-        The fields that the model reads: ``text``, ``user``, ``lang``, or among `message.fields`.
+    reads : mapping of str to Kind, optional
+        The fields that the model reads (``text``, ``user``, ``lang``, or a path) and what its
+        groups make of them; words of the text when left out.
 
     Raises
     ------
@@ -78,15 +100,15 @@ class Decoder:
         message: MessageSettings,
         labeller: Labeller,
         record_format: RecordFormat | None = None,
-        reads: Sequence[str] = ("text",),
+        reads: Mapping[str, Kind] | None = None,
     ) -> None:
         self._settings = message
         self._labeller = labeller
-        words = {"user": message.user, "lang": message.lang}
-        self._reads = {name: words.get(name, name) for name in reads if name != "text"}
-        self._words = words.keys() & set(reads)
+        reads = {"text": "words"} if reads is None else reads
+        self._needs_text = "text" in reads or labeller.reads_text
+        self._reads = reads_of(reads, message)
         form = record_format or RecordFormat()
-        self._rows = RowReader(message, labeller, form, tuple(self._reads))
+        self._rows = RowReader(message, labeller, form, self._reads, needs_text=self._needs_text)
         self._code_of = {None: NO_LABEL} | {name: c for c, name in enumerate(labeller.classes)}
         self._operation_names = names_of([str(operation) for operation in OPERATIONS])
         self._label_names = names_of(list(labeller.known))
@@ -96,7 +118,9 @@ class Decoder:
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
         if isinstance(reader, JsonReader) and form.encoding == "utf-8":
-            paths = {message.id, message.text, message.operation, *self._reads.values()}
+            paths = {message.id, message.operation, *(read.path for read in self._reads.values())}
+            if self._needs_text:
+                paths.add(message.text)
             self._scanner = JsonScanner(reader.root, paths | set(filter(None, [labeller.path])))
 
     def decode(self, raw: RawColumns) -> Messages:
@@ -139,8 +163,8 @@ class Decoder:
             classes=self._labeller.classes,
             labels=columns.labels[at],
             operations=columns.operations[at],
-            texts=_chosen(columns.texts, at),
-            fields={name: _chosen(texts, at) for name, texts in columns.fields.items()},
+            texts=chosen_texts(columns.texts, at),
+            fields={name: chosen(column, at) for name, column in columns.fields.items()},
             about=self._rows.about,
             rejects=[
                 Reject(
@@ -180,10 +204,11 @@ class Decoder:
         again |= (operations == OTHER) | ~scan.is_any(
             settings.id, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER)
         )
-        again |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
-        # Of a list the first entry counts, which the scan knows nothing of.
-        for name in self._words:
-            again |= scan.kinds(self._reads[name]) == ARRAY
+        texts = missing_text(len(raw)).texts
+        if self._needs_text:
+            again |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
+            texts = scan.texts(settings.text)
+            texts.ends[deleted] = -1
         labels = np.full(len(raw), NO_LABEL, np.int32)
         if self._labeller.path:
             found = scan.match(self._labeller.path, self._label_names)
@@ -194,14 +219,10 @@ class Decoder:
             again=again,
             operations=np.maximum(operations, _CODES[Operation.CREATE]).astype(np.int8),
             labels=labels,
-            texts=scan.texts(settings.text),
-            fields={
-                name: scan.texts(path, with_integers=name in self._words)
-                for name, path in self._reads.items()
-            },
+            texts=texts,
+            fields={name: _field(scan, read, deleted, again) for name, read in self._reads.items()},
         )
-        columns.texts.ends[deleted] = -1
-        if self._labeller.path is None:
+        if self._labeller.reads_text:
             self._label_by_text(columns)
         return columns
 
@@ -212,7 +233,7 @@ class Decoder:
             operations=np.zeros(n, np.int8),
             labels=np.full(n, NO_LABEL, np.int32),
             texts=missing_text(n).texts,
-            fields={name: missing_text(n).texts for name in self._reads},
+            fields={name: missing(read, n) for name, read in self._reads.items()},
         )
 
     def _label_by_text(self, columns: _Columns) -> None:
@@ -226,30 +247,34 @@ class Decoder:
         columns.labels[at] = [self._code_of[label] for label in done.labels]
         columns.n_ambiguous = done.n_ambiguous
         changed = [k for k, text in enumerate(texts) if done.texts[k] is not text]
-        columns.texts = _with(columns.texts, at[changed], [done.texts[k] for k in changed])
+        columns.texts = with_texts(columns.texts, at[changed], [done.texts[k] for k in changed])
 
     def _put(self, columns: _Columns, at: NDArray[np.int64], rows: Rows) -> None:
         """Enter messages that were read one by one."""
         columns.operations[at] = [_CODES[operation] for operation in rows.operations]
         columns.labels[at] = [self._code_of[label] for label in rows.labels]
-        columns.texts = _with(columns.texts, at, rows.texts)
-        for name, texts in columns.fields.items():
-            columns.fields[name] = _with(texts, at, rows.fields[name])
+        if self._needs_text:
+            columns.texts = with_texts(columns.texts, at, rows.texts)
+        for name, column in columns.fields.items():
+            columns.fields[name] = replaced(column, at, rows.fields[name])
         columns.n_ambiguous += rows.n_ambiguous
 
 
-def _with(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]) -> Texts:
-    """Return texts of which those at some places are others."""
-    new = text_column("text", values).piece(0, len(values))
-    room = len(texts.data)
-    starts, ends = texts.starts.copy(), texts.ends.copy()
-    starts[at] = new.starts + room
-    ends[at] = np.where(new.ends < 0, -1, new.ends + room)
-    return Texts(np.concatenate((texts.data, new.data)), starts, ends)
-
-
-def _chosen(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
-    """Return the texts at some places, ascending, over the same buffer."""
-    if len(at) == len(texts.starts):
-        return TextColumn(texts)
-    return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))
+def _field(scan: Scan, read: Read, deleted: NDArray[np.bool_], again: NDArray[np.bool_]) -> Column:
+    """Return a declared field as a column; where it is not sure, note so in `again`."""
+    if read.how in {How.NUMBER, How.FLAG}:
+        values, unsure = (scan.numbers if read.how is How.NUMBER else scan.flags)(read.path)
+        again |= unsure & ~deleted
+        values[deleted] = np.nan
+        return values
+    also: tuple[int, ...] = ()
+    if read.how is How.ABOUT:
+        also = (INTEGER,)
+        # Of a list the first entry counts, which the scan knows nothing of.
+        again |= ~deleted & (scan.kinds(read.path) == ARRAY)
+    elif read.how is How.CATEGORY:
+        also = (INTEGER, TRUE, FALSE)
+        again |= ~deleted & ~scan.is_any(read.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
+    texts = scan.texts(read.path, also)
+    texts.ends[deleted] = -1
+    return texts

@@ -7,8 +7,11 @@ half of an emoji that was cut in two) are JSON but not text; they become U+FFFD,
 
 from __future__ import annotations
 
+import contextlib
+import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +22,8 @@ from consumers.fault import Fault
 from consumers.messages import Reason
 
 Getter = Callable[[Any], Any]
+
+_SHOWN_MAX = 60
 
 # One escape of a JSON string at a time: a surrogate pair, half of one, or any other. Only whole
 # escapes are halves: `\ud8` before other bytes is broken JSON, and may not take a character apart.
@@ -118,6 +123,8 @@ class JsonReader:
             self.root.add(path.split("."))
         row_type = self.root.type("$")
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row_type).decode
+        self._floats: list[str] = []  # as they are written, of a message with one out of range
+        self._spell = msgspec.json.Decoder(row_type, float_hook=self._floats.append).decode
 
     def getter(self, path: str) -> Getter:
         """Return the function that takes the value at `path`, one of `paths`, out of a row."""
@@ -152,7 +159,25 @@ class JsonReader:
                 return self._decode(mended)
             except (msgspec.DecodeError, RecursionError) as second:
                 error = second
+        if "out of range - at " in str(error):
+            return self._out_of_range(mended, str(error))
         return _fault(value, error)
+
+    def _out_of_range(self, value: bytes, error: str) -> Fault:
+        """Name a number that no float, or no int of Python's, can hold: where it is, and which."""
+        self._floats.clear()
+        with contextlib.suppress(msgspec.DecodeError):  # an int is told without a hook
+            self._spell(value)
+        number = next(
+            (shown for shown in self._floats if math.isinf(float(shown))),
+            "an integer of thousands of digits",
+        )
+        path = error.partition(" - at ")[2].strip("`").removeprefix("$.")
+        return Fault(
+            Reason.WRONG_TYPE,
+            f"the number at '{path}' is {number[:_SHOWN_MAX]}; it must be between "
+            f"{-sys.float_info.max:.2g} and {sys.float_info.max:.2g}",
+        )
 
 
 def _fault(value: bytes, error: Exception) -> Fault:
@@ -167,7 +192,8 @@ def _fault(value: bytes, error: Exception) -> Fault:
     if not isinstance(error, msgspec.ValidationError):
         return Fault(Reason.NOT_JSON, f"{error}, {len(value)} bytes")
     if " - at " in str(error):
-        return Fault(Reason.WRONG_TYPE, f"{error} (see the paths under `message`)")
+        where = "`message`, `labels.field` and `model.features`"
+        return Fault(Reason.WRONG_TYPE, f"{error} (see the paths under {where})")
     return Fault(Reason.NOT_AN_OBJECT, f"{error}; a message is one JSON object")
 
 

@@ -3,20 +3,22 @@
 This is the authority on what a message says and on what is wrong with it. The scan of a batch
 (`decode_scan`) only spares most messages the way through here.
 
-What counts and what does not: `text`, `operation`, `id` and the label must be right, or the message
-is rejected. `user` and `lang` describe a message, and its time has a substitute, the source's; so a
-value of another kind in these is taken as absent.
+What counts and what does not: the text where it is read, `operation`, `id`, the label and the
+declared fields (`decode_fields`) must be right, or the message is rejected. `user` and `lang`
+describe a message, and its time has a substitute, the source's; so a value of another kind in these
+is taken as absent.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from consumers.config import MessageSettings
 from consumers.decode_csv import CsvReader
+from consumers.decode_fields import Read, about_word, converter, nothing_of, shown
 from consumers.decode_json import JsonReader
 from consumers.decode_time import to_unix_ms
 from consumers.fault import Fault
@@ -41,7 +43,7 @@ class Rows:
     operations, texts, labels : list
         By message. A labeller has taken out of the texts what gave their labels away.
     fields : dict of str to list
-        Other texts by message; None where what stands there is no text.
+        The other fields that are read, by message: texts or None, or floats.
     faults : dict of int to Fault
         By value.
     n_ambiguous : int
@@ -52,7 +54,7 @@ class Rows:
     operations: list[Operation]
     texts: list[str]
     labels: list[str | None]
-    fields: dict[str, list[str | None]] = field(default_factory=dict)
+    fields: dict[str, list[Any]] = field(default_factory=dict)
     faults: dict[int, Fault] = field(default_factory=dict)
     n_ambiguous: int = 0
 
@@ -68,8 +70,10 @@ class RowReader:
         Where its label is.
     record_format : RecordFormat
         How the source writes its records.
-    reads : sequence of str
+    reads : mapping of str to Read
         The fields that the model reads beside the text.
+    needs_text : bool
+        Whether the text is read, so that it must be there and right; else it is not looked at.
 
     Attributes
     ----------
@@ -87,21 +91,26 @@ class RowReader:
         message: MessageSettings,
         labeller: Labeller,
         record_format: RecordFormat,
-        reads: Sequence[str],
+        reads: Mapping[str, Read],
+        *,
+        needs_text: bool = True,
     ) -> None:
         self._settings = message
         self._labeller = labeller
+        self._needs_text = needs_text
         self.reader: JsonReader | CsvReader
-        if record_format.kind == "csv":
+        is_csv = record_format.kind == "csv"
+        if is_csv:
             self.reader = CsvReader(record_format)
             self._text: Getter = self.reader.text_getter(message.text)
         else:
             paths = [
-                message.id, message.time, message.user, message.lang, message.text,
-                message.operation, *message.fields, *filter(None, [labeller.path]),
+                message.id, message.time, message.user, message.lang, message.operation,
+                *message.fields, *(read.path for read in reads.values()),
+                *([message.text] if needs_text else []), *filter(None, [labeller.path]),
             ]  # fmt: skip
             self.reader = JsonReader(paths, record_format.encoding)
-            self._text = self.reader.getter(message.text)
+            self._text = self.reader.getter(message.text) if needs_text else _nothing
         getter = self.reader.getter
         self._id = getter(message.id)
         self._time = getter(message.time)
@@ -110,20 +119,10 @@ class RowReader:
         self._operation = getter(message.operation)
         self._fields = {path: getter(path) for path in message.fields}
         self._label = getter(labeller.path) if labeller.path else None
-        words: dict[str, Getter] = {
-            "user": lambda row: _word(self._user(row)),
-            "lang": lambda row: _word(self._lang(row)),
-        }
-        self._reads = {name: words.get(name) or self._only_text(name) for name in reads}
-
-    def _only_text(self, path: str) -> Getter:
-        get = self._fields[path]
-
-        def text(row: Any) -> str | None:
-            value = get(row)
-            return value if isinstance(value, str) else None
-
-        return text
+        self._reads = [
+            (name, read, getter(read.path), converter(read, is_csv=is_csv))
+            for name, read in reads.items()
+        ]
 
     def read(self, values: Sequence[bytes]) -> Rows:
         """Read messages.
@@ -146,6 +145,7 @@ class RowReader:
         wrong: dict[int, Fault] = {}  # by position in `rows`
         operations, texts = self._operations_and_texts(rows, wrong)
         self._check_ids(rows, wrong)
+        fields = self._read_fields(rows, operations, wrong)
         for k in wrong:
             texts[k] = ""  # so that no message counts twice: as rejected, and as ambiguous
         labelled = self._labeller.label(self._label_values(rows, operations), texts)
@@ -161,10 +161,25 @@ class RowReader:
             operations=kept(operations),
             texts=kept(labelled.texts),
             labels=kept(labelled.labels),
-            fields={name: kept(list(map(get, rows))) for name, get in self._reads.items()},
+            fields={name: kept(column) for name, column in fields.items()},
             faults=faults | {at[k]: fault for k, fault in wrong.items()},
             n_ambiguous=labelled.n_ambiguous,
         )
+
+    def _read_fields(
+        self, rows: list[Any], operations: list[Operation], wrong: dict[int, Fault]
+    ) -> dict[str, list[Any]]:
+        """Return the declared fields of each row; of a deletion none is looked at."""
+        fields: dict[str, list[Any]] = {}
+        for name, read, get, convert in self._reads:
+            column = list(map(convert, map(get, rows)))
+            for k, value in enumerate(column):
+                if operations[k] is Operation.DELETE:
+                    column[k] = nothing_of(read)
+                elif value.__class__ is Fault:
+                    wrong.setdefault(k, value)
+            fields[name] = column
+        return fields
 
     def about(self, raw: RawColumns, i: int) -> About:
         """Return what message `i` of a batch, which has no fault, says of itself.
@@ -179,8 +194,8 @@ class RowReader:
         return About(
             id=f"{topic}-{partition}-{raw.offsets[i]}" if given is None else str(given),
             time_ms=int(raw.times_ms[i]) if time_ms is None else time_ms,
-            user=_word(self._user(row)),
-            lang=_word(self._lang(row)),
+            user=about_word(self._user(row)),
+            lang=about_word(self._lang(row)),
             fields=own,
         )
 
@@ -191,7 +206,7 @@ class RowReader:
         operations: list[Operation] = []
         texts: list[str] = []
         for k, row in enumerate(rows):
-            text, asked = self._text(row), self._operation(row)
+            text, asked = self._text(row) if self._needs_text else "", self._operation(row)
             if asked is None and text.__class__ is str and "\0" not in text:
                 operations.append(Operation.CREATE)  # as nearly all do
                 texts.append(text)
@@ -213,7 +228,7 @@ class RowReader:
         if operation is None:
             return Fault(
                 Reason.WRONG_TYPE,
-                f"the operation at '{self._settings.operation}' is {_shown(asked)}; it is one of "
+                f"the operation at '{self._settings.operation}' is {shown(asked)}; it is one of "
                 f"{', '.join(Operation)} (setting message.operation)",
             )
         if operation is Operation.DELETE:
@@ -227,7 +242,7 @@ class RowReader:
             return Fault(Reason.MISSING_TEXT, f"no text at '{path}' (setting message.text)")
         return Fault(
             Reason.WRONG_TYPE,
-            f"the text at '{path}' is {_shown(text)}; a string is needed (setting message.text)",
+            f"the text at '{path}' is {shown(text)}; a string is needed (setting message.text)",
         )
 
     def _check_ids(self, rows: list[Any], wrong: dict[int, Fault]) -> None:
@@ -236,7 +251,7 @@ class RowReader:
             if value is None or value.__class__ is str or value.__class__ is int:
                 continue
             path = self._settings.id
-            detail = f"the id at '{path}' is {_shown(value)}; a string or integer is needed"
+            detail = f"the id at '{path}' is {shown(value)}; a string or integer is needed"
             wrong.setdefault(k, Fault(Reason.WRONG_TYPE, f"{detail} (setting message.id)"))
 
     def _label_values(self, rows: list[Any], operations: list[Operation]) -> Sequence[Any]:
@@ -249,17 +264,5 @@ class RowReader:
         ]
 
 
-def _word(value: Any) -> str | None:
-    """Return a user or language as text.
-
-    A number is its digits, and of a list, such as Bluesky's `langs`, the first entry counts.
-    """
-    if value.__class__ is list and value:
-        value = value[0]
-    return str(value) if value.__class__ is str or value.__class__ is int else None
-
-
-def _shown(value: Any) -> str:
-    """Return a value as it goes into a message to people: short."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _nothing(_row: Any) -> None:
+    """Stand in for the getter of a text that nobody reads."""

@@ -5,15 +5,16 @@ What is not sure is left to the reader of single messages, see `kernels.json_sca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.decode_json import Node
+from consumers.kernels.json_numbers import read_flags, read_numbers
 from consumers.kernels.json_scan import ROOT, Spans, Tree, scan
-from consumers.kernels.json_values import ABSENT, ESCAPED, INTEGER, PLAIN
+from consumers.kernels.json_values import ABSENT, ESCAPED, N_KINDS, PLAIN
 from consumers.kernels.names import Names, name_table
 from consumers.kernels.spans import copy_texts, match
 from streamnb.kernels.layout import Texts
@@ -38,8 +39,7 @@ class Scan:
 
     def kinds(self, path: str) -> NDArray[np.uint8]:
         """Return what stands at a path, shape (n,), uint8: the kinds of `json_values`."""
-        kinds: NDArray[np.uint8] = self.spans.kinds[self.places[path]]
-        return kinds
+        return self._field(path)[0]
 
     def is_any(self, path: str, kinds: Collection[int]) -> NDArray[np.bool_]:
         """Tell of each message, shape (n,), whether one of some kinds stands at a path."""
@@ -47,21 +47,44 @@ class Scan:
         wanted[list(kinds)] = True
         return wanted[self.kinds(path)]
 
-    def texts(self, path: str, *, with_integers: bool = False) -> Texts:
-        """Return the strings at a path in one buffer of their own; what is none is missing."""
-        field = self.places[path]
-        kinds, starts, ends = (part[field] for part in self.spans)
-        is_text = self.is_any(path, (PLAIN, ESCAPED, INTEGER))
-        room = int(np.sum(ends - starts, where=is_text))
+    def texts(self, path: str, also: Collection[int] = ()) -> Texts:
+        """Return the strings at a path in one buffer of their own; what is none is missing.
+
+        Of values of the kinds `also`, the bytes as they stand are a text too.
+        """
+        kinds, starts, ends = self._field(path)
+        room = int(np.sum(ends - starts, where=self.is_any(path, (PLAIN, ESCAPED, *also))))
         n = len(kinds)
         texts = Texts(np.empty(room, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64))
-        copy_texts(self.buffer, kinds, starts, ends, with_integers, texts)
+        is_text: NDArray[np.bool_] = np.zeros(N_KINDS, np.bool_)
+        is_text[list(also)] = True
+        copy_texts(self.buffer, kinds, starts, ends, is_text, texts)
         return texts
+
+    def numbers(self, path: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the numbers at a path, nan where none stands, and which are not sure."""
+        return self._read(read_numbers, path)
+
+    def flags(self, path: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the flags at a path as 0, 1, or nan where none stands, and which are not sure."""
+        return self._read(read_flags, path)
+
+    def _read(
+        self, read: Callable[..., None], path: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        kinds, starts, ends = self._field(path)
+        values, unsure = np.empty(len(kinds)), np.empty(len(kinds), np.bool_)
+        read(self.buffer, kinds, starts, ends, values, unsure)
+        return values, unsure
+
+    def _field(self, path: str) -> tuple[NDArray[np.uint8], Longs, Longs]:
+        """Return kinds, starts and ends of what stands at a path."""
+        field = self.places[path]
+        return self.spans.kinds[field], self.spans.starts[field], self.spans.ends[field]
 
     def match(self, path: str, names: Names) -> NDArray[np.int32]:
         """Return the place of each value among names, shape (n,), int32; see `spans.match`."""
-        field = self.places[path]
-        kinds, starts, ends = (part[field] for part in self.spans)
+        kinds, starts, ends = self._field(path)
         found = np.empty(len(kinds), np.int32)
         match(self.buffer, kinds, starts, ends, names, found)
         return found

@@ -4,6 +4,7 @@
     ├── ConfigError        the configuration is wrong: path, what was found, what is allowed
     ├── CheckpointError    a checkpoint cannot be used
     │   └── MismatchError  it belongs to another configuration
+    ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
     └── SinkError          records could not be made safe
 
@@ -35,6 +36,12 @@ class MismatchError(CheckpointError):
     """The checkpoint was made by another configuration."""
 
     exit_code = 78
+
+
+class QuestionError(ConsumerError):
+    """What was asked of a model is nothing that it could judge."""
+
+    exit_code = 65  # EX_DATAERR
 
 
 class SourceError(ConsumerError):

@@ -8,42 +8,120 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages
-from consumers.settings.model import ModelSettings, WordsSettings
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, TextColumn, Words
+from consumers.settings.class_prior import FIXED, ClassPrior
+from consumers.settings.content import MESSAGE_PARTS
+from consumers.settings.groups import (
+    CategoriesSettings,
+    FeatureSettings,
+    FlagsSettings,
+    Kind,
+    NumbersSettings,
+    WordsSettings,
+)
+from consumers.settings.model import ModelSettings
+from streamnb import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Categories,
+    Complement,
+    Dirichlet,
+    Fixed,
+    Flags,
+    Gaussian,
+    Multinomial,
+    NaiveBayes,
+    NormalInverseGamma,
+    Numbers,
+    TextColumn,
+    VarianceFloor,
+    Words,
+)
 from streamnb.columns import missing_text
 from streamnb.kernels.layout import Texts
 
-_OWN_COLUMNS = {"text", "user", "lang"}
+Column = TextColumn | NDArray[np.float64]
 
 
 def build_model(settings: ModelSettings) -> NaiveBayes:
     """Return the untrained model that the settings describe."""
     return NaiveBayes(
         classes=settings.classes,
-        class_prior=Dirichlet(settings.class_prior),
-        features={name: _words(group) for name, group in settings.features.items()},
+        class_prior=_class_prior(settings.class_prior, settings.classes),
+        features={name: _group(name, group) for name, group in settings.features.items()},
     )
 
 
+def _class_prior(prior: ClassPrior, classes: Sequence[str]) -> Dirichlet | Fixed:
+    if not isinstance(prior, dict):
+        return Dirichlet(prior)
+    fixed = prior.get(FIXED)
+    if isinstance(fixed, dict):
+        return Fixed({name: fixed[name] for name in classes})
+    return Dirichlet([prior[name] for name in classes])
+
+
+def _group(name: str, settings: FeatureSettings) -> Words | Categories | Flags | Numbers:
+    """Return the specification of one group."""
+    fields = settings.reads(name)
+    if isinstance(settings, CategoriesSettings):
+        prior = Dirichlet(settings.alpha)
+        values = {field: list(own) for field, own in settings.values.items()} or None
+        return Categories(
+            Categorical(prior), fields=fields, values=values, max_values=settings.max_values
+        )
+    if isinstance(settings, FlagsSettings):
+        beta = Beta(*settings.beta)
+        return Flags(Bernoulli(beta), fields=fields, absent_is_false=settings.absent_is_false)
+    if isinstance(settings, NumbersSettings):
+        return Numbers(_gaussian(settings), fields=fields)
+    return _words(settings)
+
+
+def _gaussian(settings: NumbersSettings) -> Gaussian:
+    prior: VarianceFloor | NormalInverseGamma = VarianceFloor(settings.variance_floor)
+    if settings.prior == "normal-inverse-gamma":
+        prior = NormalInverseGamma(
+            mean=settings.prior_mean,
+            kappa=settings.prior_kappa,
+            alpha=settings.prior_alpha,
+            beta=settings.prior_beta,
+        )
+    return Gaussian(prior=prior, variance=settings.variance)
+
+
 def _words(settings: WordsSettings) -> Words:
-    likelihood: Bernoulli | Multinomial
+    likelihood: Bernoulli | Complement | Multinomial
     if settings.likelihood == "bernoulli":
         likelihood = Bernoulli(Beta(*settings.beta))
+    elif settings.likelihood == "complement":
+        likelihood = Complement(Dirichlet(settings.alpha), normalise=settings.normalise)
     else:
         likelihood = Multinomial(Dirichlet(settings.alpha))
-    own = settings.model_dump(exclude={"kind", "likelihood", "beta", "alpha"})
-    return Words(likelihood, **own)
+    own = settings.model_dump(
+        exclude={"kind", "likelihood", "beta", "alpha", "normalise", "fields"}
+    )
+    return Words(likelihood, field=settings.fields[0] if settings.fields else None, **own)
+
+
+def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
+    """Return the fields of a message that the model reads, with what its groups make of them."""
+    return {
+        field: group.kind
+        for name, group in settings.features.items()
+        for field in group.reads(name)
+    }
 
 
 def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
     """Return the fields of a message that the model reads beyond text, user and lang."""
-    return tuple(name for name in settings.features if name not in _OWN_COLUMNS)
+    return tuple(name for name in kinds_of(settings) if name not in MESSAGE_PARTS)
 
 
 def columns_of(
     messages: Messages, rows: NDArray[np.int64], names: Sequence[str]
-) -> dict[str, TextColumn]:
-    """Return the fields `names` of some rows; a value that is no text is missing.
+) -> dict[str, Column]:
+    """Return the fields `names` of some rows.
 
     Parameters
     ----------
@@ -55,20 +133,22 @@ def columns_of(
 
     Returns
     -------
-    dict of str to TextColumn
+    dict of str to TextColumn or ndarray of float64
         By name, each of length n.
     """
     return {name: _chosen(_column(messages, name), rows) for name in names}
 
 
-def _column(messages: Messages, name: str) -> TextColumn:
+def _column(messages: Messages, name: str) -> Column:
     if name == "text":
         return messages.texts
     return messages.fields[name] if name in messages.fields else missing_text(len(messages))
 
 
-def _chosen(column: TextColumn, rows: NDArray[np.int64]) -> TextColumn:
+def _chosen(column: Column, rows: NDArray[np.int64]) -> Column:
     if len(rows) == len(column):
         return column
+    if not isinstance(column, TextColumn):
+        return column[rows]
     data, starts, ends = column.texts
     return TextColumn(Texts(data, starts[rows], ends[rows]))

@@ -49,7 +49,9 @@ class Labeller(Protocol):
     """What the decoder needs of a labeller."""
 
     path: str | None
-    """The field of a message whose value it wants, as a path; None when the text is enough."""
+    """The field of a message whose value it wants, as a path; None when it wants none."""
+    reads_text: bool
+    """Whether it labels by the text, which must then be there."""
     classes: tuple[str, ...]
     """What it labels with."""
     known: Mapping[str, str]
@@ -93,8 +95,9 @@ class FieldLabeller:
 
     def __init__(self, settings: FieldLabels, classes: Sequence[str]) -> None:
         self.path: str | None = settings.field
+        self.reads_text = False
         self.classes = tuple(classes)
-        self._mapping = {name: name for name in classes} | dict(settings.mapping)
+        self._mapping = dict(settings.mapping) | {name: name for name in classes}
         # What most messages hold is found by one look: the value itself. Values whose class the
         # model lacks are left out, so that they take the slow way to a good explanation.
         self.known: Mapping[str, str] = {
@@ -180,6 +183,7 @@ class EmoticonLabeller:
 
     def __init__(self, settings: EmoticonLabels, classes: Sequence[str]) -> None:
         self.path: str | None = None
+        self.reads_text = True
         self.classes = tuple(classes)
         self.known: Mapping[str, str] = {}
         class_of = _class_of_sign(settings, classes)
@@ -232,6 +236,26 @@ def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
     """
     start = r"(?<!\w)" if re.match(r"\w", sign) else ""
     return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+{end}"
+
+
+class NoLabels:
+    """Leaves labels alone: for messages that are judged whatever else they say.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The model's classes.
+    """
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.path: str | None = None
+        self.reads_text = False
+        self.classes = tuple(classes)
+        self.known: Mapping[str, str] = {}
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label nothing; see `Labeller.label`."""
+        return Labelled([None] * len(values), texts)
 
 
 def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ entry a message; `Messages.envelope(i)` is the row view for sinks and screens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -137,6 +137,22 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     operation: Operation
     fields: dict[str, Any]
 
+    @property
+    def shown(self) -> str:
+        """What it says, for people: its text, or without one its fields, as `income high · age 41`.
+
+        What a message holds stands in it as it is: whoever shows it makes it harmless.
+        """
+        return self.text or pairs(self.fields)
+
+
+def pairs(fields: Mapping[str, Any]) -> str:
+    """Return fields with their values on one line, such as `income high · age 41`."""
+    return " · ".join(
+        f"{name} {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in fields.items()
+    )
+
 
 class About(NamedTuple):
     """What a message says of itself beside what is learned: for sinks, the screen and people."""
@@ -173,9 +189,10 @@ class Messages:
     operations : ndarray of shape (n,), int8
         Each message's place in `OPERATIONS`.
     texts : TextColumn, of length n
-        A deletion's text is missing.
-    fields : dict of str to TextColumn
-        The other fields that the model reads; what is no text is missing.
+        A deletion's text is missing, and so are all where neither model nor labels need the text.
+    fields : dict of str to TextColumn or ndarray of shape (n,), float64
+        The other fields that the model reads: words and categories as text; numbers, and flags as
+        0 and 1, nan where they are missing.
     about : callable
         Decodes what else stands in the message at a place of `raw`.
     rejects : list of Reject
@@ -190,7 +207,7 @@ class Messages:
     labels: NDArray[np.int32]
     operations: NDArray[np.int8]
     texts: TextColumn
-    fields: dict[str, TextColumn]
+    fields: dict[str, TextColumn | NDArray[np.float64]]
     about: Callable[[RawColumns, int], About]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0

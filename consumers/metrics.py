@@ -61,7 +61,7 @@ class Metrics:
         self._classes = tuple(classes)
         self._snapshot_s: float | None = None
         self._checkpoint_s: float | None = None
-        self._words_dropped = 0
+        self._words_dropped = self._values_dropped = 0
         self._prequential = (0, 0, 0.0)
         self._lag_labels: set[tuple[str, str]] = set()
         self._make_stream_metrics()
@@ -129,9 +129,15 @@ class Metrics:
         self._version = self._gauge("snapshot_version", "Version of the published snapshot.")
         age = self._gauge("snapshot_age_seconds", "Time since the last snapshot was published.")
         age.set_function(lambda: self._age_s(self._snapshot_s))
+        self._features = self._gauge(
+            "model_features", "Words, values, flags and numbers that the model knows."
+        )
         self._vocabulary = self._gauge("vocabulary_words", "Words that the model knows.")
         self._dropped = self._counter(
             "words_dropped", "Words not learned because the vocabulary was full."
+        )
+        self._left = self._counter(
+            "values_dropped", "Values of categories that left because their table was full."
         )
 
     def _make_checkpoint_metrics(self) -> None:
@@ -221,10 +227,12 @@ class Metrics:
         """Ask `size` for the length of the predictor's queue whenever it is scraped."""
         self._queue.set_function(size)
 
-    def resume_from(self, prequential: Prequential, words_dropped: int) -> None:
+    def resume_from(
+        self, prequential: Prequential, words_dropped: int, values_dropped: int
+    ) -> None:
         """Leave out of the counters what a restored checkpoint brings: it was counted before."""
         self._prequential = (prequential.n, prequential.n_correct, prequential.log_loss_sum)
-        self._words_dropped = words_dropped
+        self._words_dropped, self._values_dropped = words_dropped, values_dropped
 
     def set_prequential(self, prequential: Prequential) -> None:
         """Show the prequential figures; what has come since the last call is counted."""
@@ -238,7 +246,14 @@ class Metrics:
         self._window_accuracy.set(_or_nan(prequential.window_accuracy))
         self._window_log_loss.set(_or_nan(prequential.window_log_loss))
 
-    def set_snapshot(self, version: int, vocabulary_size: int, words_dropped: int) -> None:
+    def set_snapshot(
+        self,
+        version: int,
+        vocabulary_size: int,
+        words_dropped: int,
+        n_features: int,
+        values_dropped: int,
+    ) -> None:
         """Say that a snapshot has just been published, and what it holds.
 
         Parameters
@@ -249,12 +264,18 @@ class Metrics:
             Words that the model knows.
         words_dropped : int
             Words that ever found the vocabulary full, as a running total.
+        n_features : int
+            Features that it knows: words, values of categories, flags and numbers.
+        values_dropped : int
+            Values of categories that ever found their table full, as a running total.
         """
         self._snapshot_s = self._clock()
         self._version.set(version)
         self._vocabulary.set(vocabulary_size)
+        self._features.set(n_features)
         self._dropped.inc(max(0, words_dropped - self._words_dropped))
-        self._words_dropped = words_dropped
+        self._left.inc(max(0, values_dropped - self._values_dropped))
+        self._words_dropped, self._values_dropped = words_dropped, values_dropped
 
     # Checkpoints ----------------------------------------------------------------------------
 

@@ -20,13 +20,14 @@ from consumers.status import Status, Summary
 from consumers.tally import Tally
 from consumers.view import View
 from streamnb import Snapshot, SnapshotBoard
+from streamnb.overview import n_features, telling, values_dropped
 
 UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
 WORDS_SHARE_MAX = (
     0.01  # of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core
 )
-WORDS_SHOWN = 12
+FEATURES_SHOWN = 12
 
 
 class Reporter:
@@ -75,7 +76,7 @@ class Reporter:
         self._clock = clock
         self._due_at_s = clock()
         self._words_due_at_s = clock()
-        self._words: dict[str, tuple[str, ...]] = {}
+        self._telling: dict[str, tuple[str, ...]] = {}
         self._shown_version = 0
         self._shown_at_s = clock()
         self._n_lost = 0
@@ -136,15 +137,19 @@ class Reporter:
         if snapshot.version != self._shown_version:
             self._shown_version, self._shown_at_s = snapshot.version, now_s
             self._metrics.set_snapshot(
-                snapshot.version, snapshot.vocabulary_size, snapshot.words_dropped
+                snapshot.version,
+                snapshot.vocabulary_size,
+                snapshot.words_dropped,
+                n_features(snapshot),
+                values_dropped(snapshot),
             )
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            told = snapshot.telling_words(WORDS_SHOWN, next(iter(self._tally.fields)))
+            told = telling(snapshot, FEATURES_SHOWN)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
-            self._words = {
-                str(label): tuple(word for word, _ in words) for label, words in told.items()
+            self._telling = {
+                str(label): tuple(name for name, _ in features) for label, features in told.items()
             }
 
     def _status(
@@ -172,12 +177,13 @@ class Reporter:
             window_log_loss=prequential.window_log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
             words_dropped=snapshot.words_dropped if snapshot else 0,
+            n_features=n_features(snapshot) if snapshot else 0,
             snapshot_version=snapshot.version if snapshot else 0,
             snapshot_age_s=now_s - self._shown_at_s if snapshot else None,
             checkpoint_age_s=self._checkpoint.age_s(),
             http_address=self._http_address,
             newest=tuple(tally.newest),
-            telling_words=self._words,
+            telling=self._telling,
             elapsed_s=tally.elapsed_s,
         )
 
@@ -190,12 +196,14 @@ class Reporter:
             messages=tally.n_messages,
             learned=tally.n_learned,
             judged=tally.n_judged,
+            deletions=tally.n_deleted,
             rejected=dict(tally.rejected),
             ambiguous=tally.n_ambiguous,
             accuracy=tally.prequential.accuracy,
             log_loss=tally.prequential.log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
             words_dropped=snapshot.words_dropped if snapshot else 0,
+            n_features=n_features(snapshot) if snapshot else 0,
             classes=tally.classes,
             class_counts=tuple(snapshot.class_counts.tolist()) if snapshot else (),
             positions={str(partition): at for partition, at in positions.items()},

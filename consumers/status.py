@@ -20,7 +20,7 @@ class Judged(NamedTuple):
     user : str or None
         Who wrote it.
     text : str
-        What it says, as it came.
+        What it says, as it came: its text, or without one its fields.
     label : str
         The class predicted for it.
     probability : float
@@ -66,6 +66,8 @@ class Status:
         The same over the last `learning.window` examples.
     vocabulary_size, words_dropped : int
         Words known; words that found the vocabulary full.
+    n_features : int
+        All features known: words, values of categories, flags and numbers.
     snapshot_version : int
         Of the published snapshot; 0 before the first.
     snapshot_age_s, checkpoint_age_s : float or None
@@ -74,8 +76,8 @@ class Status:
         Where metrics and health are served.
     newest : tuple of Judged
         The newest messages, oldest first.
-    telling_words : mapping of str to tuple of str
-        For each class, the words that speak for it most, the strongest first.
+    telling : mapping of str to tuple of str
+        For each class, the features that speak for it most, the strongest first.
     elapsed_s : float
         Seconds since the start.
     note : str or None
@@ -98,12 +100,13 @@ class Status:
     window_log_loss: float | None = None
     vocabulary_size: int = 0
     words_dropped: int = 0
+    n_features: int = 0
     snapshot_version: int = 0
     snapshot_age_s: float | None = None
     checkpoint_age_s: float | None = None
     http_address: str | None = None
     newest: tuple[Judged, ...] = ()
-    telling_words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    telling: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elapsed_s: float = 0.0
     note: str | None = None
 
@@ -118,12 +121,17 @@ class Summary:
         Name of the source.
     messages, learned, judged, ambiguous : int
         Messages read; of these learned, judged without a label, and with contradicting emoticons.
+    deletions : int
+        Messages that ask to delete, which teach nothing. With those learned, judged and rejected
+        they are all messages.
     rejected : mapping of str to int
         Messages rejected, by reason.
     accuracy, log_loss : float or None
         Prequential, over everything that the model has learned in this run; None before any.
     vocabulary_size, words_dropped : int
         Words known; words that found the vocabulary full.
+    n_features : int
+        All features known: words, values of categories, flags and numbers.
     classes : tuple of str
         The model's classes.
     class_counts : tuple of float
@@ -144,12 +152,14 @@ class Summary:
     messages: int
     learned: int
     judged: int
+    deletions: int
     rejected: Mapping[str, int]
     ambiguous: int
     accuracy: float | None
     log_loss: float | None
     vocabulary_size: int
     words_dropped: int
+    n_features: int
     classes: tuple[str, ...]
     class_counts: tuple[float, ...]
     positions: Mapping[str, int]

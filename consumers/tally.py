@@ -72,6 +72,7 @@ class Tally:
         self.n_learned = 0
         self.n_judged = 0
         self.n_ambiguous = 0
+        self.n_deleted = 0
         self.rejected: Counter[str] = Counter()
         self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
         self._predicted: deque[int] = deque(maxlen=_SHARES_OVER)
@@ -120,6 +121,7 @@ class Tally:
         # A rejected or deleted message may have been ambiguous too; each counts in one place only.
         n_ambiguous = min(messages.n_ambiguous, n_without)
         self.n_ambiguous += n_ambiguous
+        self.n_deleted += n_deleted
         self._metrics.count_messages(
             learned=n_learned,
             unlabelled=n_without - n_ambiguous,
@@ -163,7 +165,7 @@ class Tally:
                 Judged(
                     time_ms=envelope.time_ms,
                     user=envelope.user,
-                    text=envelope.text,
+                    text=envelope.shown,
                     label=self.classes[c],
                     probability=float(np.exp(posteriors[k, c])),
                     truth=envelope.label,

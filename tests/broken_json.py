@@ -16,6 +16,7 @@ _PIECES = [
     b"null", b"true", b"0", b"00", b"-", b"-0", b".5", b"1e5", b"E+400", b"9" * 20, b"{}", b"[]",
     b',"text":"zz"', b'"text":1,', b'"text":null,', b'"label":4,', b'"label":4.0,', b'"id":[],',
     b'"t\\u0065xt":"z",', b'"user":{},', b'"commit":null,', b'"operation":"delete",', b"[[{}]]",
+    b'"amount":1e22,', b'"flag":2,', b'"amount":"1",', b'"other":{},', b'"other":1.0,',
     b'"id":"\\u0031",', b'"text":"caf\\u00e9",', b'"text":"\\ud83d",',
 ]  # fmt: skip
 

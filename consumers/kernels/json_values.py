@@ -20,6 +20,7 @@ RawWords = Annotated[NDArray[np.uint64], types.Array(types.uint64, 1, "C", reado
 
 # What stands at a field. A plain string has no escape: its bytes are its text.
 ABSENT, NULL, PLAIN, ESCAPED, INTEGER, NUMBER, TRUE, FALSE, OBJECT, ARRAY = range(10)
+N_KINDS = 10
 BROKEN = -1
 
 _INTEGER_DIGITS_MAX = 18  # fits an int64 with its sign; nineteen without one fit a uint64

@@ -18,7 +18,7 @@ from consumers.kernels.json_values import (
 )
 from consumers.kernels.names import Names, Raw, byte_at, find_name
 from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.layout import I32, I64, U8, Int, Texts, compiled_type
+from streamnb.kernels.layout import I32, I64, U8, Flags, Int, Texts, compiled_type
 from streamnb.kernels.utf8 import encode_into
 
 # What `match` answers where nothing stands, and where what stands is none of the names.
@@ -57,21 +57,21 @@ def _unescape(buffer: Raw, start: Int, end: Int, data: U8, at: int) -> int:
     types.uint8[::1],
     types.int64[::1],
     types.int64[::1],
-    types.boolean,
+    types.boolean[::1],
     compiled_type(Texts),
 )
 def copy_texts(
-    buffer: Raw, kinds: U8, starts: I64, ends: I64, with_integers: bool, texts: Texts
+    buffer: Raw, kinds: U8, starts: I64, ends: I64, is_text: Flags, texts: Texts
 ) -> None:
     """Copy the strings of one field, unescaped, one behind the other; any other value is missing.
 
-    Their room is that of their spans together, as no escape is shorter than what it means. Where it
-    is asked for, an integer's digits are a text too.
+    Their room is that of their spans together, as no escape is shorter than what it means. Of the
+    kinds that `is_text` names, such as integers, the bytes as they stand are a text too.
     """
     at = 0
     for i in range(len(kinds)):
         texts.starts[i] = at
-        if kinds[i] == PLAIN or (with_integers and kinds[i] == INTEGER):
+        if kinds[i] == PLAIN or is_text[kinds[i]]:
             start = starts[i]
             for k in range(ends[i] - start):
                 texts.data[np.uint64(at + k)] = byte_at(buffer, start + k)

@@ -6,10 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from consumers.settings.base import Section, distinct, wrong
+from consumers.settings.base import Section, distinct, mark, wrong
 
 # Of the recorded tweets; a model without a neutral class rejects those, and says so.
 SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
+
+# Parts of a message that a group may read by these names, wherever `message` says that they are.
+MESSAGE_PARTS = ("text", "user", "lang")
 
 FieldPath = Annotated[str, Field(min_length=1)]
 
@@ -72,13 +75,14 @@ class EmoticonLabels(Section):
 
 def _kind(labels: Any) -> Any:
     """Tell which labels are meant; they stand in a field unless `kind` says otherwise."""
-    return (
+    kind = (
         labels.get("kind", "field") if isinstance(labels, dict) else getattr(labels, "kind", None)
     )
+    return mark(str(kind))
 
 
 Labels = Annotated[
-    Annotated[FieldLabels, Tag("field")] | Annotated[EmoticonLabels, Tag("emoticons")],
+    Annotated[FieldLabels, Tag(mark("field"))] | Annotated[EmoticonLabels, Tag(mark("emoticons"))],
     Discriminator(
         _kind,
         custom_error_type="setting",
@@ -86,3 +90,5 @@ Labels = Annotated[
         custom_error_context={"text": "must be a section whose kind is field or emoticons"},
     ),
 ]
+
+LABELS: dict[str, type[Section]] = {"field": FieldLabels, "emoticons": EmoticonLabels}

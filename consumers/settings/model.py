@@ -1,61 +1,27 @@
-"""Settings of what is learned: classes, feature groups and their likelihoods."""
+"""Settings of what is learned: classes, what is known of them beforehand, and feature groups."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from consumers.settings.base import Section, distinct, wrong
-
-Prior = Annotated[float, Field(ge=0)]
-
-NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
+from consumers.settings.class_prior import ClassPrior, check_class_prior, wrong_classes
+from consumers.settings.groups import FeatureSettings, WordsSettings
 
 
-class WordsSettings(Section):
-    """A feature group of words."""
-
-    kind: Literal["words"] = "words"
-    likelihood: Literal["bernoulli", "multinomial"] = "multinomial"
-    beta: tuple[Prior, Prior] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
-    alpha: Prior = 1.0  # multinomial's prior
-    counts: Literal["presence", "occurrence"] | None = "presence"  # None: by the likelihood
-    ngrams: tuple[int, int] = (1, 2)
-    negation: bool = True
-    case_fold: bool = True
-    fold_mentions: bool = True
-    fold_links: bool = True
-    squeeze: bool = True
-    emoticons: bool = True
-    max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
-
-    @field_validator("ngrams")
-    @classmethod
-    def _ngrams(cls, ngrams: tuple[int, int]) -> tuple[int, int]:
-        shortest, longest = ngrams
-        if not 1 <= shortest <= longest <= NGRAM_MAX:
-            raise wrong(
-                f"must be [shortest, longest] with 1 ≤ shortest ≤ longest ≤ {NGRAM_MAX}, in words"
-            )
-        return ngrams
-
-    @model_validator(mode="after")
-    def _counts_fit(self) -> Self:
-        if self.likelihood == "bernoulli" and self.counts == "occurrence":
-            raise wrong(
-                "counts must be presence (or null) with the bernoulli likelihood, which asks only "
-                "whether a word is there; to count occurrences take the multinomial likelihood"
-            )
-        return self
+def _words_of_the_text() -> dict[str, FeatureSettings]:
+    return {"text": WordsSettings()}
 
 
 class ModelSettings(Section):
     """What is learned."""
 
     classes: tuple[Annotated[str, Field(min_length=1)], ...] = ("negative", "positive")
-    class_prior: Prior = 1.0  # Dirichlet α for every class
-    features: dict[str, WordsSettings] = Field(default_factory=lambda: {"text": WordsSettings()})
+    class_prior: ClassPrior = 1.0
+    features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
 
     @field_validator("classes")
     @classmethod
@@ -64,9 +30,35 @@ class ModelSettings(Section):
             raise wrong("must be at least 2 names")
         return distinct(classes)
 
+    @field_validator("class_prior", mode="plain")
+    @classmethod
+    def _class_prior(cls, value: Any) -> ClassPrior:
+        return check_class_prior(value)
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _empty_groups(cls, features: Any) -> Any:
+        """Take a group whose keys are all commented out for one of words, with its defaults."""
+        if not isinstance(features, dict):
+            return features
+        return {name: {} if group is None else group for name, group in features.items()}
+
     @field_validator("features")
     @classmethod
-    def _features(cls, features: dict[str, WordsSettings]) -> dict[str, WordsSettings]:
+    def _features(cls, features: dict[str, FeatureSettings]) -> dict[str, FeatureSettings]:
         if not features:
             raise wrong("must hold at least one feature group")
         return features
+
+    @model_validator(mode="after")
+    def _prior_fits(self) -> Self:
+        problems = list(wrong_classes(self.class_prior, self.classes))
+        if problems:
+            text = "; ".join(f"{'.'.join(map(str, path))} {said}" for path, said in problems)
+            raise PydanticCustomError("setting", "{text}", {"text": text, "problems": problems})
+        return self
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields that the groups read, in order."""
+        return tuple(field for name, group in self.features.items() for field in group.reads(name))

@@ -12,12 +12,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from consumers.settings.base import Section
+from consumers.settings.content import LABELS
+from consumers.settings.groups import GROUPS
 from consumers.settings.yaml_file import SECRETS, Document, Path, Problem
 
 ANY_NAME = "NAME"  # stands in a setting's path for a name that the user chooses
 
 _SHOULD = re.compile(r"^\w+ should (be|have|match)")
-_LABEL_KINDS = {"field", "emoticons"}
+_MARK = re.compile(r"<(\w+)>")
 _TEXTS = {
     "model_type": "must be a section of keys and values",
     "dict_type": "must be a section of keys and values",
@@ -101,26 +103,35 @@ def _problems_in(details: ErrorDetails, paths: Sequence[str]) -> Iterator[Proble
         for inner, text in context["problems"]:
             yield Problem(inner, text)
     elif details["type"] == "extra_forbidden":
-        yield Problem(path, _unknown(path, paths))
+        kind = next((part[1] for p in details["loc"] if (part := _MARK.fullmatch(str(p)))), None)
+        yield Problem(path, _unknown(path, paths) if kind is None else _foreign(path, kind))
     else:
         text = _TEXTS.get(details["type"]) or _SHOULD.sub(r"must \1", details["msg"])
         yield Problem(path, text)
 
 
 def _user_path(location: Path) -> Path:
-    """Drop what pydantic adds to a location: the kind of labels it tried, and its mark for keys."""
-    path = tuple(part for part in location if part != "[key]")
-    if len(path) > 1 and path[0] == "labels" and path[1] in _LABEL_KINDS:
-        path = (path[0], *path[2:])
-    return path
+    """Drop what pydantic adds to a location: the kind of section it tried, its mark for keys."""
+    return tuple(part for part in location if part != "[key]" and not _MARK.fullmatch(str(part)))
+
+
+def _foreign(path: Path, kind: str) -> str:
+    """Say that a section of one kind has no such key, which one may be meant, and whose it is."""
+    *parents, key = map(str, path)
+    family = next(family for family in (GROUPS, LABELS) if kind in family)
+    own = [*family[kind].model_fields]
+    near = difflib.get_close_matches(key, own, n=1)
+    if near:
+        return f"is no known key; did you mean {'.'.join([*parents, near[0]])}?"
+    others = [name for name, section in family.items() if key in section.model_fields]
+    whose = f", only with kind: {' or '.join(others)}" if others else ""
+    return f"is no known key with kind: {kind}{whose}; known here: {', '.join(own)}"
 
 
 def _unknown(path: Path, paths: Sequence[str]) -> str:
     """Say that there is no such key, and which one may have been meant."""
     *parents, key = map(str, path)
     place = "".join(f"{parent}." for parent in parents)
-    if parents[:2] == ["model", "features"] and len(parents) > 2:
-        parents[2] = ANY_NAME
     inside = "".join(f"{parent}." for parent in parents)
     siblings = list(
         dict.fromkeys(

@@ -14,10 +14,11 @@ from consumers.settings.base import Section, distinct, wrong
 class GeneratorSettings(Section):
     """The made-up stream."""
 
+    stream: Literal["tweets", "loans"] = "tweets"
     seed: int = Field(default=7, ge=0)
     rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
     labelled_share: float = Field(default=0.7, ge=0, le=1)
-    turn_after: int = Field(default=20_000, ge=1)  # messages until one topic's sentiment turns
+    turn_after: int = Field(default=20_000, ge=1)  # tweets until one topic's sentiment turns
 
 
 class FileSettings(Section):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     time_ms : int
         When the message was written, in Unix milliseconds.
     text : str or UNSET
-        Its text, where it is asked for.
+        Its text, where it is asked for and the model reads one.
+    fields : dict or UNSET
+        The fields that are kept or read beside it, as they came, where there are any.
     label : str
         The most probable class.
     probabilities, log_posterior : dict of str to float
@@ -44,6 +47,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     time_ms: int
     text: str | msgspec.UnsetType
+    fields: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     label: str
     probabilities: dict[str, float]
     log_posterior: dict[str, float]
@@ -96,13 +100,15 @@ def prediction_record(
     Returns
     -------
     Record
-        Keyed by the message's id. A large one has a short form, without the text.
+        Keyed by the message's id. A large one has a short form, without text and fields.
     """
+    is_text_told = with_text and bool(envelope.text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
     prediction = Prediction(
         id=envelope.id,
         time_ms=envelope.time_ms,
-        text=envelope.text if with_text else msgspec.UNSET,
+        text=envelope.text if is_text_told else msgspec.UNSET,
+        fields=envelope.fields or msgspec.UNSET,
         label=max(logs, key=logs.__getitem__),
         probabilities={name: math.exp(log) for name, log in logs.items()},
         log_posterior=logs,
@@ -112,7 +118,9 @@ def prediction_record(
     if len(value) < _SHORT_FROM_BYTES:
         return Record(envelope.id.encode(), value)
     short_id = envelope.id[:_SHORT_KEY_CHARS]
-    small = msgspec.structs.replace(prediction, id=short_id, text=msgspec.UNSET)
+    small = msgspec.structs.replace(
+        prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
+    )
     return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)))
 
 

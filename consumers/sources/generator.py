@@ -1,8 +1,8 @@
-"""The made-up stream: tweets without end, for a first look, for demonstrations and for tests.
+"""The made-up streams: tweets or loan applications without end, for a first look and for tests.
 
 Message number n is a pure function of the seed and n, and n is its offset; so any position can be
-entered, and a run that starts again sees exactly what it would have seen. The stream has real
-drift in it: the new phone is loved until message `turn_after`, and then it is not.
+entered, and a run that starts again sees exactly what it would have seen. The tweets have real
+drift in them: the new phone is loved until message `turn_after`, and then it is not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from consumers.config import GeneratorSettings
 from consumers.messages import Partition, RawColumns
+from consumers.sources._loans import LoanMaker
 from consumers.sources._records import Records, raw_columns
 from consumers.sources._tweets import START_MS, TweetMaker
 
@@ -23,17 +24,17 @@ _BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest w
 
 
 class GeneratorSource:
-    """Makes up tweets at a steady rate.
+    """Makes up tweets, or loan applications (see `_loans`), at a steady rate.
 
-    Each is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
+    Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
     them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
     nothing, so that a good classifier is right 85 to 90 times in a hundred.
 
     Parameters
     ----------
     settings : GeneratorSettings
-        Seed, rate, share of labelled messages, and the message at which sentiment on the new phone
-        turns. A rate of 0 is as fast as it goes.
+        Which stream, seed, rate, share of labelled messages, and the tweet at which sentiment on
+        the new phone turns. A rate of 0 is as fast as it goes.
     clock, wait : callable
         Tells a time in seconds, and passes a number of seconds.
     """
@@ -47,7 +48,8 @@ class GeneratorSource:
         self.name = "generator"
         self.partition = Partition(self.name, 0)
         self._rate_per_s = settings.rate_per_s
-        self._maker = TweetMaker(settings)
+        is_tweets = settings.stream == "tweets"
+        self._maker = TweetMaker(settings) if is_tweets else LoanMaker(settings)
         self._clock = clock
         self._wait = wait
         self._position = 0

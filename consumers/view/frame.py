@@ -3,7 +3,7 @@
     streamnb  kafka://127.0.0.1:9092/tweets                          reading  0:42
     rate         12,345 /s               window  overall    positive  ━━━━━━━  61%
     ...
-    ── telling words ─────────────────────────────────────────────────────────────
+    ── telling features ──────────────────────────────────────────────────────────
     ── newest ────────────────────────────────────────────────────────────────────
     snapshot 421, 0.1 s ago · checkpoint 3.2 s ago · http://127.0.0.1:8100
 
@@ -58,8 +58,8 @@ def frame(status: Status, accuracies: Sequence[float], width: int, height: int) 
     rows: list[RenderableType] = [_title(status, width), Text("")]
     rows += _numbers(status, accuracies, width)
     rows.append(Text(""))
-    if status.telling_words:
-        rows += [_rule("telling words"), *_words(status, width), Text("")]
+    if status.telling:
+        rows += [_rule("telling features"), *_telling(status, width), Text("")]
     rows.append(_rule("newest"))
     room = max(0, height - len(rows) - 2)
     newest = [_message(judged, status.classes, width) for judged in status.newest[-room:]]
@@ -112,7 +112,9 @@ def _stream(status: Status) -> list[Text]:
         ("judged", number(status.n_judged)),
         ("rejected", number(status.n_rejected)),
         ("lag", lag),
-        ("words", number(status.vocabulary_size)),
+        ("words", number(status.vocabulary_size))
+        if status.vocabulary_size == status.n_features
+        else ("features", number(status.n_features)),
     )
     return [
         Text.assemble((f" {name:<9}", "dim"), f"{value:>{_STREAM_WIDTH - 14}}", "    ")
@@ -146,9 +148,9 @@ def _shares(status: Status, room: int) -> list[Text]:
     return lines[:_N_NUMBERS]
 
 
-def _words(status: Status, width: int) -> list[Text]:
+def _telling(status: Status, width: int) -> list[Text]:
     lines = []
-    for label, words in list(status.telling_words.items())[:_WORDS_CLASSES_MAX]:
+    for label, words in list(status.telling.items())[:_WORDS_CLASSES_MAX]:
         colour = colour_of(label, status.classes)
         told = " · ".join(map(plain, words))
         line = Text.assemble((f" {plain(label)[:9]:<9} ", "dim"), (told, colour))

@@ -68,6 +68,7 @@ def fields_of(status: Status) -> dict[str, Any]:
         "window_accuracy": _rounded(status.window_accuracy),
         "window_log_loss": _rounded(status.window_log_loss),
         "vocabulary_size": status.vocabulary_size,
+        "n_features": status.n_features,
         "snapshot_version": status.snapshot_version,
         "checkpoint_age_s": _rounded(status.checkpoint_age_s),
         "trouble": status.trouble,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from consumers.config import FieldLabels, MessageSettings
 from consumers.decode import Decoder
 from consumers.labels import FieldLabeller
 from consumers.messages import Messages, Partition, RawColumns
+from consumers.settings.groups import Kind
 from streamnb import TextColumn
 
 CLASSES = ("negative", "positive")
@@ -48,21 +50,25 @@ def messages(
     *,
     first: int = 0,
     partition: Partition | None = None,
-    fields: Sequence[str] = (),
+    fields: Sequence[str] | Mapping[str, Kind] = (),
 ) -> Messages:
-    """Decode values, whose labels stand in the field `label`, for a model that reads `fields`."""
+    """Decode values, whose labels stand in the field `label`, for a model that reads `fields`.
+
+    They are fields of words beside the text unless their kinds are given.
+    """
     extra = [name for name in fields if name not in {"text", "user", "lang"}]
     decoder = Decoder(
         MessageSettings(fields=tuple(extra)),
         FieldLabeller(FieldLabels(), CLASSES),
-        reads=tuple(fields),
+        reads=fields if isinstance(fields, Mapping) else dict.fromkeys(("text", *fields), "words"),
     )
     data = [value if isinstance(value, bytes) else msgspec.json.encode(value) for value in values]
     return decoder.decode(raw(data, first, partition))
 
 
-def strings(column: TextColumn) -> list[str | None]:
+def strings(column: TextColumn | NDArray[np.float64]) -> list[str | None]:
     """Return the texts of a column; None is one that is missing."""
+    assert isinstance(column, TextColumn)
     data, starts, ends = column.texts
     return [
         None if end < 0 else data[start:end].tobytes().decode()

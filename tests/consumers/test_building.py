@@ -109,6 +109,10 @@ IDENTITIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"source": "generator", "generator": {"seed": 3, "labelled_share": 0.5, "turn_after": 9}},
         {"source": "generator", "seed": 3, "labelled_share": 0.5, "turn_after": 9},
     ),
+    "made-up loans": (
+        {"generator": {"stream": "loans", "seed": 3}},
+        {"source": "generator", "stream": "loans", "seed": 3, "labelled_share": 0.7},
+    ),
 }
 
 

@@ -149,19 +149,19 @@ MISMATCHES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "class prior": ({"class_prior": 0.5}, "model.class_prior", "1.0", "0.5"),
     "word prior": (
         {"likelihood": Bernoulli(Beta(1, 2))},
-        "model.groups.text.likelihood.beta",
+        "model.features.text.likelihood.beta",
         "[1.0, 1.0]",
         "[1.0, 2.0]",
     ),
     "family": (
         {"likelihood": Multinomial()},
-        "model.groups.text.likelihood.name",
+        "model.features.text.likelihood.name",
         "'bernoulli'",
         "'multinomial'",
     ),
-    "n-grams": ({"ngrams": (1, 1)}, "model.groups.text.ngrams", "[1, 2]", "[1, 1]"),
-    "links": ({"fold_links": False}, "model.groups.text.fold_links", "True", "False"),
-    "negation": ({"negation": True}, "model.groups.text.negation", "False", "True"),
+    "n-grams": ({"ngrams": (1, 1)}, "model.features.text.ngrams", "[1, 2]", "[1, 1]"),
+    "links": ({"fold_links": False}, "model.features.text.fold_links", "True", "False"),
+    "negation": ({"negation": True}, "model.features.text.negation", "False", "True"),
 }
 
 

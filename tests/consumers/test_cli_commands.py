@@ -23,6 +23,8 @@ import streamnb.errors
 from consumers import cli
 from consumers.errors import ConfigError, ConsumerError
 from consumers.exits import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.features import build_model
+from consumers.settings.model import ModelSettings
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +186,27 @@ def test_predict_answers_from_a_model_file(command: Command, tmp_path: Path) -> 
     assert sum(answers[0]["probabilities"].values()) == pytest.approx(1.0)
     assert {row["word"] for row in answers[0]["words"]} >= {"lovely", "day"}
     assert answers[1]["words"] == []
+
+
+def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Path) -> None:
+    """`--set` and `--json-message` ask a model of fields; with a text the fields go beside it."""
+    kinds = {"size": {"kind": "numbers"}, "open": {"kind": "flags"}, "text": {}}
+    made = build_model(ModelSettings.model_validate({"features": kinds}))
+    made.learn_one({"size": 1.0, "open": True, "text": "a fine day"}, "positive")
+    made.learn_one({"size": 9.0, "open": False, "text": "a sad day"}, "negative")
+    save(made, tmp_path / "model.nb")
+    ask = ("predict", "--model", str(tmp_path / "model.nb"))
+    done = command(*ask, "--set", "size=1", "--set", "open=true")
+    assert re.match(r"positive +negative 0\.\d{4} +positive", done.out)
+    assert "size 1 · open true" in done.out
+    assert re.search(r"open=true \+\d\.\d\d", done.out)
+    message = '{"size": 9, "text": "sad"}'
+    done = command(*ask, "--json", "fine", "--set", "open=true", "--json-message", message)
+    text, whole = (json.loads(line) for line in done.out.splitlines())
+    assert (text["label"], text["fields"]) == ("positive", {"open": True, "text": "fine"})
+    assert (whole["label"], whole["fields"]) == ("negative", {"size": 9, "text": "sad"})
+    for wrong, code in {"--set size=big": 65, "--json-message {": 65, "": 2}.items():
+        assert command(*ask, *wrong.split()).code == code
 
 
 def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> None:

@@ -86,6 +86,11 @@ port: 1
             "model: {features: {text: {likelihood: bernoulli, counts: occurrence}}}",
             "take the multinomial",
         ),
+        (
+            "model: {features: {text: {likelihood: complement, alpha: 0}}}",
+            "alpha must be above 0",
+        ),
+        ("model: {features: {text: {normalise: true}}}", "normalise is for the complement"),
         ("model: {features: {text: {beta: [1]}}}", "model.features.text.beta.1: is missing"),
         ("model: {features: {text: {alfa: 1}}}", "did you mean model.features.text.alpha?"),
         ("model: {features: {title: {}}}", "add 'title' to message.fields"),

@@ -14,6 +14,8 @@ from consumers.config import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode import Decoder
 from consumers.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.messages import Messages, Reject
+from consumers.settings.groups import Kind
+from streamnb import TextColumn
 from tests.broken_json import broken_json
 from tests.consumers.decoding import CLASSES, raw, strings
 
@@ -26,26 +28,45 @@ PATHS = MessageSettings(
     fields=("user", "user.age", "user.age.x", "other"),
 )
 MAPPING = {"4": "positive", "true": "positive", "-1": "negative", "2": "neutral", "é": "negative"}
-DECODERS: dict[str, tuple[MessageSettings, Labeller, tuple[str, ...]]] = {
+Reads = dict[str, Kind]
+DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
     "plain": (
         MessageSettings(fields=("other", "name")),
         FieldLabeller(FieldLabels(), CLASSES),
-        ("text", "user", "lang", "other"),
+        dict.fromkeys(("text", "user", "lang", "other"), "words"),
     ),
     "emoticons": (
         MessageSettings(),
         EmoticonLabeller(EmoticonLabels(), CLASSES),
-        ("text",),
+        {"text": "words"},
     ),
     "paths": (
         PATHS,
         FieldLabeller(FieldLabels(mapping=MAPPING), CLASSES),
-        ("text", "lang", "other", "user.age"),
+        dict.fromkeys(("text", "lang", "other", "user.age"), "words"),
     ),
     "whole and in part": (
         MessageSettings(user="user.name", fields=("user", "user.age")),
         FieldLabeller(FieldLabels(field="user.age"), CLASSES),
-        ("text", "user"),
+        dict.fromkeys(("text", "user"), "words"),
+    ),
+    "fields": (
+        MessageSettings(fields=("amount",)),
+        FieldLabeller(FieldLabels(), CLASSES),
+        {
+            "amount": "numbers",
+            "user.age": "numbers",
+            "flag": "flags",
+            "other": "categories",
+            "commit.text": "categories",
+            "lang": "categories",
+            "note": "words",
+        },
+    ),
+    "fields beside a text": (
+        MessageSettings(user="user.name"),
+        EmoticonLabeller(EmoticonLabels(), CLASSES),
+        {"text": "words", "user": "categories", "amount": "numbers", "flag": "flags"},
     ),
 }
 
@@ -61,6 +82,11 @@ anything = st.recursive(
     ),
     max_leaves=4,
 )
+numbers = (
+    st.integers(-(10**23), 10**23)
+    | st.floats()
+    | st.decimals(-1000, 1000, allow_nan=False, places=3).map(float)
+)
 operations = st.sampled_from([None, "create", "update", "delete", "upsert", 1])
 
 
@@ -72,6 +98,9 @@ def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 messages = st.fixed_dictionaries(
     {"text": mostly(words)},
     optional={
+        "amount": mostly(numbers),
+        "flag": mostly(st.booleans() | st.sampled_from([0, 1, 1.0, None, 2, "true"])),
+        "note": mostly(words),
         "id": mostly(st.integers() | words),
         "created_at": mostly(st.just("2009-04-06T22:19:45Z")),
         "lang": mostly(st.just("en")),
@@ -99,8 +128,9 @@ def both(name: str, values: Sequence[bytes | None]) -> tuple[Messages, Messages]
 
 def shown(found: Messages) -> dict[str, Any]:
     """Return all that decoded messages say."""
-    texts: dict[str, list[str | None]] = {
-        name: strings(column) for name, column in found.fields.items()
+    columns = {
+        name: strings(column) if isinstance(column, TextColumn) else column.tobytes()
+        for name, column in found.fields.items()
     }
     rejects: list[Reject] = found.rejects
     return {
@@ -110,7 +140,7 @@ def shown(found: Messages) -> dict[str, Any]:
         "n_ambiguous": found.n_ambiguous,
         "labels": found.labels.tolist(),
         "operations": found.operations.tolist(),
-        **texts,
+        **columns,
     }
 
 

@@ -12,10 +12,33 @@ from hypothesis import strategies as st
 
 from consumers.features import build_model, columns_of, extra_fields
 from consumers.messages import Messages
-from consumers.settings.model import ModelSettings, WordsSettings
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, Words
+from consumers.settings.groups import (
+    CategoriesSettings,
+    FlagsSettings,
+    Kind,
+    NumbersSettings,
+    WordsSettings,
+)
+from consumers.settings.model import ModelSettings
+from streamnb import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Categories,
+    Complement,
+    Dirichlet,
+    Flags,
+    Gaussian,
+    Multinomial,
+    NormalInverseGamma,
+    Numbers,
+    VarianceFloor,
+    Words,
+)
+from tests.broken_json import broken_json
 from tests.consumers import decoding
-from tests.consumers.decoding import strings
+from tests.consumers.decoding import CLASSES, strings
+from tests.consumers.test_decode_scan import messages as messages_of_fields
 
 NAMES = ("text", "user", "lang", "place", "n")
 
@@ -88,6 +111,7 @@ def test_the_model_is_what_the_settings_say() -> None:
         features={
             "text": WordsSettings(likelihood="bernoulli", beta=(0.5, 2.0), alpha=9.0, **own),
             "user": WordsSettings(likelihood="multinomial", beta=(9.0, 9.0), alpha=0.125, **own),
+            "bio": WordsSettings(likelihood="complement", normalise=True, alpha=0.25, **own),
         },
     )
     model = build_model(settings)
@@ -97,13 +121,122 @@ def test_the_model_is_what_the_settings_say() -> None:
     assert specs == {
         "text": Words(Bernoulli(Beta(0.5, 2.0)), **own),
         "user": Words(Multinomial(Dirichlet(0.125)), **own),
+        "bio": Words(Complement(Dirichlet(0.25), normalise=True), **own),
     }
 
 
 def test_every_setting_of_a_group_is_passed_on() -> None:
     """No key of a feature group is forgotten on the way to the library."""
-    own = set(WordsSettings.model_fields) - {"kind", "likelihood", "beta", "alpha"}
+    own = set(WordsSettings.model_fields) - {
+        "kind",
+        "likelihood",
+        "beta",
+        "alpha",
+        "normalise",
+        "fields",
+    }
     assert own == set(Words.__dataclass_fields__) - {"likelihood", "field"}
+    own = set(CategoriesSettings.model_fields) - {"kind", "alpha"}
+    assert own == set(Categories.__dataclass_fields__) - {"likelihood"}
+    own = set(FlagsSettings.model_fields) - {"kind", "beta"}
+    assert own == set(Flags.__dataclass_fields__) - {"likelihood"}
+    own = {name.removeprefix("prior_") for name in NumbersSettings.model_fields}
+    numbers = {"mean", "kappa", "alpha", "beta"}
+    assert own == {"kind", "fields", "variance", "prior", "variance_floor", *numbers}
+    assert set(NormalInverseGamma.__dataclass_fields__) == numbers
+
+
+def test_groups_of_every_kind_are_what_the_settings_say() -> None:
+    """Fields, priors and all other keys of categories, flags and numbers arrive in the model."""
+    settings = ModelSettings.model_validate(
+        {
+            "classes": ["approve", "reject"],
+            "class_prior": {"reject": 7, "approve": 3},
+            "features": {
+                "credit": {
+                    "kind": "categories", "fields": ["score", "income"], "alpha": 0.5,
+                    "values": {"score": ["low", 2, True]}, "max_values": 50,
+                },
+                "steady": {"kind": "flags", "beta": [2, 3], "absent_is_false": True},
+                "own": {"kind": "numbers", "variance": "shared", "variance_floor": 0.25},
+                "bayes": {
+                    "kind": "numbers", "fields": ["a.b"], "prior": "normal-inverse-gamma",
+                    "prior_mean": -1, "prior_kappa": 2, "prior_alpha": 3, "prior_beta": 4,
+                },
+                "words": {"fields": ["note"], "dictionary": ["car", "roof"], "ngrams": [1, 1]},
+            },
+        }
+    )  # fmt: skip
+    model = build_model(settings)
+    assert model._class_prior == Dirichlet([3.0, 7.0])
+    specs = {name: group.spec for name, group in model._groups.items()}
+    assert specs["credit"] == Categories(
+        Categorical(Dirichlet(0.5)),
+        fields=("score", "income"),
+        values={"score": ["low", "2", "true"]},
+        max_values=50,
+    )
+    assert specs["steady"] == Flags(Bernoulli(Beta(2, 3)), fields=("steady",), absent_is_false=True)
+    assert specs["own"] == Numbers(Gaussian(VarianceFloor(0.25), "shared"), fields=("own",))
+    assert specs["bayes"] == Numbers(Gaussian(NormalInverseGamma(-1, 2, 3, 4)), fields=("a.b",))
+    assert (specs["words"].field, specs["words"].dictionary) == ("note", ("car", "roof"))
+    assert settings.fields == ("score", "income", "steady", "own", "a.b", "note")
+
+
+@given(st.lists(broken_json(messages_of_fields), max_size=8), st.integers(0, 255))
+def test_whatever_is_decoded_can_be_learned(values: list[bytes], labels: int) -> None:
+    """What the decoder lets through, the model takes: no message of a stream can end the run."""
+    kinds: dict[str, Kind] = {
+        "amount": "numbers", "flag": "flags", "other": "categories", "note": "words",
+        "lang": "categories",
+    }  # fmt: skip
+    features = {name: {"kind": kind, "fields": [name]} for name, kind in kinds.items()}
+    model = build_model(ModelSettings.model_validate({"features": features}))
+    found = decoding.messages(values, fields=kinds)
+    columns = columns_of(found, np.arange(len(found)), tuple(kinds))
+    model.learn_many(columns, [CLASSES[labels >> k & 1] for k in range(len(found))])
+    assert model.n_examples == len(found)
+
+
+def test_class_probabilities_can_be_fixed() -> None:
+    """With `fixed` they are what the configuration says, whatever is learned."""
+    settings = ModelSettings(
+        classes=("yes", "no"),
+        class_prior={"fixed": {"no": 0.9, "yes": 0.1}},
+        features={"n": NumbersSettings()},
+    )
+    model = build_model(settings)
+    model.learn_one({"n": 1.0}, "yes")
+    assert model.class_priors().tolist() == pytest.approx([0.1, 0.9])
+
+
+def test_columns_of_every_kind_have_the_chosen_rows() -> None:
+    """Numbers and flags are floats, categories texts; the model learns them as they are."""
+    kinds: dict[str, Kind] = {"n": "numbers", "f": "flags", "c": "categories"}
+    found = decoding.messages(
+        [
+            {"n": 1.5, "f": True, "c": "a", "label": 4},
+            {"n": None, "c": 2, "label": 0},
+            {"n": 3, "f": False, "label": 4},
+        ],
+        fields=kinds,
+    )
+    columns = columns_of(found, np.array([0, 2]), tuple(kinds))
+    assert isinstance(columns["n"], np.ndarray)
+    assert columns["n"].tolist() == [1.5, 3.0]
+    assert isinstance(columns["f"], np.ndarray)
+    assert columns["f"].tolist() == [1.0, 0.0]
+    assert strings(columns["c"]) == ["a", None]
+    features = {name: {"kind": kind} for name, kind in kinds.items()}
+    model = build_model(ModelSettings.model_validate({"features": features}))
+    every = columns_of(found, np.arange(3), tuple(kinds))
+    model.learn_many(every, ["positive", "negative", "positive"])
+    alone = build_model(ModelSettings.model_validate({"features": features}))
+    alone.learn_one({"n": 1.5, "f": True, "c": "a"}, "positive")
+    alone.learn_one({"n": None, "c": "2"}, "negative")
+    alone.learn_one({"n": 3.0, "f": False}, "positive")
+    probe = {"n": 2.0, "f": True, "c": "a"}
+    assert model.predict_log_proba_one(probe) == alone.predict_log_proba_one(probe)
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial"])

@@ -8,6 +8,7 @@ import math
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +30,18 @@ ENVELOPE = Envelope(
 def records(*values: bytes) -> list[Record]:
     """Return records with the given values."""
     return [Record(key=b"k", value=value) for value in values]
+
+
+def test_a_prediction_without_text_has_its_fields() -> None:
+    """Kept fields go out as they came; a text that no model reads does not."""
+    fields = {"income": "high", "age": 41, "stable_job": True}
+    envelope = msgspec.structs.replace(ENVELOPE, text="", fields=fields)
+    record = prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1)
+    found = json.loads(record.value)
+    assert found["fields"] == fields
+    assert "text" not in found
+    plain = prediction_record(ENVELOPE, ("a", "b"), [-0.5, -1.0], 1)
+    assert "fields" not in json.loads(plain.value)
 
 
 def test_records_are_safe_after_a_flush(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_every_metric_has_our_name_and_a_sentence(
     assert metrics is not None
     units = (
         "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words",
-        "_version", "_up", "_info",
+        "_version", "_up", "_info", "_features",
     )  # fmt: skip
     for family in registry.collect():
         assert family.name.startswith("streamnb_")
@@ -117,13 +117,16 @@ def test_ages_grow_while_nothing_happens(
     """Ages are taken when asked for: unknown at first, then growing with the clock."""
     assert math.isnan(value(registry, "snapshot_age_seconds") or 0.0)
     assert math.isnan(value(registry, "checkpoint_age_seconds") or 0.0)
-    metrics.set_snapshot(version=3, vocabulary_size=100, words_dropped=7)
+    metrics.set_snapshot(
+        version=3, vocabulary_size=100, words_dropped=7, n_features=110, values_dropped=0
+    )
     metrics.checkpoint_written(seconds=0.25, n_bytes=4096)
     clock.now_s += 12.5
     assert value(registry, "snapshot_age_seconds") == 12.5
     assert value(registry, "checkpoint_age_seconds") == 12.5
     assert value(registry, "snapshot_version") == 3
     assert value(registry, "vocabulary_words") == 100
+    assert value(registry, "model_features") == 110
     assert value(registry, "checkpoint_write_seconds") == 0.25
     assert value(registry, "checkpoint_bytes") == 4096
     assert value(registry, "checkpoints_total") == 1
@@ -132,7 +135,9 @@ def test_ages_grow_while_nothing_happens(
 def test_running_totals_become_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Of totals that the model keeps, the counters take what has come since; never less than 0."""
     for total in (7, 7, 9, 2):
-        metrics.set_snapshot(version=1, vocabulary_size=1, words_dropped=total)
+        metrics.set_snapshot(
+            version=1, vocabulary_size=1, words_dropped=total, n_features=110, values_dropped=0
+        )
     assert value(registry, "words_dropped_total") == 9
 
 
@@ -142,15 +147,18 @@ def test_what_a_checkpoint_brings_back_is_not_counted_again(
     """After a restart the counters begin at 0, whatever the restored totals are."""
     prequential = Prequential(10)
     prequential.update(np.log([[0.5, 0.5]] * 4), np.array([0, 1, 0, 0]))
-    metrics.resume_from(prequential, words_dropped=5)
+    metrics.resume_from(prequential, words_dropped=5, values_dropped=3)
     prequential.update(np.log([[0.5, 0.5]]), np.array([0]))
     metrics.set_prequential(prequential)
-    metrics.set_snapshot(version=1, vocabulary_size=1, words_dropped=6)
+    metrics.set_snapshot(
+        version=1, vocabulary_size=1, words_dropped=6, n_features=110, values_dropped=5
+    )
     assert value(registry, "prequential_examples_total") == 1
     assert value(registry, "prequential_correct_total") == 1
     assert value(registry, "prequential_log_loss_nats_total") == pytest.approx(math.log(2))
     assert value(registry, "prequential_window_accuracy_ratio") == 0.8
     assert value(registry, "words_dropped_total") == 1
+    assert value(registry, "values_dropped_total") == 2
 
 
 def test_a_partition_that_is_gone_has_no_lag(registry: CollectorRegistry, metrics: Metrics) -> None:

@@ -18,7 +18,16 @@ from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from consumers.settings.running import CheckpointSettings
 from consumers.status import Status
 from consumers.tally import Tally
-from streamnb import EveryExamples, Learner, Multinomial, NaiveBayes, SnapshotBoard, Words
+from streamnb import (
+    Categories,
+    EveryExamples,
+    Learner,
+    Multinomial,
+    NaiveBayes,
+    SnapshotBoard,
+    Words,
+)
+from streamnb.overview import values_dropped
 from tests.consumers.decoded import messages
 from tests.consumers.scripted import ScriptedSource
 
@@ -145,7 +154,7 @@ def test_before_the_first_snapshot_there_is_nothing_to_tell(run: Run) -> None:
     status = run.update()
     assert (status.snapshot_version, status.snapshot_age_s, status.vocabulary_size) == (0, None, 0)
     assert (status.accuracy, status.checkpoint_age_s, status.lag_total) == (None, None, None)
-    assert status.telling_words == {}
+    assert status.telling == {}
     assert status.http_address == "http://127.0.0.1:1"
     run.health.beat()
     assert not run.health.report().ready
@@ -182,17 +191,31 @@ def test_dropped_words_are_counted_once(run: Run) -> None:
     assert run.model.words_dropped > 0
 
 
+def test_dropped_values_are_counted_once(run: Run) -> None:
+    """Values of categories that left are counted too: a field of too many is seen from outside."""
+    run.model = NaiveBayes(CLASSES, features={"c": Categories(fields=["c"], max_values=4)})
+    learner = run.learner()
+    for i in range(4):
+        values = [f"{i}-{k}" for k in range(3)]
+        learner.learn("t/0", {"c": values}, ["positive", "negative", "positive"])
+        learner.publish()
+        for _ in range(2):
+            run.update()
+            assert run.value("values_dropped_total") == values_dropped(run.model)
+    assert values_dropped(run.model) > 0
+
+
 def test_telling_words_are_looked_up_now_and_then(run: Run) -> None:
     """The words that speak for a class are shown, and looked up anew only each few seconds."""
     learner = run.learner()
     learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
     learner.publish()
-    assert run.update().telling_words == {"negative": ("bad",), "positive": ("good",)}
+    assert run.update().telling == {"negative": ("bad",), "positive": ("good",)}
     learner.learn("t/0", {"text": ["fine fine fine"]}, ["positive"])
     learner.publish()
-    assert run.update().telling_words["positive"] == ("good",)
+    assert run.update().telling["positive"] == ("good",)
     run.clock.now_s += WORDS_INTERVAL_S
-    assert run.update().telling_words["positive"][0] == "fine"
+    assert run.update().telling["positive"][0] == "fine"
 
 
 def test_lag_is_the_sum_over_partitions(run: Run) -> None:

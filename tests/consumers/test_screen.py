@@ -75,12 +75,13 @@ def status(**changed: Any) -> Status:
         "window_accuracy": 0.812,
         "window_log_loss": 0.434,
         "vocabulary_size": 2_000_000,
+        "n_features": 2_000_000,
         "snapshot_version": 421,
         "snapshot_age_s": 0.1,
         "checkpoint_age_s": 3.2,
         "http_address": "http://127.0.0.1:8100",
         "newest": (judged("what a lovely day"), judged("my head hurts", "negative", 0.8)),
-        "telling_words": {"negative": ("sad", "hurts"), "positive": ("lovely", "love")},
+        "telling": {"negative": ("sad", "hurts"), "positive": ("lovely", "love")},
         "elapsed_s": 3_723.0,
     }
     return Status(**values | changed)
@@ -145,7 +146,7 @@ def test_a_frame_fills_its_room_and_says_everything(width: int, height: int) -> 
 
 def test_tweets_have_the_colour_of_their_sentiment() -> None:
     """A tweet is green where it is judged positive and red where negative, its label as well."""
-    lines = draw(status(telling_words={}))
+    lines = draw(status(telling={}))
     for text, label, colour in (
         ("what a lovely day", "positive", GREEN),
         ("my head hurts", "negative", RED),
@@ -172,7 +173,7 @@ def test_markup_in_a_tweet_is_text() -> None:
     text = HARD_TEXTS["markup"]
     shown = status(
         newest=(Judged(0, "[red]me[/red]", text, "positive", 0.9, None),),
-        telling_words={"positive": ("[bold]", "[/]")},
+        telling={"positive": ("[bold]", "[/]")},
         trouble="[blink]no broker[/blink]",
     )
     lines = draw(shown, 120, 40)
@@ -190,7 +191,7 @@ def test_no_text_breaks_the_layout(width: int, height: int, name: str) -> None:
     shown = status(
         source=text,
         newest=(message,) * 50,
-        telling_words={"negative": (text,) * 9, "positive": (text,)},
+        telling={"negative": (text,) * 9, "positive": (text,)},
         trouble=text if width == 80 else None,
         note=text,
     )
@@ -215,7 +216,7 @@ def test_every_frame_stays_in_its_room(
     shown = status(
         classes=(label, "positive"),
         newest=(message,) * 60,
-        telling_words={label: (text,)},
+        telling={label: (text,)},
         note=note,
     )
     lines = [bare(line) for line in draw(shown, width, height)]

@@ -102,6 +102,17 @@ def reject(reason: Reason) -> Reject:
     return Reject(reason, "why", PLACE, 0, -1, None, b"")
 
 
+def test_a_message_without_text_is_remembered_by_its_fields() -> None:
+    """Where the model reads no text, the newest messages show what they hold instead."""
+    room = Room()
+    found = decoding.messages(
+        [{"income": "high", "age": 41, "job": True, "label": 4, "text": "unread"}],
+        fields={"income": "categories", "age": "numbers", "job": "flags"},
+    )
+    room.tally.learned(found, rows(0), posteriors(0.9), np.array([1]))
+    assert [judged.text for judged in room.tally.newest] == ["income high · age 41 · job true"]
+
+
 def test_each_message_has_one_outcome(room: Room) -> None:
     """Learned, unlabelled, ambiguous, deleted or rejected: together they are all that was read."""
     batch = messages("positive", None, None, "negative", None, "positive")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from consumers.config import Settings
 from consumers.features import build_model
 from streamnb import NaiveBayes
+from streamnb.packing import pack
 from streamnb.store import read
 
 Counts = tuple[list[float], dict[str, tuple[float, ...]]]
@@ -58,3 +63,38 @@ def counts_of(found: Iterable[Example]) -> Counts:
     model = build_model(Settings().model)
     model.learn_many({"text": list(texts)}, list(labels))
     return counts(model)
+
+
+def state_at(folder: Path) -> dict[str, Any]:
+    """Return all that the newest checkpoint in a folder knows, bit for bit, in an order of its own.
+
+    Words and values stand by their texts: their columns and fingerprints differ between runs.
+    """
+    stored = read(folder / "model.nb")
+    header, arrays = pack(stored.model, stored.positions)
+    sections = {}
+    for i, section in enumerate(header["sections"]):
+        state: dict[str, Any] = {"class_counts": arrays[f"sections/{i}/class_counts"].tobytes()}
+        for name in header["groups"]:
+            prefix = f"sections/{i}/{name}/"
+            own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+            columns = own.pop("columns", None)
+            texts = _texts(arrays, f"groups/{name}")
+            for key, array in own.items():
+                if columns is not None and key in {"by_word", "by_value"}:
+                    rows = zip(columns.tolist(), array, strict=True)
+                    state[f"{name}/{key}"] = {texts[at]: row.tobytes() for at, row in rows}
+                else:
+                    state[f"{name}/{key}"] = array.tobytes()
+        sections[section["part"]] = state | {"header": section}
+    return {"groups": header["groups"], "sections": sections}
+
+
+def _texts(arrays: Mapping[str, NDArray[Any]], prefix: str) -> list[bytes]:
+    """Return the words or values of a packed group, by column; none where it has neither."""
+    for kind in ("word", "value"):
+        if f"{prefix}/{kind}_ends" in arrays:
+            data = arrays[f"{prefix}/{kind}s"].tobytes()
+            ends = [0, *arrays[f"{prefix}/{kind}_ends"].tolist()]
+            return [data[begin:end] for begin, end in pairwise(ends)]
+    return []

@@ -231,3 +231,4 @@ def test_every_message_has_one_outcome(tmp_path: Path, kind: str) -> None:
     assert summary["ambiguous"] == (kind == "emoticons")
     assert summary["rejected"] == {"wrong_type": 1}
     assert summary["judged"] == 2
+    assert summary["deletions"] == 3

@@ -15,6 +15,7 @@ from consumers.messages import Partition
 from streamnb import NaiveBayes, statistics
 from streamnb.part import Part
 from streamnb.store import read
+from streamnb.words.part import CountedPart
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -45,7 +46,9 @@ def counts_by_word(model: NaiveBayes) -> dict[str, tuple[float, ...]]:
 
 def part_counts_by_word(model: NaiveBayes, part: Part) -> dict[str, tuple[float, ...]]:
     """Return N_jc of every word that one part knows."""
-    counts, vocabulary = part.counts["text"], model._groups["text"].vocabulary
+    held = part.groups["text"]
+    assert isinstance(held, CountedPart)
+    counts, vocabulary = held.counts, model._group("text").vocabulary
     columns = statistics.live_columns(counts, vocabulary.n_words)
     rows = map(tuple, counts.by_word[columns].tolist())
     return dict(zip(vocabulary.words(columns), rows, strict=True))
