@@ -21,13 +21,15 @@ from benchmarks.kafka_daemon import kafka_daemon
 from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
 from benchmarks.memory import memory
+from benchmarks.numeric import numeric, numeric_one
 from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import draw
 from benchmarks.result import Result, machine
+from benchmarks.scaling import scaling
 from benchmarks.show import Show, table_of
 from benchmarks.start import start
 from benchmarks.tweets import Tweets, load
-from benchmarks.vocabulary import vocabulary, vocabulary_huge
+from benchmarks.vocabulary import ten_million_words, vocabulary
 from benchmarks.whole_stream import whole_stream
 
 Case = Callable[[Tweets, Show], Result]
@@ -38,14 +40,17 @@ CASES: dict[str, Case] = {
         multinomial,
         bernoulli,
         one_at_a_time,
+        numeric,
+        numeric_one,
         sklearn,
         vw,
         vw_pairs,
         vocabulary,
-        vocabulary_huge,
+        ten_million_words,
         classes,
         fields,
         lengths,
+        scaling,
         latency,
         kafka_daemon,
         kafka_codecs,

@@ -20,7 +20,7 @@ _MET, _MISSED, _FREE = "#2f7f79", "#c0563f", "#9db4c0"
 _CURVES_A_ROW = 2
 _ALONG = {  # what grows, by case
     "vocabulary": "words known",
-    "vocabulary_huge": "words known",
+    "ten_million_words": "words known",
     "classes": "classes",
     "fields": "fields of text",
     "lengths": "characters a message",
@@ -98,7 +98,9 @@ def _curves(results: list[Result]) -> Any:
         for figure in result.figures:
             if figure.at is not None:
                 curves[figure.curve].append(figure)
-        for (curve, figures), colour in zip(curves.items(), (_INK, _MET, _MISSED), strict=False):
+        for (curve, figures), colour in zip(
+            curves.items(), (_INK, _MET, _MISSED, _SOFT), strict=False
+        ):
             xs = [figure.at for figure in figures]
             axes.plot(xs, [f.value for f in figures], "o-", color=colour, ms=4, label=curve)
             axes.set_ylabel(figures[0].unit)

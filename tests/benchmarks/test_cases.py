@@ -27,6 +27,8 @@ from benchmarks import (
     kafka_daemon,
     kafka_drain,
     latency,
+    numeric,
+    scaling,
     vocabulary,
 )
 from benchmarks.peers import LeftOutError, is_installed
@@ -46,12 +48,16 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     against_sklearn: {"TURNS": 1},
     against_vw: {"TURNS": 1, "SIZES": (200,)},
     cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000},
+    numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
     file_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES},
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     kafka_drain: {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "SINGLE_MESSAGES": N_MESSAGES, "CODECS": ("lz4",),
     },
     latency: {"ROUNDS": 1, "SECONDS": 0.1},
+    scaling: {
+        "TURNS": 1, "ROWS": 40, "CLASSES": (2, 3), "FIELDS": (1, 2), "WORDS": (100, 200),
+    },
     vocabulary: {
         "TURNS": 1, "TEXTS": 50, "SMALL": 100, "SIZES": (100, 200), "HUGE_SIZES": (100, 1_000),
     },
