@@ -13,11 +13,12 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from consumers import cli, errors
-from consumers.config import EmoticonLabels, FieldLabels, Section, Settings, WordsSettings, load
+from consumers.config import EmoticonLabels, FieldLabels, Section, Settings, load
 from consumers.exits import EXIT_CODES
 from consumers.health import State
 from consumers.messages import Reason
 from consumers.metrics import OUTCOMES, Metrics
+from consumers.settings.groups import GROUPS
 from streamnb.errors import StreamnbError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +34,8 @@ def settings_in(section: type[Section], prefix: str = "") -> Iterator[str]:
             yield from (f"labels.{key}" for key in FieldLabels.model_fields)
             yield from (f"labels.{key}" for key in EmoticonLabels.model_fields)
         elif name == "features":
-            for key in WordsSettings.model_fields:
-                yield f"{prefix}features.NAME.{key}"
+            for group in GROUPS.values():
+                yield from (f"{prefix}features.NAME.{key}" for key in group.model_fields)
         elif isinstance(kind, type) and issubclass(kind, Section):
             yield from settings_in(kind, f"{prefix}{name}.")
         else:
@@ -69,10 +70,42 @@ def test_the_file_that_teaches_holds_the_defaults() -> None:
 @pytest.mark.parametrize("path", sorted(set(settings_in(Settings)) - {"labels.signs"}))
 def test_the_file_that_teaches_names_every_setting(path: str) -> None:
     """Each key stands in `config.yaml`, where a reader learns of it."""
-    value = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-    for key in path.replace("features.NAME", "features.text").split("."):
-        assert key in value, f"{path}: no {key}"
-        value = value[key]
+    value = yaml.safe_load(with_all_groups())
+    for key in path.split("."):
+        if key == "NAME":
+            value = {name: True for group in value.values() for name in group}
+        else:
+            assert key in value, f"{path}: no {key}"
+            value = value[key]
+
+
+def with_all_groups() -> str:
+    """Return `config.yaml` with the groups of features that stand behind hashes."""
+    text = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    return re.sub(r"^    # (?=(  )?[a-z_]+:)", "    ", text, flags=re.MULTILINE)
+
+
+def test_the_groups_behind_hashes_hold_the_defaults(tmp_path: Path) -> None:
+    """Without their hashes they are a configuration too: each kind with its default values."""
+    path = tmp_path / "config.yaml"
+    path.write_text(with_all_groups(), encoding="utf-8")
+    groups = load(path, {}).model.features
+    assert sorted(group.kind for group in groups.values()) == sorted(GROUPS)
+    for group in groups.values():
+        assert group == GROUPS[group.kind].model_validate({"fields": group.fields})
+
+
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_valid_and_can_be_found(path: Path) -> None:
+    """Each example is a configuration without mistakes, says how to run it, and is linked to."""
+    assert load(path, {}).model.features
+    name = f"examples/{path.name}"
+    assert f"streamnb run --config docs/{name}" in path.read_text(encoding="utf-8")
+    assert f"({name})" in CONFIGURATION
+    assert f"({name})" in (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
 
 
 def commands() -> dict[str, click.Command]:

@@ -22,6 +22,7 @@ GUIDES = [
     "docs/tutorial.md",
     "docs/architecture.md",
     "docs/performance.md",
+    "docs/river-and-scikit-learn.md",
 ]
 
 
