@@ -227,7 +227,7 @@ def log_none(absence: Absence, c: int, examples: float, beta2: float) -> tuple[f
             if four > _SAFE:
                 factor = four
                 at += 3
-        product, total = fold(product * factor, total)
+        product, total = fold(product, factor, total)
         at += 1
     total += np.log(product)
     ratio = math.ldexp(inverse, int(absence.exponents[c]))

@@ -72,7 +72,7 @@ def add_log_likelihood(
                 scratch[c, 1] += np.log(count + b1) - np.log(count)
             else:
                 scratch[c, 0], scratch[c, 1] = fold(
-                    scratch[c, 0] * ((count + b1) / rest), scratch[c, 1]
+                    scratch[c, 0], (count + b1) / rest, scratch[c, 1]
                 )
     v = vocabulary_size(counts)
     for c in range(n_classes):

@@ -173,7 +173,7 @@ def add_log_likelihood(
                 factor = scratch[c, OTHERS] + alphas[own, c] * scale
                 for _ in range(np.int64(times)):
                     scratch[c, PRODUCT], scratch[c, LOGS] = fold(
-                        scratch[c, PRODUCT] * factor, scratch[c, LOGS]
+                        scratch[c, PRODUCT], factor, scratch[c, LOGS]
                     )
         else:
             for c in range(n_classes):

@@ -182,14 +182,6 @@ def estimate(
 
 
 @inner
-def multiply(product: float, logs: float, factor: float) -> tuple[float, float]:
-    """Multiply by a factor of any size; what leaves the range goes to a sum of logarithms."""
-    if factor > _MODEST or factor < 1.0 / _MODEST:
-        return product, logs + np.log(factor)
-    return fold(product * factor, logs)
-
-
-@inner
 def judge_plain(
     moments: Moments, estimates: Estimates, floor: float, x: F64Grid, places: I64, i: int, c: int
 ) -> float:
@@ -206,7 +198,7 @@ def judge_plain(
         v = estimates.spread[c, j] + floor
         if v > 0.0:
             squares += d * d / v
-            product, logs = multiply(product, logs, v)
+            product, logs = fold(product, v, logs)
             n_fields += 1
         elif d != 0.0:
             return -np.inf
@@ -243,7 +235,7 @@ def judge_bayes(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -
                 total -= (a + 0.5) * np.log1p(grown)
                 grown = 0.0
         total += step
-        product, logs = multiply(product, logs, s2)
+        product, logs = fold(product, s2, logs)
         n_fields += 1
     total -= (a + 0.5) * np.log1p(grown)
     return float(total - 0.5 * ((logs + np.log(product)) + n_fields * _LOG_2PI))

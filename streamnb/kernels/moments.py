@@ -30,6 +30,8 @@ from streamnb.kernels.layout import F64, I32, I64, F64Grid, compiled_type
 from streamnb.kernels.posterior import DUST, moved
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: cuts a float into halves of 26 bits
+_REST = 2.0**-95  # two floats have 106 bits; sums of a few hundred values lose some of them
+_LAST_DIGIT = 2.0**-52
 
 
 class Moments(NamedTuple):
@@ -93,6 +95,17 @@ def put(
 
 
 @inner
+def rounding_of(m2: float, n: float, mean: float) -> float:
+    """Return what rounding alone may leave of M2 where values are taken away.
+
+    It is a share of what M2 was, or what n values would have that differ from their mean by no more
+    than a last digit. Left standing, it would be a variance: that of equal values, where there is
+    none, and all judging by them would hang on it.
+    """
+    return max(m2 * _REST, n * (mean * _LAST_DIGIT) * (mean * _LAST_DIGIT))
+
+
+@inner
 def absorb(
     held: Moments, r: int, j: int, n: float, mean: float, mean_low: float, m2: float, m2_low: float
 ) -> bool:
@@ -124,8 +137,8 @@ def absorb(
     g, g_low = add(g, g_low, m2, m2_low)
     grown, grown_low = add(held.m2[r, j], held.m2_low[r, j], g, g_low)
     moved_mean, moved_low = add(held.mean[r, j], held.mean_low[r, j], q, q_low)
-    if grown < 0.0:  # by rounding, where all that was far apart has been taken away
-        grown, grown_low = 0.0, 0.0
+    if n < 0.0 and grown <= rounding_of(held.m2[r, j], total, moved_mean):
+        grown, grown_low = 0.0, 0.0  # or below zero: all that was apart has been taken away
     put(held, r, j, total, moved_mean, moved_low, grown, grown_low)
     return fits
 

@@ -55,12 +55,12 @@ def add_log_likelihood(
         if times == 1.0:  # as nearly always
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale
-                scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0] * factor, scratch[c, 1])
+                scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0], factor, scratch[c, 1])
         elif times <= _REPEATS_MAX and times == np.floor(times):
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale
                 for _ in range(np.int64(times)):
-                    scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0] * factor, scratch[c, 1])
+                    scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0], factor, scratch[c, 1])
         else:
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale

@@ -141,8 +141,12 @@ def moved(count: float, change: float) -> float:
 
 
 @inner
-def fold(product: float, total: float) -> tuple[float, float]:
-    """Move a product that leaves the range into a sum of logs: one logarithm, dozens of factors."""
-    if product > _HUGE or product < _TINY:
-        return 1.0, total + np.log(product)
-    return product, total
+def fold(product: float, factor: float, total: float) -> tuple[float, float]:
+    """Multiply by a factor of any size; what leaves the range goes to a sum of logarithms.
+
+    One logarithm, then, for dozens of factors.
+    """
+    larger = product * factor
+    if larger > _HUGE or larger < _TINY:
+        return 1.0, total + (np.log(product) + np.log(factor))
+    return larger, total

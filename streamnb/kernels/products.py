@@ -29,7 +29,7 @@ def multiply(products: F64Grid, c: Int, factor: float) -> None:
     if factor < _SMALL:
         products[c, 1] += np.log(factor)
     else:
-        products[c, 0], products[c, 1] = fold(products[c, 0] * factor, products[c, 1])
+        products[c, 0], products[c, 1] = fold(products[c, 0], factor, products[c, 1])
 
 
 @inner

@@ -24,7 +24,8 @@ def size_of(state: GroupState) -> str:
     """Return how large a group is: its words, values or fields."""
     if isinstance(state, CountedState):
         return _counted(vocabulary_size(state.counts), "word")
-    fields = _counted(len(state.fields), "field")
+    # Of an open group those that something is known of: a field that was unlearned is none.
+    fields = _counted(len(state.state_to_dict()["fields"]), "field")
     if isinstance(state, CategoriesState):
         return f"{fields}, {_counted(int(state.counts.n_values.sum()), 'value')}"
     return fields

@@ -179,3 +179,12 @@ def test_large_vocabularies_agree_with_fsum(examples: list[int], prior: Beta) ->
     """At 20,000 words, and after billions of examples, the answer is fsum's to 1e-9 nats."""
     counts, ranks = zipf(20_000, examples, seed=2)
     assert largest_deviation(counts, ranks, prior) < 1e-9
+
+
+def test_odds_of_any_size_stay_numbers() -> None:
+    """Two words whose odds alone fill the range of float64 give a sum of logs, and no nan."""
+    counts = counts_of([[1e-180], [1e-180]], [2e-180])
+    found = run(rebuilt(counts, Beta(1e-9, 0)), counts, [{0: 1, 1: 1}])
+    odds = naive.log(1e-180 + 1e-9) - naive.log(1e-180)
+    missing = 2 * np.log1p(-0.5) - 2 * np.log1p(1e-9 / 2e-180)
+    assert deviation(found, [[2 * odds + missing]]) < RELATIVE

@@ -225,3 +225,46 @@ def test_a_model_is_read_from_whatever_holds_bytes(kind: Any) -> None:
     model = _numbers()
     model.learn_one({"n": 1.0}, "x")
     assert nb.NaiveBayes.from_bytes(kind(model.to_bytes())).to_bytes() == model.to_bytes()
+
+
+# ---- taking back ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior", [nb.VarianceFloor(0), nb.NormalInverseGamma()])
+def test_equal_numbers_have_no_variance_once_the_others_are_unlearned(prior: Any) -> None:
+    """What rounding leaves of M2 would be a tiny variance, and by it one class would be certain."""
+    model = nb.NaiveBayes(features={"n": nb.Numbers(nb.Gaussian(prior))})
+    for label, weight in (("b", 1.0), ("a", 1.0), ("b", 2.0)):
+        model.learn_one({"n": 4.477681990633742}, label, weight=weight)
+    before = model.predict_proba_one({"n": 4.6})
+    for value in (3.5684907082016206, 6.153030854631104):
+        model.learn_one({"n": value}, "b")
+    for value in (6.153030854631104, 3.5684907082016206):
+        model.unlearn_one({"n": value}, "b")
+    assert model.predict_proba_one({"n": 4.6}) == before
+
+
+def test_numbers_that_stay_keep_their_variance() -> None:
+    """A value far off that is taken back leaves the variance of the others as it was."""
+    model = _numbers()
+    values = [1.0, 2.0, 4.0]
+    for value in [*values, 1e12]:
+        model.learn_one({"n": value}, "x")
+    model.unlearn_one({"n": 1e12}, "x")
+    table = nb.export_dict(model)["groups"][0]["table"]
+    assert table["m2"][0][0] == pytest.approx(14.0 / 3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("group", "value"), [(nb.Numbers(), 3.0), (nb.Flags(), True), (nb.Categories(), "v")]
+)
+def test_a_field_that_was_unlearned_is_not_shown(group: Any, value: Any) -> None:
+    """After it is unlearned, an open group's field is in no count and no description."""
+    model = nb.NaiveBayes(["a"], features={"g": group}, hash_key=1)
+    model.learn_one({"kept": value}, "a")
+    before = repr(model), model.parameters()
+    model.learn_one({"kept": value, "gone": value}, "a")
+    model.unlearn_one({"kept": value, "gone": value}, "a")
+    model.learn_one({"kept": value}, "a")
+    model.unlearn_one({"kept": value}, "a")
+    assert (repr(model), model.parameters()) == before

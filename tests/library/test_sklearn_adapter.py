@@ -208,7 +208,7 @@ def test_what_a_call_cannot_be() -> None:
         model.partial_fit([[1.0]], ["c"])
     with pytest.raises(ValueError, match="must be those of the first call"):
         model.partial_fit([[1.0]], ["a"], classes=["a", "c"])
-    with pytest.raises(ValueError, match="finite number"):
+    with pytest.raises(ValueError, match="0, or a number from"):
         model.partial_fit([[1.0]], ["a"], sample_weight=[-1.0])
     assert model.model_.to_bytes() == before
 
