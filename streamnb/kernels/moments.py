@@ -83,6 +83,21 @@ def add(a: float, a_low: float, b: float, b_low: float) -> tuple[float, float]:
 
 
 @inner
+def times(a: float, a_low: float, n: float) -> tuple[float, float]:
+    """Return a number of two floats n times."""
+    p, p_low = two_product(a, n)
+    return p, p_low + a_low * n
+
+
+@inner
+def divided(p: float, p_low: float, total: float) -> tuple[float, float]:
+    """Return a number of two floats by a float, in two steps."""
+    q = p / total
+    t, t_low = two_product(q, total)
+    return quick_sum(q, (((p - t) - t_low) + p_low) / total)
+
+
+@inner
 def put(
     held: Moments, r: int, j: int, n: float, mean: float, mean_low: float, m2: float, m2_low: float
 ) -> None:
@@ -123,20 +138,22 @@ def absorb(
     if total == 0.0:
         put(held, r, j, 0.0, 0.0, 0.0, 0.0, 0.0)
         return fits
-    # δ, then the move δ·n/total, divided in two steps
+    # δ, how far the held mean moves (δ·n/total), and how far it stays from the other (the rest of δ)
     d, d_low = add(mean, mean_low, -held.mean[r, j], -held.mean_low[r, j])
-    p, p_low = two_product(d, n)
-    p_low += d_low * n
-    q = p / total
-    t, t_low = two_product(q, total)
-    q, q_low = quick_sum(q, (((p - t) - t_low) + p_low) / total)
-    # M2 grows by M2_b + n·δ·(δ − move)
-    rest, rest_low = add(d, d_low, -q, -q_low)
+    p, p_low = times(d, d_low, n)
+    if 0.0 < n_held < n:
+        # The lighter set's share is worked out: of the heavier one's it would be a last digit.
+        rest, rest_low = divided(*times(d, d_low, n_held), total)
+        moved_mean, moved_low = add(mean, mean_low, -rest, -rest_low)
+    else:
+        q, q_low = divided(p, p_low, total)
+        rest, rest_low = add(d, d_low, -q, -q_low)
+        moved_mean, moved_low = add(held.mean[r, j], held.mean_low[r, j], q, q_low)
+    # M2 grows by M2_b + n·δ·rest
     g, g_low = two_product(p, rest)
     g_low += p * rest_low + p_low * rest
     g, g_low = add(g, g_low, m2, m2_low)
     grown, grown_low = add(held.m2[r, j], held.m2_low[r, j], g, g_low)
-    moved_mean, moved_low = add(held.mean[r, j], held.mean_low[r, j], q, q_low)
     if n < 0.0 and grown <= rounding_of(held.m2[r, j], total, moved_mean):
         grown, grown_low = 0.0, 0.0  # or below zero: all that was apart has been taken away
     put(held, r, j, total, moved_mean, moved_low, grown, grown_low)

@@ -68,7 +68,7 @@ class CountedState(GroupState):
         self.counts.state[DECLARED] = len(dictionary or ())
         self.n_declared = len(dictionary) if dictionary else None
         self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
-        self.n_words_max = spec.max_words
+        self.keep_whole(whole=True)
         self.rebuild()
 
     @property

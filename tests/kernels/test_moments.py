@@ -181,3 +181,19 @@ def test_what_decay_has_forgotten_is_nothing() -> None:
     assert held.m2[0, 0] == before.m2[0, 0] * 2.0**-512
     moments.rescale(held, 2.0**-512)
     assert not any(array.any() for array in held)
+
+
+@given(st.integers(-60, 60), st.integers(-200, 0), modest, modest)
+def test_a_light_set_keeps_its_share_beside_a_heavy_one(
+    exponent: int, lightness: int, light: float, heavy: float
+) -> None:
+    """However little the first value weighs beside the second, M2 and the mean's move are its own."""
+    weight = 2.0**exponent
+    held = moments.empty(2, 1)
+    taught(held, [Seen(light, weight * 2.0**lightness, 0), Seen(heavy, weight, 0)])
+    n_light, n_heavy = Fraction(weight) * Fraction(2) ** lightness, Fraction(weight)
+    total, apart = n_light + n_heavy, Fraction(heavy) - Fraction(light)
+    found = exact(held, 1)
+    wanted = n_light * n_heavy / total * apart**2
+    assert abs(found.m2 - wanted) <= wanted * Fraction(1e-15) + Fraction(1e-300)
+    assert found.m2 >= 0
