@@ -138,7 +138,7 @@ def absorb(
     if total == 0.0:
         put(held, r, j, 0.0, 0.0, 0.0, 0.0, 0.0)
         return fits
-    # δ, how far the held mean moves (δ·n/total), and how far it stays from the other (the rest of δ)
+    # δ, how far the held mean moves (δ·n/total), and how far it stays from the other (what is left)
     d, d_low = add(mean, mean_low, -held.mean[r, j], -held.mean_low[r, j])
     p, p_low = times(d, d_low, n)
     if 0.0 < n_held < n:

@@ -187,7 +187,7 @@ def test_what_decay_has_forgotten_is_nothing() -> None:
 def test_a_light_set_keeps_its_share_beside_a_heavy_one(
     exponent: int, lightness: int, light: float, heavy: float
 ) -> None:
-    """However little the first value weighs beside the second, M2 and the mean's move are its own."""
+    """However little the first value weighs beside the second, M2 tells of it to all digits."""
     weight = 2.0**exponent
     held = moments.empty(2, 1)
     taught(held, [Seen(light, weight * 2.0**lightness, 0), Seen(heavy, weight, 0)])

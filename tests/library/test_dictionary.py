@@ -158,7 +158,7 @@ def test_a_dictionary_is_words_that_differ(dictionary: Any) -> None:
 
 def test_a_dictionary_has_no_bound() -> None:
     """Declared words stay, whatever `max_words` says: none leaves for another."""
-    group = Words(Multinomial(), dictionary=["a", "b", "c", "d", "e"], max_words=2)
+    group = Words(Multinomial(), dictionary=("a", "b", "c", "d", "e"), max_words=2)
     model = NaiveBayes(features={"text": group})
     model.learn_many({"text": ["a b c", "d e", "a"]}, ["x", "y", "x"])
     assert model.word_counts(["a", "b", "c", "d", "e"]).sum(axis=1).tolist() == [2, 1, 1, 1, 1]
