@@ -171,16 +171,18 @@ class Judging:
         if type(x) is not dict:
             return False
         is_open = False
-        known: set[str] = set()
         for group in self._groups.values():
             if not group.has_short(x):
                 return False
             is_open |= group.is_open
-            known.update(group.fields)
         # A field that nobody knows yet is for an open group to take up, by the long way. Counting
         # would not do: a known one may be missing in its place, or be read by two groups.
-        if is_open and not x.keys() <= known:
-            return False
+        if is_open:
+            known: set[str] = set()
+            for group in self._groups.values():
+                known.update(group.fields)
+            if not x.keys() <= known:
+                return False
         return self._clock.half_life is None
 
     def _one(self, x: Mapping[str, Any], label: int) -> Floats:

@@ -37,6 +37,9 @@ from streamnb.part import Part, count_learned
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, check, pseudo_counts
 from streamnb.unlearning import Unlearning
 
+_LABELS = frozenset((str, int, bool))
+_NUMBERS = frozenset((float, int))
+
 
 class NaiveBayes(Unlearning):
     """Naive Bayes that learns one example at a time and never stops.
@@ -167,8 +170,8 @@ class NaiveBayes(Unlearning):
     def _prequential_one(
         self, x: Mapping[str, Any], y: Label, weight: float, time_s: float | None, part: str | None
     ) -> Floats:
-        place = self._places.get(y) if type(y) in {str, int, bool} else None
-        is_plain = type(weight) in {float, int} and weight == 1.0
+        place = self._places.get(y) if type(y) in _LABELS else None
+        is_plain = type(weight) in _NUMBERS and weight == 1.0
         is_plain = is_plain and time_s is None and part is None and not self._parts
         if place is None or not is_plain or not self._is_short(x):
             weights = None if type(weight) is float and weight == 1.0 else [check("weight", weight)]
