@@ -19,7 +19,7 @@ import numpy as np
 
 from streamnb.container import from_bytes, to_blocks
 from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
-from streamnb.errors import InputError, check_kind
+from streamnb.errors import InputError, StoreError, check_kind
 from streamnb.groups import Floats, Group
 from streamnb.kernels._jit import warm_up
 from streamnb.labels import (
@@ -293,7 +293,13 @@ class NaiveBayes(Unlearning):
             Where the bytes are damaged, foreign, or of another version.
         """
         header, arrays = from_bytes(data)
-        return unpack(header, arrays, cls)[0]
+        try:
+            return unpack(header, arrays, cls)[0]
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"these bytes are whole, but they do not describe a model ({error!r}). Another"
+                " program made them, perhaps. Give what `to_bytes` returned."
+            ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by way of `to_bytes`."""

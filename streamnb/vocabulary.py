@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from streamnb.errors import InputError
 from streamnb.kernels import entering, lookup
 from streamnb.kernels.layout import Table, Texts
 from streamnb.tokenizer import fingerprints
@@ -91,6 +92,8 @@ class Vocabulary:
     def from_arrays(cls, fps: np.ndarray, words: np.ndarray, word_ends: np.ndarray) -> Vocabulary:
         """Build from fingerprints (uint64), text (uint8) and where each word ends (int64)."""
         n = len(fps)
+        starts = np.concatenate([np.zeros(1, np.int64), word_ends[:-1]])[: len(word_ends)]
+        _check_texts(n, starts, word_ends, words)
         room = max(n, _FIRST_CAPACITY)
         made = _empty(room, 1, max(len(words), 8 * _FIRST_CAPACITY))
         made.fingerprints[:n] = fps
@@ -113,6 +116,7 @@ class Vocabulary:
         -------
         ndarray of shape (n,), int32
         """
+        _check_texts(len(fps), texts.starts, texts.ends, texts.data)
         out = np.empty(len(fps), dtype=np.int32)
         at, why = 0, -1
         while why != lookup.DONE:
@@ -150,6 +154,17 @@ class Vocabulary:
             data[b : int(ends[c])].tobytes().decode("utf-8", "replace")
             for b, c in zip(begins, columns, strict=True)
         ]
+
+
+def _check_texts(n: int, starts: np.ndarray, ends: np.ndarray, data: np.ndarray) -> None:
+    """Refuse texts that do not lie within their buffer: kernels take it on trust."""
+    if len(starts) != n or len(ends) != n:
+        raise InputError(f"there are {n} fingerprints, and {len(ends)} texts.")
+    if (ends < starts).any() or starts.min(initial=0) < 0 or ends.max(initial=0) > len(data):
+        raise InputError(
+            f"texts must lie within their {len(data)} bytes. Got some from"
+            f" {starts.min(initial=0)} on and up to {ends.max(initial=0)}."
+        )
 
 
 def _larger(size: int, many: int = _MANY_WORDS) -> int:

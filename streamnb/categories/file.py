@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streamnb.categories import counts as category_counts
 from streamnb.categories.table import ValueTable
+from streamnb.errors import InputError
 from streamnb.groups import Arrays
 from streamnb.kernels import lookup
 from streamnb.kernels.categorical import ValueCounts
@@ -66,9 +67,12 @@ def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTabl
     # Copies: a file's arrays cannot be written to, and to the kernels that is another type.
     ends = np.array(arrays[f"{prefix}/value_ends"])
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])[: len(ends)]
+    field_of = fields[arrays[f"{prefix}/field_of"]]
+    if len(field_of) != len(ends):
+        raise InputError(f"there are {len(ends)} values, and fields of {len(field_of)}.")
     columns = table.enter(
         np.array(arrays[f"{prefix}/fingerprints"]),
         Texts(np.array(arrays[f"{prefix}/values"]), starts, ends),
-        fields[arrays[f"{prefix}/field_of"]],
+        field_of,
     )
     return Shared(columns, fields)

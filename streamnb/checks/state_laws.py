@@ -158,8 +158,10 @@ def decay_is_the_plain_formula(case: Case) -> None:
         plain.learn_one(each.x, each.y, weight=each.weight * weight)
     if dropped(model) or dropped(plain):
         raise DoesNotApply("features have left, and which ones depends on when")
-    must_know_alike(model, plain, within=1e-9, sizes=case.sizes)
-    must_answer_alike(model, plain, case.wordy_probes, within=1e-9)
+    # A weight is exact to what float64 holds of a time, in half-lives.
+    within = max(1e-9, 2e-15 * abs(now) / case.half_life.length)
+    must_know_alike(model, plain, within=within, sizes=case.sizes)
+    must_answer_alike(model, plain, case.wordy_probes, within=within)
 
 
 def _latest(stream: list[Example]) -> float:

@@ -1,0 +1,77 @@
+"""Bytes with a right digest that describe no model: refused, and never read beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamnb import Bag, Categories, Flags, Multinomial, NaiveBayes, Numbers, Words
+from streamnb.container import from_bytes, to_blocks
+from streamnb.errors import StoreError
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def model() -> NaiveBayes:
+    """Return a small model with a group of each kind."""
+    made = NaiveBayes(
+        features={
+            "text": Words(Multinomial()),
+            "bag": Bag(Multinomial(), field="bag"),
+            "flags": Flags(fields=["f"]),
+            "kinds": Categories(fields=["k"]),
+            "numbers": Numbers(fields=["n"]),
+        }
+    )
+    made.learn_one({"text": "a b", "bag": {"c": 2}, "f": True, "k": "red", "n": 1.5}, "x")
+    made.learn_one({"text": "b d", "bag": {"e": 1}, "f": False, "k": "blue", "n": -2.0}, "y")
+    return made
+
+
+def cut(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array without its last entry."""
+    return array[:-1]
+
+
+def far(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return whole numbers far beyond what they point into."""
+    moved: np.ndarray[Any, Any] = array + array.dtype.type(1 << 28)
+    return moved
+
+
+def below(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return whole numbers far below zero, as they stand."""
+    moved: np.ndarray[Any, Any] = array - array.dtype.type(1 << 28)
+    return moved
+
+
+NAMES = sorted(from_bytes(model().to_bytes())[1])
+PLACES = ("columns", "ends", "field_of", "fields", "starts")
+
+
+def forged(name: str, change: Callable[[Any], Any] | None) -> bytes:
+    """Return a model's bytes with one array changed, or left out, under a right digest."""
+    header, arrays = from_bytes(model().to_bytes())
+    if change is None:
+        del arrays[name]
+    else:
+        arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    return b"".join(to_blocks(header, arrays))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_missing_is_told(name: str) -> None:
+    """Without one of its arrays, bytes are no model."""
+    with pytest.raises(StoreError, match="do not describe a model"):
+        NaiveBayes.from_bytes(forged(name, None))
+
+
+@pytest.mark.parametrize("change", [cut, far, below])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(PLACES)])
+def test_places_that_lead_nowhere_are_refused(name: str, change: Callable[[Any], Any]) -> None:
+    """What points beyond its buffer, or to nothing, is refused before any kernel follows it."""
+    with pytest.raises(StoreError):
+        NaiveBayes.from_bytes(forged(name, change))
