@@ -221,6 +221,15 @@ def test_nobody_reads_the_output(trained: Path) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+# A shell has what it runs in the background ignore Ctrl-C, and all that comes of it inherits that:
+# so that the command hears it wherever the tests run.
+HEEDING = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("consumers", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.integration
 def test_a_replay_can_be_interrupted(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
     """Ctrl-C ends a replay that waits for its next message with 130, and without a traceback."""
@@ -230,7 +239,7 @@ def test_a_replay_can_be_interrupted(broker: Broker, new_topic: NewTopic, tmp_pa
     )
     topic = new_topic()
     with subprocess.Popen(
-        [sys.executable, "-m", "consumers", "replay", "in.jsonl", "--to",
+        [sys.executable, "-c", HEEDING, "replay", "in.jsonl", "--to",
          f"kafka://{broker.address}/{topic}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
