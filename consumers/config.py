@@ -38,10 +38,13 @@ from consumers.settings.model import ModelSettings
 from consumers.settings.problems import problems_of, render, settings_of
 from consumers.settings.running import (
     CheckpointSettings,
+    CorrectionsSettings,
     HttpSettings,
     LearningSettings,
     OutputSettings,
+    PageSettings,
     PredictorSettings,
+    RecentSettings,
 )
 from consumers.settings.sources import FileSettings, GeneratorSettings, KafkaSettings
 from consumers.settings.yaml_file import Document, Problem, read_yaml
@@ -49,6 +52,7 @@ from consumers.settings.yaml_file import Document, Problem, read_yaml
 __all__ = [
     "CategoriesSettings",
     "CheckpointSettings",
+    "CorrectionsSettings",
     "EmoticonLabels",
     "FeatureSettings",
     "FieldLabels",
@@ -64,7 +68,9 @@ __all__ = [
     "NumbersSettings",
     "OutputAddress",
     "OutputSettings",
+    "PageSettings",
     "PredictorSettings",
+    "RecentSettings",
     "Section",
     "Settings",
     "SourceAddress",
@@ -90,6 +96,9 @@ class Settings(Section):
     predictions: OutputSettings = OutputSettings()
     rejects: OutputSettings = OutputSettings()
     predictor: PredictorSettings = PredictorSettings()
+    recent: RecentSettings = RecentSettings()
+    corrections: CorrectionsSettings = CorrectionsSettings()
+    page: PageSettings = PageSettings()
     http: HttpSettings = HttpSettings()
     view: Literal["auto", "live", "log"] = "auto"
 
@@ -196,6 +205,22 @@ def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
             yield (name, "to"), "must not be the source's own file: it would read what it writes"
     if settings.predictions.to == settings.rejects.to != "none":
         yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
+    yield from _wrong_corrections(settings)
+
+
+def _wrong_corrections(settings: Settings) -> Iterator[_Found]:
+    """Find a log of corrections that is something else as well."""
+    topic = settings.corrections.address.topic
+    if topic is None:
+        return
+    source, here = settings.source_address, ("corrections", "to")
+    if not settings.output_servers:
+        yield here, "needs brokers: set kafka.servers, as the source is not Kafka"
+    if topic == source.topic and set(settings.output_servers) & set(source.servers):
+        yield here, "must not be the source's own topic: corrections are no messages"
+    for name in ("predictions", "rejects"):
+        if getattr(settings, name).address.topic == topic:
+            yield here, f"must not be where {name}.to goes: it is read again, and only by us"
 
 
 def load(

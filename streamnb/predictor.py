@@ -10,19 +10,20 @@ says which; within its class, requests are answered in their order.
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from streamnb.board import SnapshotBoard
-from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
+from streamnb.errors import InputError, PredictorError
 from streamnb.groups import Floats
 from streamnb.labels import Label
+from streamnb.lane import Errand, Lane, Request, stopped
+from streamnb.snapshot import Snapshot
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +47,6 @@ class Answer:
     n_examples: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Columns to judge, and what to do with the answer."""
-
-    columns: Any
-    then: Callable[[Answer], None] | None
-    future: Future[Answer] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Errand:
-    """Something to do in its turn, without an answer."""
-
-    run: Callable[[], None]
-
-
 class Predictor:
     """Two reading threads with a bounded queue each.
 
@@ -80,8 +65,8 @@ class Predictor:
     """
 
     def __init__(self, board: SnapshotBoard, queue_size_max: int = 64) -> None:
-        self._stream = _Lane(board, queue_size_max, "predict")
-        self._urgent = _Lane(board, queue_size_max, "predict-urgent")
+        self._stream = Lane(board, queue_size_max, "predict")
+        self._urgent = Lane(board, queue_size_max, "predict-urgent")
         self._stopped = False
 
     @property
@@ -97,7 +82,7 @@ class Predictor:
     def start(self) -> None:
         """Start the threads; once stopped, that is refused as all asking is."""
         if self._stopped:
-            raise _stopped()
+            raise stopped()
         self._stream.thread.start()
         self._urgent.thread.start()
 
@@ -135,9 +120,36 @@ class Predictor:
         PredictorStopped
             Where the predictor has been stopped.
         """
-        request = _Request(columns, then)
+        request = Request(lambda snapshot: _judge(snapshot, columns), then)
         self._put(self._urgent if urgent else self._stream, request, timeout_s)
-        return request.future
+        return cast("Future[Answer]", request.future)
+
+    def ask(self, question: Callable[[Snapshot], T], *, timeout_s: float = 0.0) -> Future[T]:
+        """Ask the current snapshot anything; it is urgent.
+
+        Parameters
+        ----------
+        question : callable
+            Called with the snapshot, on the thread that answers. It should be quick: whoever asks
+            next waits for it. What it raises comes out of the future.
+        timeout_s : float
+            How long to wait for a place in the queue.
+
+        Returns
+        -------
+        Future
+            What `question` returns. It may be cancelled while it waits.
+
+        Raises
+        ------
+        QueueFullError
+            Where the queue stayed full.
+        PredictorStopped
+            Where the predictor has been stopped.
+        """
+        request = Request(question, None)
+        self._put(self._urgent, request, timeout_s)
+        return cast("Future[T]", request.future)
 
     def call(self, run: Callable[[], None], *, timeout_s: float = 0.0) -> None:
         """Have something done behind all stream batches asked so far, on the thread they are on.
@@ -156,7 +168,7 @@ class Predictor:
         PredictorStopped
             Where the predictor has been stopped.
         """
-        self._put(self._stream, _Errand(run), timeout_s)
+        self._put(self._stream, Errand(run), timeout_s)
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
         """Return the answer for one example, with one row; see `predict_many`."""
@@ -229,111 +241,12 @@ class Predictor:
         for lane in (self._urgent, self._stream):
             lane.stop(deadline)
 
-    def _put(self, lane: _Lane, work: _Request | _Errand, timeout_s: float) -> None:
+    def _put(self, lane: Lane, work: Request | Errand, timeout_s: float) -> None:
         if self._stopped:
-            raise _stopped()
+            raise stopped()
         lane.put(work, timeout_s)
 
 
-class _Lane:
-    """One class of work: a bounded queue, and the thread that works it off in its order."""
-
-    def __init__(self, board: SnapshotBoard, queue_size_max: int, name: str) -> None:
-        self._board = board
-        self._queue: queue.Queue[_Request | _Errand | None] = queue.Queue(queue_size_max)
-        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._ended = False
-        self.failure: BaseException | None = None
-
-    @property
-    def n_waiting(self) -> int:
-        return self._queue.qsize()
-
-    def put(self, work: _Request | _Errand, timeout_s: float) -> None:
-        try:
-            self._queue.put(work, block=timeout_s > 0, timeout=timeout_s or None)
-        except queue.Full:
-            raise QueueFullError(
-                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise"
-                " queue_size_max."
-            ) from None
-        if self._ended:
-            self._refuse_rest()  # the thread ended just before this one came
-
-    def drain(self, deadline: float) -> int:
-        """Wait until nothing is left; return how much was, at the deadline or the thread's end."""
-        with self._queue.all_tasks_done:
-            while self._queue.unfinished_tasks:
-                rest = deadline - time.monotonic()
-                if rest <= 0 or not self.thread.is_alive():
-                    break
-                self._queue.all_tasks_done.wait(rest)
-            return self._queue.unfinished_tasks
-
-    def stop(self, deadline: float) -> None:
-        """Answer what waits, then end the thread, within the deadline."""
-        if not self.thread.is_alive():
-            self._end()
-            return
-        with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=max(0.0, deadline - time.monotonic()))
-        self.thread.join(max(0.0, deadline - time.monotonic()))
-        if self._ended:
-            self._refuse_rest()  # the thread ended before it came to our word that it should
-
-    def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
-            try:
-                if isinstance(work, _Errand):
-                    work.run()
-                # Who asked may have given up; cancelled or not, it is settled from here on.
-                elif work.future.set_running_or_notify_cancel():
-                    self._serve_one(work)
-            except BaseException as error:  # noqa: BLE001 -- it comes out of `drain`, on the thread that can act on it
-                # Even `SystemExit`: a thread that ended here would leave all who ask later waiting.
-                self.failure = error
-            finally:
-                self._queue.task_done()
-        self._queue.task_done()
-        self._end()
-
-    def _serve_one(self, request: _Request) -> None:
-        try:
-            answer = self._answer(request.columns)
-        except BaseException as error:  # noqa: BLE001 -- whatever went wrong belongs to who asked; the thread lives on
-            self._fail(request, error)
-        else:
-            request.future.set_result(answer)
-            if request.then is not None:
-                request.then(answer)
-
-    def _answer(self, columns: Any) -> Answer:
-        snapshot = self._board.current()
-        if snapshot is None:
-            raise PredictorError("there is no snapshot yet; publish one before asking.")
-        posteriors = snapshot.predict_log_proba_many(columns)
-        return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
-
-    def _fail(self, request: _Request, error: BaseException) -> None:
-        if request.then is not None:
-            self.failure = error  # the answer was to be handed on, and is lost
-        request.future.set_exception(error)
-
-    def _end(self) -> None:
-        # In this order: a request is either here when the rest is refused, or sees that it is late.
-        self._ended = True
-        self._refuse_rest()
-
-    def _refuse_rest(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                work = self._queue.get_nowait()
-                if isinstance(work, _Errand):
-                    self.failure = _stopped()
-                elif work is not None and work.future.set_running_or_notify_cancel():
-                    self._fail(work, _stopped())
-                self._queue.task_done()
-
-
-def _stopped() -> PredictorStopped:
-    return PredictorStopped("the predictor has been stopped; start another one.")
+def _judge(snapshot: Snapshot, columns: Any) -> Answer:
+    posteriors = snapshot.predict_log_proba_many(columns)
+    return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)

@@ -95,6 +95,29 @@ class OutputAddress:
         raise ValueError(f"must be {OUTPUT_FORMS}")
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectionsAddress:
+    """Where corrections are logged: nowhere, in the state folder's journal, or in `topic`."""
+
+    kind: Literal["none", "journal", "kafka"]
+    topic: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> CorrectionsAddress:
+        """Take the address apart.
+
+        Raises
+        ------
+        ValueError
+            It has none of the forms; the message names the part that is wrong.
+        """
+        if text in {"none", "journal"}:
+            return cls("none" if text == "none" else "journal")
+        if text.startswith("kafka:") and not text.startswith("kafka://"):
+            return cls("kafka", check_topic(text.removeprefix("kafka:")))
+        raise ValueError("must be none, journal or kafka:TOPIC")
+
+
 def parse_servers(text: str) -> tuple[str, ...]:
     """Return the brokers of a comma-separated list, each checked by `check_server`."""
     if "@" in text:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 
-from consumers.settings.addresses import OutputAddress
+from consumers.settings.addresses import CorrectionsAddress, OutputAddress
 from consumers.settings.base import Section, wrong
+
+TOKEN_CHARACTERS_MIN = 16
 
 
 class LearningSettings(Section):
@@ -52,10 +54,60 @@ class PredictorSettings(Section):
     queue_size_max: int = Field(default=64, ge=1)  # batches
 
 
+class RecentSettings(Section):
+    """The newest messages, kept to be searched."""
+
+    enabled: bool = True
+    messages_max: int = Field(default=1_000_000, ge=1_000)
+    age_max_s: float = Field(default=86_400.0, gt=0)
+    rate_max_per_s: float = Field(default=5_000.0, gt=0)  # above it a sample is kept
+
+
+class CorrectionsSettings(Section):
+    """Where labels and deletions that people send are logged, to be learned from there."""
+
+    to: str = "journal"  # none | journal | kafka:TOPIC
+
+    @field_validator("to")
+    @classmethod
+    def _to(cls, to: str) -> str:
+        try:
+            CorrectionsAddress.parse(to)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return to
+
+    @property
+    def address(self) -> CorrectionsAddress:
+        """`to`, taken apart."""
+        return CorrectionsAddress.parse(self.to)
+
+
+class PageSettings(Section):
+    """What the page shows, and when it would rather say why it does not."""
+
+    unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
+    share_messages_min: int = Field(default=30, ge=1)
+
+
 class HttpSettings(Section):
-    """Metrics and health over HTTP."""
+    """The page, the API, metrics and health over HTTP."""
 
     enabled: bool = True
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    body_bytes_max: int = Field(default=2 << 20, ge=1024)
+    request_timeout_s: float = Field(default=10.0, gt=0)
+    connections_max: int = Field(default=1_000, ge=1)
     stuck_after_s: float = Field(default=30.0, gt=0)
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_long(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and len(token.get_secret_value()) < TOKEN_CHARACTERS_MIN:
+            raise wrong(
+                f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
+                "`openssl rand -hex 16`"
+            )
+        return token

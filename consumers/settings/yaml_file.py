@@ -22,8 +22,11 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
-# Secrets, which may come from the environment alone.
-SECRETS: frozenset[Path] = frozenset({("kafka", "sasl_password")})
+# Secrets, which may come from the environment alone, with the variable that we suggest.
+SECRETS: dict[Path, str] = {
+    ("kafka", "sasl_password"): "STREAMNB_KAFKA_PASSWORD",
+    ("http", "token"): "STREAMNB_TOKEN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ class _Walk:
                 self._report(
                     path,
                     "must come from the environment, never stand in a file: write "
-                    f"{path[-1]}: ${{STREAMNB_KAFKA_PASSWORD}} and set that variable",
+                    f"{path[-1]}: ${{{SECRETS[path]}}} and set that variable",
                 )
                 return
         if "${" not in written:

@@ -117,6 +117,14 @@ port: 1
         ("source: kafka://h:1/t\nrejects: {to: 'kafka:t'}", "it would read what it writes"),
         ("source: file:a\nrejects: {to: 'file:a'}", "it would read what it writes"),
         ("predictions: {to: 'file:a'}\nrejects: {to: 'file:a'}", "the records differ"),
+        ("corrections: {to: file}", "corrections.to: must be none, journal or kafka:TOPIC"),
+        ("corrections: {to: 'kafka:t'}", "corrections.to: needs brokers"),
+        ("source: kafka://h:1/t\ncorrections: {to: 'kafka:t'}", "corrections are no messages"),
+        (
+            "kafka: {servers: ['h:1']}\nrejects: {to: 'kafka:t'}\ncorrections: {to: 'kafka:t'}",
+            "corrections.to: must not be where rejects.to goes",
+        ),
+        ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),
         ("- source", "it must be keys and values"),
     ],
@@ -124,6 +132,13 @@ port: 1
 def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str) -> None:
     """Whatever is wrong, the message names the place and the way out."""
     assert expected in mistakes(tmp_path, text)
+
+
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
+    """A token that could be guessed is a mistake, and is not shown."""
+    text = mistakes(tmp_path, "http: {token: '${A}'}", A="hunter2")
+    assert "http.token: must have at least 16 characters" in text
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(
