@@ -6,9 +6,14 @@ bound of River's `LogLoss`, and was scikit-learn's until it took the machine eps
 float64) in its place.
 
 River's own metrics would do, at 3.6 µs an example for rolling accuracy and log-loss (measured),
-which is more than twice what all the rest of a message costs. These are two numpy rings: about 35
+which is more than twice what all the rest of a message costs. These are three numpy rings: about 25
 ns an example in batches of a thousand. Sums over the window are taken afresh when asked for, so no
 rounding creeps in however long the stream.
+
+**Threads.** One thread writes, others may read. A reader gets copies, and what it may see is a
+window of which the newest examples are written and their forerunners not yet gone: figures that are
+a batch apart, never half a judgement, because truth, prediction and confidence of an example are
+one aligned word of 8 bytes. Nobody waits for anybody.
 """
 
 from __future__ import annotations
@@ -18,16 +23,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.calibration import CLASSES_MAX, JUDGEMENT, Judged
+
 LOG_POSTERIOR_MIN = math.log(1e-15)
 
 
 class Prequential:
     """Accuracy and log-loss, over the last `window` examples and since the beginning.
 
+    Of the window it keeps the judgements too, for confusion and calibration.
+
     Parameters
     ----------
     window : int
-        Examples in the window, at least 1. It takes 9 bytes for each.
+        Examples in the window, at least 1. It takes 17 bytes for each.
 
     Attributes
     ----------
@@ -53,6 +62,8 @@ class Prequential:
         self.log_loss_sum = 0.0
         self._losses: NDArray[np.float64] = np.zeros(window)
         self._correct: NDArray[np.bool_] = np.zeros(window, dtype=np.bool_)
+        self._judgements: NDArray[np.uint64] = np.zeros(window, dtype=np.uint64)
+        self._n_classes = 0
         self._n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
 
@@ -74,23 +85,56 @@ class Prequential:
         """
         if not len(labels):
             return
-        true = np.take_along_axis(log_posteriors, labels[:, np.newaxis], axis=1)[:, 0]
+        n_classes = log_posteriors.shape[1]
+        assert n_classes <= CLASSES_MAX, "a class is kept in two bytes"
+        # Flat places: what take_along_axis does, in a third of the time.
+        flat, starts = log_posteriors.reshape(-1), np.arange(len(labels)) * n_classes
+        predicted = log_posteriors.argmax(axis=1)
         # Rounding can leave a posterior a hair above 1; a loss is never negative.
-        losses = -np.clip(true, LOG_POSTERIOR_MIN, 0.0)
-        correct = log_posteriors.argmax(axis=1) == labels
+        losses = -np.clip(flat.take(starts + labels), LOG_POSTERIOR_MIN, 0.0)
+        correct = predicted == labels
+        judgements = np.empty(len(labels), dtype=JUDGEMENT)
+        judgements["truth"], judgements["predicted"] = labels, predicted
+        judgements["log_confidence"] = flat.take(starts + predicted)
         self.n += len(labels)
         self.n_correct += int(np.count_nonzero(correct))
         self.log_loss_sum += float(losses.sum())
-        self._hold(losses, correct)
+        self._n_classes = n_classes
+        self._hold(losses, correct, judgements.view(np.uint64))
 
-    def _hold(self, losses: NDArray[np.float64], correct: NDArray[np.bool_]) -> None:
-        kept = min(len(losses), self.window)
-        start = self._next
-        places = np.arange(start, start + kept) % self.window
-        self._losses[places] = losses[len(losses) - kept :]
-        self._correct[places] = correct[len(correct) - kept :]
+    def _hold(
+        self,
+        losses: NDArray[np.float64],
+        correct: NDArray[np.bool_],
+        judgements: NDArray[np.uint64],
+    ) -> None:
+        kept, start = min(len(losses), self.window), self._next
+        behind = min(kept, self.window - start)  # how many fit before the ring begins anew
+        for ring, values in (
+            (self._losses, losses),
+            (self._correct, correct),
+            (self._judgements, judgements),
+        ):
+            newest = values[len(values) - kept :]
+            ring[start : start + behind] = newest[:behind]
+            ring[: kept - behind] = newest[behind:]
         self._next = (start + kept) % self.window
         self._n_held = min(self._n_held + kept, self.window)
+
+    def judged(self) -> Judged:
+        """Return a copy of the window's judgements, in no particular order."""
+        judgements = self._judgements[: self._n_held].copy().view(JUDGEMENT)
+        return Judged(
+            judgements["truth"],
+            judgements["predicted"],
+            judgements["log_confidence"],
+            self._n_classes,
+        )
+
+    @property
+    def n_held(self) -> int:
+        """Examples that the window holds now."""
+        return self._n_held
 
     @property
     def accuracy(self) -> float | None:
@@ -122,6 +166,8 @@ class Prequential:
             "log_loss_sum": np.array([self.log_loss_sum]),
             "losses": np.roll(self._losses, -first)[: self._n_held],
             "correct": np.roll(self._correct, -first)[: self._n_held],
+            "judgements": np.roll(self._judgements, -first)[: self._n_held],
+            "n_classes": np.array([self._n_classes], dtype=np.int64),
         }
 
     @classmethod
@@ -138,8 +184,10 @@ class Prequential:
         restored = cls(window)
         restored.n, restored.n_correct = (int(total) for total in arrays["totals"])
         restored.log_loss_sum = float(arrays["log_loss_sum"][0])
+        restored._n_classes = int(arrays["n_classes"][0])
         restored._hold(
             np.asarray(arrays["losses"], dtype=np.float64),
             np.asarray(arrays["correct"], dtype=np.bool_),
+            np.asarray(arrays["judgements"], dtype=np.uint64),
         )
         return restored

@@ -23,6 +23,7 @@ from streamnb.model import NaiveBayes
 from streamnb.numbers.spec import Numbers
 from streamnb.predictor import Answer, Predictor
 from streamnb.priors import LAPLACE, MAXIMUM_LIKELIHOOD, Beta, Dirichlet, Fixed
+from streamnb.quantify import AdjustedShares, Quantifier, adjusted_shares
 from streamnb.snapshot import Snapshot
 from streamnb.store import StoreWarning, load, save
 from streamnb.telling import Explanation, LinearForm, Parameters
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LAPLACE",
     "MAXIMUM_LIKELIHOOD",
+    "AdjustedShares",
     "Answer",
     "Bag",
     "Bernoulli",
@@ -59,6 +61,7 @@ __all__ = [
     "Numbers",
     "Parameters",
     "Predictor",
+    "Quantifier",
     "Snapshot",
     "SnapshotBoard",
     "StoreWarning",
@@ -66,6 +69,7 @@ __all__ = [
     "TextColumn",
     "VarianceFloor",
     "Words",
+    "adjusted_shares",
     "export_arrow",
     "export_dict",
     "export_json",

@@ -7,7 +7,7 @@ number of examples for replay, where runs must not differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from streamnb.board import SnapshotBoard
@@ -103,6 +103,7 @@ class Learner:
         self._policy = policy
         self._clock = clock
         self._version = 0
+        self._is_corrected = False  # changed in a way that the number of examples may not show
         self.publish()
 
     @property
@@ -133,6 +134,43 @@ class Learner:
         """
         return self.model.prequential_many(columns, labels, part=part)
 
+    def learn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+        """Learn one example of a part unjudged: a correction, not one of the stream.
+
+        Parameters
+        ----------
+        part : str
+            The log it comes from.
+        x : mapping of str to value
+            Fields by name.
+        y : str, int or bool
+            Its class.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        self.model.learn_one(x, y, part=part)
+        self._is_corrected = True
+
+    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+        """Take one example of a part back; see `NaiveBayes.unlearn_one`.
+
+        Parameters
+        ----------
+        part, x, y
+            As they were learned.
+
+        Raises
+        ------
+        InputError
+            Where more would be taken back than was learned, or a value cannot be used; the model is
+            unchanged.
+        """
+        self.model.unlearn_one(x, y, part=part)
+        self._is_corrected = True
+
     def publish_if_due(self) -> bool:
         """Publish where the policy says so, and return whether it was due.
 
@@ -141,7 +179,8 @@ class Learner:
         if not self._policy.is_due(self.model.n_examples):
             return False
         current = self._board.current()
-        if current is not None and current.n_examples == self.model.n_examples:
+        same = current is not None and current.n_examples == self.model.n_examples
+        if same and not self._is_corrected:
             self._policy.published(self.model.n_examples, 0.0)
         else:
             self.publish()
@@ -153,5 +192,6 @@ class Learner:
         self._version += 1
         snapshot = Snapshot(self.model, self._version)
         self._board.publish(snapshot)
+        self._is_corrected = False
         self._policy.published(self.model.n_examples, self._clock() - began)
         return snapshot

@@ -6,7 +6,7 @@ readers of their own (`Readable.words` and its neighbours). Scores are in nats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +118,12 @@ def number_rows(known: Readable) -> list[NumberRow]:
     return rows
 
 
+def word_groups(known: Readable) -> list[str]:
+    """Return the names of the groups of words, of text or counted already."""
+    groups = known._groups.items()  # noqa: SLF001
+    return [name for name, state in groups if isinstance(state, CountedState)]
+
+
 def field_kinds(known: Readable) -> dict[str, str]:
     """Return the fields that are read, each with its group's kind (`words`, `numbers`, …)."""
     return {
@@ -219,18 +225,87 @@ def reasons(known: Readable, x: Mapping[str, Any], label: Label) -> list[Reason]
     'seen=true'
     """
     c = known.classes.index(label)
+    found = [Reason(said.group, said.feature, _score(said.logs, c)) for said in _said(known, x)]
+    return sorted(found, key=lambda reason: (-abs(reason.score), reason.feature))
+
+
+class Push(NamedTuple):
+    """What one feature of an example says, and what was learned of it.
+
+    Attributes
+    ----------
+    group, feature : str
+    score : float
+        log p(feature | label) − log p(feature | other), in nats: above 0 it speaks for the label. 0
+        where it makes both impossible.
+    counts : ndarray of shape (n_classes,) or None
+        N_jc of a word, decayed up to now; None of other features.
+    likelihoods : ndarray of shape (n_classes,) or None
+        θ_jc, the probability of what was seen; None of numbers, which have a density.
+    """
+
+    group: str
+    feature: str
+    score: float
+    counts: Floats | None
+    likelihoods: Floats | None
+
+
+def pushes(known: Readable, x: Mapping[str, Any], label: Label, other: Label) -> list[Push]:
+    """Return how each feature of an example pushes between two classes, the weightiest first.
+
+    The scores and the class prior's add up to the log-odds of the two.
+
+    Examples
+    --------
+    >>> from streamnb import Multinomial, NaiveBayes, Words
+    >>> model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
+    >>> model.learn_many({"text": ["lunch today", "a prize"]}, ["ham", "spam"])
+    >>> push, = pushes(model, {"text": "the prize"}, "spam", "ham")
+    >>> push.feature, round(push.score, 3), push.counts.tolist()
+    ('prize', 0.693, [0.0, 1.0])
+    """
+    c, o = known.classes.index(label), known.classes.index(other)
+    found = [
+        Push(
+            said.group,
+            said.feature,
+            0.0 if said.logs[c] == said.logs[o] else float(said.logs[c] - said.logs[o]),
+            said.counts,
+            said.likelihoods,
+        )
+        for said in _said(known, x)
+    ]
+    return sorted(found, key=lambda push: (-abs(push.score), push.feature))
+
+
+class _Said(NamedTuple):
+    """What a feature adds to each class's log-likelihood, with its counts and likelihoods."""
+
+    group: str
+    feature: str
+    logs: Floats
+    counts: Floats | None
+    likelihoods: Floats | None
+
+
+def _said(known: Readable, x: Mapping[str, Any]) -> Iterator[_Said]:
+    """Yield what each feature of an example says; features that are not known are left out."""
     fields, _ = known._read(known._as_columns(x))  # noqa: SLF001
-    found = []
     for group, state in known._groups.items():  # noqa: SLF001
         view = view_of(state, known._clock.scale)  # noqa: SLF001
         told = view.contributions(fields[group], 0)
         if isinstance(view, WordsView):  # the words as they are, instead of a phrase about each
-            words = view.state.vocabulary.words(view.row(fields[group], 0).columns)
-            told = [*zip(words, (logs for _, logs in told), strict=False), *told[len(words) :]]
+            columns = view.row(fields[group], 0).columns
+            words = view.state.vocabulary.words(columns)
+            counts, theta = view.counts_of(columns), np.exp(view.log_theta(columns))
+            for i, word in enumerate(words):
+                yield _Said(group, word, told[i][1], counts[i], theta[i])
+            told = told[len(words) :]
+        is_number = isinstance(state, NumbersState)
         for feature, logs in told:
-            name = f"{feature}={x[feature]:g}" if isinstance(state, NumbersState) else feature
-            found.append(Reason(group, name, _score(logs, c)))
-    return sorted(found, key=lambda reason: (-abs(reason.score), reason.feature))
+            name = f"{feature}={x[feature]:g}" if is_number else feature
+            yield _Said(group, name, logs, None, None if is_number else np.exp(logs))
 
 
 def _score(logs: Floats, c: int) -> float:

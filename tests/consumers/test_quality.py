@@ -1,0 +1,326 @@
+"""The quality room: shares that admit what they cannot say, and figures over time."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from consumers.metrics import Metrics
+from consumers.prequential import Prequential
+from consumers.quality import Point, Quality, Shares
+from consumers.quality.budget import Budget
+from consumers.quality.history import History
+from consumers.status import Status
+from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
+from streamnb.learner import EveryExamples
+from streamnb.overview import telling
+
+CLASSES = ("negative", "positive")
+CONFUSION = [[900, 100], [300, 700]]
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class Room:
+    """A quality room with its metrics, over a prequential window that the test fills."""
+
+    def __init__(self) -> None:
+        self.clock, self.registry = Clock(), CollectorRegistry()
+        self.prequential = Prequential(4_000)
+        self.quality = Quality(
+            CLASSES, self.prequential, Metrics(self.registry, CLASSES), 30, clock=self.clock,
+            time_ms=lambda: round(1_000 * self.clock.now_s),
+        )  # fmt: skip
+
+    def see(self, confusion: list[list[int]], probability: float = 0.8) -> None:
+        """Let so many examples of each true class (row) be predicted as each class (column)."""
+        log = np.log([[probability, 1 - probability], [1 - probability, probability]])
+        for truth, row in enumerate(confusion):
+            for predicted, n in enumerate(row):
+                self.prequential.update(np.tile(log[predicted], (n, 1)), np.full(n, truth))
+
+    def update(self, predicted: tuple[int, ...] = (), status: Status | None = None) -> None:
+        """Update after a second."""
+        self.clock.now_s += 1.0
+        status = status or Status("test", rate_per_s=100.0, lag_total=7)
+        self.quality.update(status, None, self.clock.now_s, predicted)
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return a metric's value."""
+        value = self.registry.get_sample_value(f"streamnb_{name}", labels)
+        assert value is not None, name
+        return value
+
+
+# Shares ---------------------------------------------------------------------------------------
+
+
+def test_the_stream_is_corrected_by_its_own_error_rates() -> None:
+    """Raw shares are the counts', corrected ones the library's, each with its bar."""
+    said = Shares(CLASSES, CONFUSION, 30).of_stream([60, 40])
+    assert said.raw == {"negative": 0.6, "positive": 0.4}
+    assert said.counts == {"negative": 60, "positive": 40}
+    assert (said.n, said.enough, said.corrected_reason) == (100, True, None)
+    wanted = adjusted_shares([60, 40], CONFUSION)
+    assert said.corrected is not None
+    assert wanted.low is not None
+    assert wanted.high is not None
+    positive = said.corrected["positive"]
+    assert positive.share == pytest.approx(0.5)
+    assert (positive.low, positive.high) == (wanted.low[1], wanted.high[1])
+
+
+def test_messages_that_were_searched_for_have_error_rates_of_their_own() -> None:
+    """They are corrected by the labelled ones among them, never by the stream's error rates."""
+    shares = Shares(CLASSES, CONFUSION, 30)
+    said = shares.of([60, 40], [[100, 0], [20, 80]])
+    assert said.corrected is not None
+    assert said.corrected["positive"].share == pytest.approx(0.5)
+    assert said.corrected["negative"].share == pytest.approx(0.5)
+    few = shares.of([60, 40], [[100, 0], [2, 8]])
+    assert few.raw["positive"] == 0.4
+    assert few.corrected is None
+    assert few.corrected_reason is not None
+    assert "10 labelled examples of 'positive'" in few.corrected_reason
+    assert shares.of([60, 40]).raw == said.raw
+    assert shares.of([60, 40]).corrected is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ([0, 0], "There are 0 messages; a share is said from 30 on."),
+        ([1, 0], "There is 1 message; a share is said from 30 on."),
+        ([20, 9], "There are 29 messages; a share is said from 30 on."),
+        ([20, 10], None),
+    ],
+)
+def test_few_messages_are_said_to_be_few(counts: list[int], reason: str | None) -> None:
+    """Below the set number there is no corrected share, and `enough` tells to draw nothing."""
+    said = Shares(CLASSES, CONFUSION, 30).of_stream(counts)
+    assert said.enough == (reason is None)
+    assert said.corrected_reason == reason
+    assert (said.corrected is None) == (reason is not None)
+
+
+def test_no_messages_have_no_share() -> None:
+    """Neither 0 nor nan: none."""
+    assert Shares.unknown(CLASSES, 30).of_stream([0, 0]).raw == {"negative": None, "positive": None}
+
+
+@given(counts=st.lists(st.integers(0, 10_000), min_size=2, max_size=2))
+def test_what_is_said_is_whole(counts: list[int]) -> None:
+    """Shares and bars are between 0 and 1, or there is a reason; and all of it becomes JSON."""
+    said = Shares(CLASSES, CONFUSION, 30).of_stream(counts)
+    assert (said.corrected is None) == (said.corrected_reason is not None)
+    for each in (said.corrected or {}).values():
+        assert 0.0 <= each.low <= each.share <= each.high <= 1.0
+    read = msgspec.json.decode(msgspec.json.encode(said))
+    assert set(read) == {
+        "n", "enough", "messages_min", "counts", "raw", "corrected", "corrected_reason",
+    }  # fmt: skip
+
+
+# History --------------------------------------------------------------------------------------
+
+
+def point(time_ms: int) -> Point:
+    """Return a point of a time."""
+    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None)
+
+
+@given(n=st.integers(0, 400), halves=st.integers(1, 6))
+def test_history_is_bounded_and_even(n: int, halves: int) -> None:
+    """However long it lasts, points are as far apart as the step, from the first to the newest."""
+    points_max = 2 * halves
+    history = History(10.0, points_max)
+    for i in range(n):
+        if history.is_due(10.0 * i):
+            history.note(10.0 * i, point(10_000 * i))
+    times = [each.time_ms for each in history.points()]
+    assert len(times) <= points_max
+    if not n:
+        return
+    assert times[0] == 0
+    steps = {b - a for a, b in pairwise(times)}
+    assert steps <= {1_000 * history.step_s}
+    assert 10_000 * (n - 1) - times[-1] < 1_000 * history.step_s
+    assert len(times) >= min(n, halves)
+
+
+# Budget ---------------------------------------------------------------------------------------
+
+
+def test_what_takes_long_is_done_seldom() -> None:
+    """Turns of a second under a bound of 1 % have 100 s from one to the next."""
+    budget = Budget(10.0, 0.01)
+    assert budget.is_due(5.0)
+    budget.spent(5.0, 5.01)
+    assert not budget.is_due(14.9)
+    assert budget.is_due(15.0)
+    budget.spent(15.0, 16.0)
+    budget.spent(25.0, 26.0)
+    assert not budget.is_due(124.0)
+    assert budget.is_due(125.0)
+
+
+def test_one_slow_turn_does_not_end_the_looking() -> None:
+    """However long turns take, the next comes within twenty intervals."""
+    budget = Budget(1.0, 0.01)
+    budget.spent(0.0, 3.0)
+    budget.spent(3.0, 6.0)
+    assert not budget.is_due(22.9)
+    assert budget.is_due(23.0)
+
+
+def test_what_is_paid_once_puts_nothing_off() -> None:
+    """A single slow turn, such as one that has to import, does not put off the next."""
+    budget = Budget(1.0, 0.01)
+    for began_s in (0.0, 1.0, 5.0):
+        took_s = 3.0 if began_s == 1.0 else 0.01
+        budget.spent(began_s, began_s + took_s)
+        assert not budget.is_due(began_s + 0.9)
+        assert budget.is_due(began_s + 1.0)
+
+
+# The room -------------------------------------------------------------------------------------
+
+
+def test_before_the_first_example_everything_is_empty() -> None:
+    """No figure, no curve; metrics are nan, and there from the start."""
+    room = Room()
+    room.update()
+    report = room.quality.report()
+    assert report.prequential.n == 0
+    assert report.prequential.window.calibration_error is None
+    assert not report.calibration
+    assert not report.rising
+    assert not report.falling
+    assert report.trend_s is None
+    assert [each.accuracy for each in report.history] == [None]
+    for label in CLASSES:
+        assert math.isnan(room.value("share_ratio", label=label))
+        assert math.isnan(room.value("share_adjusted_ratio", label=label))
+    assert math.isnan(room.value("prequential_window_calibration_error_ratio"))
+
+
+def test_the_report_is_of_the_window() -> None:
+    """Confusion, curve, error and figures are those of the newest examples."""
+    room = Room()
+    room.see(CONFUSION)
+    room.update()
+    report = room.quality.report()
+    assert report.confusion.classes == CLASSES
+    assert report.confusion.counts == ((900, 100), (300, 700))
+    assert report.prequential.window.n == 2_000
+    assert report.prequential.window.accuracy == 0.8
+    assert report.prequential.accuracy == 0.8
+    assert report.prequential.window.log_loss == pytest.approx(
+        -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
+    )
+    assert report.prequential.window.calibration_error == pytest.approx(0.0, abs=1e-6)
+    assert sum(each.n for each in report.calibration) == 2_000
+    room.see([[0, 4_000], [0, 0]])
+    room.update()
+    assert room.quality.report().confusion.counts == ((0, 4_000), (0, 0))
+    assert room.value("prequential_window_calibration_error_ratio") == pytest.approx(0.8)
+
+
+def test_what_was_handed_out_does_not_change() -> None:
+    """A report and who says shares are values: later examples make new ones."""
+    room = Room()
+    room.see(CONFUSION)
+    room.update()
+    report, shares = room.quality.report(), room.quality.shares()
+    said = shares.of_stream([60, 40])
+    room.see([[500, 0], [0, 500]])
+    room.update()
+    assert report.confusion.counts == ((900, 100), (300, 700))
+    assert shares.of_stream([60, 40]) == said
+    assert room.quality.shares().of_stream([60, 40]) != said
+
+
+def test_dashboards_see_both_shares() -> None:
+    """Of the newest predictions: as they are, and corrected; nan where that cannot be said."""
+    room = Room()
+    room.see(CONFUSION)
+    room.update((600, 400))
+    assert room.value("share_ratio", label="positive") == 0.4
+    assert room.value("share_adjusted_ratio", label="positive") == pytest.approx(0.5)
+    assert room.value("share_adjusted_ratio", label="negative") == pytest.approx(0.5)
+    room.update((6, 4))
+    assert room.value("share_ratio", label="positive") == 0.4
+    assert math.isnan(room.value("share_adjusted_ratio", label="positive"))
+
+
+def test_history_has_a_point_each_ten_seconds() -> None:
+    """With the window's figures, and the rate and the lag of the status."""
+    room = Room()
+    room.see(CONFUSION)
+    for _ in range(25):
+        room.update()
+    history = room.quality.report().history
+    assert [each.time_ms for each in history] == [11_000, 21_000, 31_000]
+    assert {each.accuracy for each in history} == {0.8}
+    assert {(each.rate_per_s, each.lag) for each in history} == {(100.0, 7)}
+
+
+def test_telling_features_come_with_their_scores() -> None:
+    """As the library ranks them, under the classes' names."""
+    model = NaiveBayes(CLASSES, features={"text": Words(Multinomial())})
+    model.learn_many({"text": ["sad rain", "good sun", "good"]}, [*CLASSES, "positive"])
+    told = telling(model, 2)
+    room = Room()
+    room.quality.tell(told)
+    room.update()
+    found = room.quality.report().telling
+    assert [(each.feature, each.score) for each in found["positive"]] == told["positive"]
+    assert set(found) == set(CLASSES)
+
+
+def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
+    """Every part of it, from a room that has seen words and examples."""
+    room, board = Room(), SnapshotBoard()
+    learner = Learner(
+        NaiveBayes(CLASSES, features={"text": Words(Multinomial())}),
+        board,
+        EveryExamples(1),
+        room.clock,
+    )
+    room.see(CONFUSION)
+    for text in ("calm sea", "calm storm"):
+        for _ in range(2):
+            learner.learn("t/0", {"text": [text, "sea"] * 1_000}, [*CLASSES] * 1_000)
+            learner.publish()
+            room.clock.now_s += 400.0
+            room.quality.update(Status("test"), board.current(), room.clock.now_s)
+    report = room.quality.report()
+    read = msgspec.json.decode(msgspec.json.encode(report))
+    assert set(read) == {
+        "prequential", "confusion", "calibration", "history", "telling", "rising", "falling",
+        "trend_s",
+    }  # fmt: skip
+    assert set(read["prequential"]) == {"n", "accuracy", "log_loss", "window"}
+    assert set(read["calibration"][0]) == {"low", "high", "n", "mean_probability", "accuracy"}
+    assert set(read["history"][0]) == {
+        "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag",
+    }  # fmt: skip
+    assert [each["word"] for each in read["rising"]] == ["storm"]
+    assert set(read["rising"][0]) == {"word", "before", "now", "ratio"}
+    assert read["trend_s"] == 1_200.0
