@@ -1,0 +1,245 @@
+"""What comes in: which messages are taken, and the queue in which they wait for the writer.
+
+More may come than is worth keeping. Then a sample is taken: each batch gives as many as a bucket
+of tokens allows, drawn evenly over its rows. The bucket is full at first and holds five seconds'
+worth, so that a short stream is kept whole however quickly it comes.
+
+The batches themselves wait, not copies; the queue is bounded by their bytes. What a thread does
+here is a few operations on arrays; it never waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.messages import Messages, Partition
+
+BURST_S = 5.0
+BYTES_MAX = 64 << 20
+_TOKEN_BYTES = 4096  # a message of more costs more tokens
+_RATE_OVER_S = 60
+_SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Messages that wait to be stored.
+
+    Attributes
+    ----------
+    messages : Messages
+    rows : ndarray of shape (n,), int64
+        Which of them, ascending.
+    log_posteriors : ndarray of shape (n, n_classes), in nats
+    arrived_ms : int
+        When they came, in Unix milliseconds.
+    times_made_up : bool
+        Whether what they say of their own time means nothing.
+    """
+
+    messages: Messages
+    rows: NDArray[np.int64]
+    log_posteriors: NDArray[np.float64]
+    arrived_ms: int
+    times_made_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Messages that the stream has deleted."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """What a message now teaches.
+
+    It is the one that stands `at` a place in the stream; None: the newest of its id.
+    """
+
+    id: str
+    label: str | None
+    part: str | None
+    at: tuple[Partition, int] | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A message that is to go for good, with all of its id but newer ones of its partition.
+
+    `at` is its place in the stream; None: all of its id go.
+    """
+
+    id: str
+    at: tuple[Partition, int] | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+Item = Offer | Forget | Correct | Remove
+
+
+class _LastMinute:
+    """Counts over the last minute, a second at a time."""
+
+    def __init__(self, now_s: float) -> None:
+        self._began_s = now_s
+        self._seconds: deque[list[float]] = deque()  # second, offered, taken
+
+    def add(self, now_s: float, offered: int, taken: int) -> None:
+        second = float(int(now_s))
+        if not self._seconds or self._seconds[-1][0] != second:
+            self._seconds.append([second, 0, 0])
+            self._trim(now_s)
+        self._seconds[-1][1] += offered
+        self._seconds[-1][2] += taken
+
+    def rates(self, now_s: float) -> tuple[float, float]:
+        """Return messages offered and taken a second."""
+        self._trim(now_s)
+        over_s = min(max(now_s - self._began_s, 1.0), float(_RATE_OVER_S))
+        offered, taken = (sum(second[i] for second in self._seconds) / over_s for i in (1, 2))
+        return offered, taken
+
+    def _trim(self, now_s: float) -> None:
+        while self._seconds and self._seconds[0][0] <= now_s - _RATE_OVER_S - 1:
+            self._seconds.popleft()
+
+
+class Intake:
+    """The queue before the writer.
+
+    Parameters
+    ----------
+    rate_max_per_s : float
+        Messages a second that are taken in the long run.
+    wall_clock, clock : callable
+        Seconds since 1970; monotonic seconds.
+    times_made_up : bool
+        See `Offer`.
+    """
+
+    def __init__(
+        self,
+        rate_max_per_s: float,
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float],
+        *,
+        times_made_up: bool = False,
+    ) -> None:
+        self._times_made_up = times_made_up
+        self._rate_per_s = rate_max_per_s
+        self._tokens_max = max(1.0, BURST_S * rate_max_per_s)
+        self._tokens = self._tokens_max
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._filled_s = clock()
+        self._rng = np.random.default_rng(_SEED)
+        self._lock = threading.Lock()
+        self._items: deque[Item] = deque()
+        self._n_bytes = 0
+        self._is_open = False
+        self._minute = _LastMinute(self._filled_s)
+        self.n_offered = 0
+        self.n_overflowed = 0
+        self.something = threading.Event()  # waits in the queue
+        self.urgent = threading.Event()  # somebody waits for it
+
+    def open(self) -> None:
+        """Begin to take what comes."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """Take nothing more; wake the writer."""
+        with self._lock:
+            self._is_open = False
+        self.urgent.set()
+        self.something.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what comes is taken."""
+        return self._is_open
+
+    def offer(
+        self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
+    ) -> None:
+        """Take what may be taken of some rows; see `Recent.offer`."""
+        n_bytes = len(messages.raw.buffer)
+        cost = max(1.0, n_bytes / (_TOKEN_BYTES * max(1, len(messages.raw))))
+        with self._lock:
+            if not self._is_open or not len(rows):
+                return
+            self.n_offered += len(rows)
+            n = min(len(rows), int(self._refilled() / cost))
+            if n and self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
+                self.n_overflowed += n
+                n = 0
+            chosen = self._drawn(len(rows), n)
+            self._minute.add(self._filled_s, len(rows), len(chosen))
+            if not n:
+                return
+            self._tokens -= len(chosen) * cost
+            arrived_ms = int(self._wall_clock() * 1000)
+            offer = Offer(
+                messages, rows[chosen], log_posteriors[chosen], arrived_ms, self._times_made_up
+            )
+            self._items.append(offer)
+            self._n_bytes += n_bytes
+        self.something.set()
+
+    def put(self, item: Forget | Correct | Remove) -> bool:
+        """Put in what is always taken; return False where the queue is closed."""
+        with self._lock:
+            if not self._is_open:
+                return False
+            self._items.append(item)
+        if not isinstance(item, Forget):
+            self.urgent.set()
+        self.something.set()
+        return True
+
+    def put_back(self, items: Sequence[Item]) -> None:
+        """Put what could not be done before all that waits."""
+        with self._lock:
+            self._items.extendleft(reversed(items))
+
+    def take(self) -> list[Item]:
+        """Take all that waits, in the order in which it came."""
+        with self._lock:
+            items = list(self._items)
+            self._items.clear()
+            self._n_bytes = 0
+            self.something.clear()
+            if self._is_open:
+                self.urgent.clear()
+            else:
+                self.something.set()
+        return items
+
+    def rates(self) -> tuple[float, float]:
+        """Return messages offered and taken a second, over the last minute at most."""
+        with self._lock:
+            return self._minute.rates(self._clock())
+
+    def _refilled(self) -> float:
+        """Return how many tokens there are now."""
+        now_s = self._clock()
+        grown = self._tokens + (now_s - self._filled_s) * self._rate_per_s
+        self._tokens = min(self._tokens_max, grown)
+        self._filled_s = now_s
+        return self._tokens
+
+    def _drawn(self, n: int, n_taken: int) -> NDArray[np.int64]:
+        """Return about `n_taken` of `n` positions, ascending: one at random from each stretch."""
+        if n_taken in {0, n}:
+            return np.arange(n_taken)
+        at = (np.arange(n_taken) + self._rng.random(n_taken)) * (n / n_taken)
+        return np.unique(np.minimum(at.astype(np.int64), n - 1))

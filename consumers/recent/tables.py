@@ -1,0 +1,211 @@
+"""The tables of the store, and the few statements that touch them.
+
+Messages are kept in **chunks** of some ten thousand: a plain table of rows, and an FTS5 table that
+indexes their texts and signs and refers to the rows for the text itself. A whole chunk is dropped
+when it is too old or there is no more room, which costs next to nothing; to delete as many rows one
+by one would double the cost of writing.
+
+Python gives up the interpreter's lock at every step of a statement, and to get it back can take
+half a millisecond while other threads are busy. So nothing here steps row by row: many rows go in
+by one statement, and come out as one value.
+"""
+# ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.recent.matching import CLOSE, OPEN
+from consumers.recent.signs import SEPARATORS
+
+COLUMNS = (
+    "key", "id", "id_crc", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "lang_code",
+    "text", "signs", "example", "label", "probability", "probabilities", "truth", "taught",
+    "taught_part", "corrected",
+)  # fmt: skip
+KEY_LAST = (1 << 63) - 1
+Values = tuple[Any, ...]
+
+_ROWS_A_STATEMENT = 250
+_SHOWN = (
+    "key", "id", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "text", "example",
+    "label", "probability", "probabilities", "truth", "taught", "taught_part", "corrected",
+)  # fmt: skip
+_OF_RINGS = {
+    name: (name, np.int64)
+    for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
+} | {"truth": ("ifnull(truth, -1)", np.int64), "probability": ("probability", np.float64)}
+
+
+def create(db: sqlite3.Connection, number: int) -> None:
+    """Make the tables of a chunk."""
+    columns = ", ".join(["key INTEGER PRIMARY KEY", *COLUMNS[1:]])
+    db.execute(f"CREATE TABLE rows{number} ({columns})")
+    db.execute(
+        f"CREATE VIRTUAL TABLE words{number} USING fts5(text, signs, content = 'rows{number}',"
+        " content_rowid = 'key', columnsize = 0, prefix = '2 3',"
+        f" tokenize = \"unicode61 remove_diacritics 2 separators '{SEPARATORS}'\")"
+    )
+    # Merge late: a chunk is made one piece when it is full.
+    db.execute(f"INSERT INTO words{number} (words{number}, rank) VALUES ('automerge', 16)")
+
+
+def drop(db: sqlite3.Connection, number: int) -> None:
+    """Drop a chunk."""
+    db.execute(f"DROP TABLE IF EXISTS words{number}")
+    db.execute(f"DROP TABLE IF EXISTS rows{number}")
+
+
+def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
+    """Put rows, with keys above all there are, into a chunk.
+
+    Parameters
+    ----------
+    db : sqlite3.Connection
+    number : int
+        The chunk.
+    rows : sequence of tuple
+        Values in the order of `COLUMNS`, keys ascending.
+    """
+    one = f"({','.join('?' * len(COLUMNS))})"
+    for begin in range(0, len(rows), _ROWS_A_STATEMENT):
+        some = rows[begin : begin + _ROWS_A_STATEMENT]
+        values = list(itertools.chain.from_iterable(some))
+        db.execute(f"INSERT INTO rows{number} VALUES {','.join([one] * len(some))}", values)
+    if rows:
+        db.execute(
+            f"INSERT INTO words{number} (rowid, text, signs)"
+            f" SELECT key, text, signs FROM rows{number} WHERE key >= ?",
+            (rows[0][0],),
+        )
+
+
+def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> None:
+    """Delete rows of a chunk; until `make_one` their words still stand in the file."""
+    chosen = "SELECT value FROM json_each(?)"
+    listed = (msgspec.json.encode(keys).decode(),)
+    db.execute(
+        f"INSERT INTO words{number} (words{number}, rowid, text, signs)"
+        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE key IN ({chosen})",
+        listed,
+    )
+    db.execute(f"DELETE FROM rows{number} WHERE key IN ({chosen})", listed)
+
+
+def make_one(db: sqlite3.Connection, number: int) -> None:
+    """Make a chunk's index one piece: quicker to search, and without the words of deleted rows."""
+    db.execute(f"INSERT INTO words{number} (words{number}) VALUES ('optimize')")
+
+
+def teach(
+    db: sqlite3.Connection, number: int, key: int, label: int | None, part: str | None
+) -> None:
+    """Note what a row now teaches, by a person's word."""
+    db.execute(
+        f"UPDATE rows{number} SET taught = ?, taught_part = ?, corrected = ? WHERE key = ?",
+        (label, part, label, key),
+    )
+
+
+def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str]]:
+    """Return key and id of those of some rows that there are, keys ascending."""
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array(key, id)) FROM rows{number}"
+        " WHERE key IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
+
+
+def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[list[Any]]:
+    """Return some rows, newest first, as `found_rows` does."""
+    return _collected(
+        db,
+        f"SELECT key AS at, text AS marked FROM rows{number}"
+        " WHERE key IN (SELECT value FROM json_each(?))",
+        f"rows{number}",
+        (msgspec.json.encode(keys).decode(),),
+    )
+
+
+def numbers(db: sqlite3.Connection) -> set[int]:
+    """Return the chunks whose tables are there."""
+    (found,) = db.execute(
+        "SELECT group_concat(substr(name, 5), ' ') FROM sqlite_schema"
+        " WHERE type = 'table' AND name GLOB 'rows[0-9]*'"
+    ).fetchone()
+    return set(map(int, (found or "").split()))
+
+
+def matching_keys(
+    db: sqlite3.Connection, number: int, match: str, lowest: int, n_max: int
+) -> NDArray[np.int64]:
+    """Return the keys from `lowest` on of the newest rows that match, descending, int64."""
+    (found,) = db.execute(
+        f"SELECT group_concat(rowid, ' ') FROM (SELECT rowid FROM words{number}"
+        f" WHERE words{number} MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?)",
+        (match, lowest, n_max),
+    ).fetchone()
+    return np.fromstring(found or "", dtype=np.int64, sep=" ")
+
+
+def found_rows(
+    db: sqlite3.Connection, number: int, match: str, bounds: tuple[int, int], n_max: int
+) -> list[list[Any]]:
+    """Return the newest rows that match with keys in [bounds[0], bounds[1]).
+
+    Returns
+    -------
+    list of list
+        Newest first: the columns of `_SHOWN`, then the text with marks around what was found.
+    """
+    return _collected(
+        db,
+        f"SELECT rowid AS at, highlight(words{number}, 0, ?, ?) AS marked FROM words{number}"
+        f" WHERE words{number} MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?",
+        f"rows{number}",
+        (OPEN, CLOSE, match, *bounds, n_max),
+    )
+
+
+def newest_rows(
+    db: sqlite3.Connection, number: int, bounds: tuple[int, int], n_max: int
+) -> list[list[Any]]:
+    """Return the newest rows with keys in [bounds[0], bounds[1]), as `found_rows` does."""
+    return _collected(
+        db,
+        f"SELECT key AS at, text AS marked FROM rows{number} WHERE key >= ? AND key < ?"
+        " ORDER BY key DESC LIMIT ?",
+        f"rows{number}",
+        (*bounds, n_max),
+    )
+
+
+def _collected(
+    db: sqlite3.Connection, chosen: str, table: str, values: Sequence[Any]
+) -> list[list[Any]]:
+    columns = ", ".join([f"r.{name}" for name in _SHOWN])
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array({columns}, c.marked)) FROM ({chosen}) AS c"
+        f" JOIN {table} AS r ON r.key = c.at",
+        values,
+    ).fetchone()
+    rows: list[list[Any]] = msgspec.json.decode(found)
+    return sorted(rows, key=lambda row: row[0], reverse=True)
+
+
+def rings_of(db: sqlite3.Connection, number: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a chunk that are kept in memory, by name, in the order of keys."""
+    listed = ", ".join([f"group_concat({value}, ' ')" for value, _ in _OF_RINGS.values()])
+    found = db.execute(f"SELECT {listed} FROM (SELECT * FROM rows{number} ORDER BY key)").fetchone()
+    return {
+        name: np.fromstring(text or "", dtype=dtype, sep=" ")
+        for (name, (_, dtype)), text in zip(_OF_RINGS.items(), found, strict=True)
+    }

@@ -1,0 +1,190 @@
+"""The store's thread: makes rows of what waits, writes them, and tells those who listen.
+
+Whatever happens to the file, the daemon goes on: what cannot be written is counted and said in the
+log, once a minute at most. A full disk is tried again and again; a damaged file is moved aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from consumers.recent.bounds import Bounds
+from consumers.recent.file import is_damage, move_aside
+from consumers.recent.finding import Finder
+from consumers.recent.intake import Correct, Intake, Item, Offer, Remove
+from consumers.recent.keeper import Done, Keeper
+from consumers.recent.rows import Change, Row
+
+_GATHER_S = 0.2  # how long messages are gathered for one transaction, unless somebody waits
+_IDLE_S = 1.0  # how often it looks for what has become too old
+_SAY_AGAIN_S = 60.0
+log = structlog.get_logger(__name__)
+
+
+class Writer:
+    """The thread, and the file it writes.
+
+    Parameters
+    ----------
+    path : Path
+    intake : Intake
+        Where it takes from; its end ends the thread.
+    bounds : Bounds
+    classes, fields : sequence of str
+        The model's.
+    wall_clock, clock : callable
+        Seconds since 1970; monotonic seconds.
+
+    Attributes
+    ----------
+    finder : Finder or None
+        What searches the file; None while there is none.
+    n_stored, n_failed : int
+        Messages since the start.
+    trouble : str or None
+        What keeps it from writing, as a sentence.
+    listeners, change_listeners : list of callable
+        See `Recent`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        intake: Intake,
+        bounds: Bounds,
+        classes: Sequence[str],
+        fields: Sequence[str],
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._intake = intake
+        self._bounds = bounds
+        self._classes = tuple(classes)
+        self._fields = tuple(fields)
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._keeper: Keeper | None = None
+        self._damage: str | None = None
+        self._first_key = 1
+        self._said_s: float | None = None
+        self._n_offered = 0
+        self.finder: Finder | None = None
+        self.n_stored = 0
+        self.n_failed = 0
+        self.trouble: str | None = None
+        self.listeners: list[Callable[[list[Row]], None]] = []
+        self.change_listeners: list[Callable[[list[Change]], None]] = []
+        self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
+
+    def _run(self) -> None:
+        self._open()
+        goes_on = True
+        while goes_on:
+            # With nothing to do it looks around once a second, for rows that are too old.
+            if self._intake.something.wait(_IDLE_S):
+                self._intake.urgent.wait(_GATHER_S)
+            goes_on = self._intake.is_open
+            self._turn()
+        if self._keeper is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._keeper.purge(at_once=True)
+        self._close()
+
+    def _turn(self) -> None:
+        """Write what waits, and let go of what is too old."""
+        if self._damage is not None:
+            self._begin_anew(self._damage)
+        if self._keeper is None:
+            self._open()
+        n_offered = self._intake.n_offered
+        items = self._intake.take()
+        if self._keeper is None:
+            self._lose(items)
+            return
+        try:
+            if items:
+                done = self._keeper.apply(items, n_offered - self._n_offered)
+                self._n_offered, told, items = n_offered, items, []
+                self._tell(told, done)
+            self._keeper.let_go(int(self._wall_clock() * 1000))
+            self._keeper.purge()
+            self.trouble = None
+        # What SQLite does not take (no message should bring such a value here) comes as the others.
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            self._lose(items)
+            self._say(error)
+            if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
+                self._damage = str(error)
+
+    def _tell(self, items: Sequence[Item], done: Done) -> None:
+        self.n_stored += len(done.rows)
+        for item in items:
+            if isinstance(item, Correct | Remove):
+                item.done.set()
+        if done.rows:
+            for listener in self.listeners:
+                listener(done.rows)
+        if done.changes:
+            for change_listener in self.change_listeners:
+                change_listener(done.changes)
+
+    def _lose(self, items: Sequence[Item]) -> None:
+        """Count messages that are lost; keep what people and the stream want changed."""
+        self.n_failed += sum(len(item.rows) for item in items if isinstance(item, Offer))
+        self._intake.put_back([item for item in items if not isinstance(item, Offer)])
+
+    def _say(self, error: Exception) -> None:
+        self.trouble = f"the recent messages cannot be written to {self._path}: {error}"
+        now_s = self._clock()
+        if self._said_s is None or now_s - self._said_s >= _SAY_AGAIN_S:
+            self._said_s = now_s
+            log.error("recent_store_failed", trouble=self.trouble, n_lost=self.n_failed)
+
+    def _open(self) -> None:
+        try:
+            self._keeper = keeper = Keeper(
+                self._path, self._bounds, self._classes, self._fields, self._clock, self._first_key
+            )
+        except (sqlite3.Error, OSError) as error:
+            self._say(error)
+            return
+        self.finder = Finder(
+            path=self._path,
+            contents=keeper.contents,
+            published=lambda: keeper.published,
+            bounds=self._bounds,
+            classes=self._classes,
+            wall_clock=self._wall_clock,
+            clock=self._clock,
+            damaged=self._found_damaged,
+        )
+
+    def _found_damaged(self, what: str) -> None:
+        self._damage = what
+        self._intake.something.set()
+
+    def _begin_anew(self, reason: str) -> None:
+        self._damage = None
+        if self._keeper is not None:  # no key is given twice, in this file or in the next
+            newest = self._keeper.published[-1:]
+            self._first_key = max([self._keeper.next_key, *(chunk.next_key for chunk in newest)])
+        self._close()
+        try:
+            move_aside(self._path, reason)
+        except OSError as error:
+            self._say(error)
+
+    def _close(self) -> None:
+        finder, self.finder = self.finder, None
+        if finder is not None:
+            finder.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()
