@@ -120,9 +120,14 @@ class Daemon:
         body: dict[str, Any] = json.loads(page[0])
         return body
 
+    @property
+    def address(self) -> str:
+        """Where it serves, once it does."""
+        return str(self.until_line("serving")["address"])
+
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of one of its pages."""
-        address = self.until_line("serving")["address"]
+        address = self.address
         try:
             with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
                 return int(answer.status), answer.read().decode()

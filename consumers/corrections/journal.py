@@ -1,0 +1,193 @@
+"""The journal: corrections as lines of a file beside the checkpoint.
+
+A line is safe, and then answered for, once it was written and synced. Requests that come at the
+same time share one sync: whoever comes first writes all that wait. Where writing or syncing fails,
+the file is cut back to what is safe before anything else is written, so nothing of a refused line
+stays. Nobody reads beyond what is safe: what the model has learned of the journal can never be
+missing from it after a power cut, which leaves at most a torn last line, cut off at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from consumers.corrections.errors import NotWritten
+from consumers.corrections.log import Written
+from consumers.errors import CheckpointError
+from consumers.messages import Partition
+
+FILE_NAME = "corrections.jsonl"
+_BLOCK_BYTES = 1 << 16
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line that waits to be written, and what came of it."""
+
+    data: bytes
+    dealt_with: bool = False
+    offset: int = -1
+    error: OSError | None = None
+
+
+class Journal:
+    """An append-only file of lines; every method may be called from any thread.
+
+    Parameters
+    ----------
+    path : Path
+        The file; made where it is missing, in a folder that is there. What it holds was written by
+        people, so nobody but its owner may read it.
+
+    Raises
+    ------
+    CheckpointError
+        Where it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        # A topic of Kafka has no colon in its name: no other log can be taken for this one.
+        self.partition = Partition(f"journal:{path.name}", 0)
+        self._path = path
+        self._changed = threading.Condition()
+        self._waiting: list[_Line] = []
+        self._writing = False
+        self._failed = False
+        try:
+            self._fd, self._end = _opened(path)
+        except OSError as error:
+            raise CheckpointError(
+                f"{path}: the journal of corrections cannot be opened ({error.strerror}). Mend it, "
+                "or set corrections.to: none"
+            ) from error
+
+    @property
+    def end(self) -> int:
+        """How many bytes are safe."""
+        return self._end
+
+    def append(self, key: bytes, line: bytes) -> Written:  # noqa: ARG002 -- one order holds for all
+        """Return once a line is safe; see `Log.append`.
+
+        Parameters
+        ----------
+        key : bytes
+            Of no use here.
+        line : bytes
+            Without a line end.
+        """
+        ours = _Line(line + b"\n")
+        with self._changed:
+            self._waiting.append(ours)
+            self._changed.wait_for(lambda: ours.dealt_with or not self._writing)
+            taken: list[_Line] = []
+            if not ours.dealt_with:
+                self._writing = True
+                taken, self._waiting = self._waiting, []
+        if taken:
+            self._write(taken)
+        if ours.error is not None:
+            with contextlib.suppress(OSError):  # the log may be on the same full disk
+                log.error("journal_not_written", path=str(self._path), detail=str(ours.error))
+            raise NotWritten(
+                f"the journal {self._path} did not take the correction ({ours.error.strerror}); "
+                "nothing was changed. Make room or mend the disk, and send it again"
+            ) from ours.error
+        return Written(self.partition, ours.offset)
+
+    def wait_beyond(self, at: int, timeout_s: float) -> None:
+        """Wait until more than `at` bytes are safe, but not longer than `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._end > at, timeout_s)
+
+    def read(self, at: int, n_bytes: int) -> bytes:
+        """Return up to `n_bytes` of what is safe, from a place on."""
+        return os.pread(self._fd, max(0, min(n_bytes, self._end - at)), at)
+
+    def close(self) -> None:
+        """Close the file; nothing can be appended or read any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing)
+            fd, self._fd = self._fd, -1  # its number may soon be another file's
+        os.close(fd)
+
+    def _write(self, lines: list[_Line]) -> None:
+        """Write lines, sync, and say what came of it; by one thread at a time."""
+        error: OSError | None = OSError(errno.EIO, "writing was cut short")
+        try:
+            self._mend()
+            self._failed = True  # until it is known to be well
+            _write_all(self._fd, b"".join(line.data for line in lines), self._end)
+            os.fdatasync(self._fd)
+            self._failed = False
+            error = None
+        except OSError as caught:
+            error = caught
+            with contextlib.suppress(OSError):  # else the next who writes tries again
+                self._mend()
+        finally:  # whatever happened, nobody waits for ever
+            with self._changed:
+                end = self._end
+                for line in lines:
+                    line.offset, line.error, line.dealt_with = end, error, True
+                    end += len(line.data)
+                self._end = end if error is None else self._end
+                self._writing = False
+                self._changed.notify_all()
+
+    def _mend(self) -> None:
+        """Cut off what a failed attempt may have left, before anything else is written."""
+        if self._failed:
+            os.ftruncate(self._fd, self._end)
+            os.fdatasync(self._fd)
+            self._failed = False
+
+
+def _opened(path: Path) -> tuple[int, int]:
+    """Open the file, cut a torn line off, see to its being in its folder; return it and its end."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        end = _end_of_last_line(fd, size)
+        if end < size:
+            os.ftruncate(fd, end)
+            log.warning("journal_cut", path=str(path), torn_bytes=size - end)
+        # What a killed process wrote may not be synced yet, and it is read from now on.
+        os.fsync(fd)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, end
+
+
+def _end_of_last_line(fd: int, size: int) -> int:
+    """Return where the last whole line ends."""
+    end = size
+    while end > 0:
+        begin = max(0, end - _BLOCK_BYTES)
+        found = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def _write_all(fd: int, data: bytes, at: int) -> None:
+    left = memoryview(data)
+    while left:
+        n = os.pwrite(fd, left, at)
+        left, at = left[n:], at + n
