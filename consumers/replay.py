@@ -1,5 +1,7 @@
 """A recorded stream into a Kafka topic: at its own pace, n times as fast, or as fast as it goes.
 
+The made-up stream can be played into a topic too, at the generator's own rate and without end.
+
 JSON lines go as they are. Rows of CSV become JSON objects `{id, created_at, user, lang, text,
 label}`, the fields that the default configuration reads. What cannot be read goes as it is too, so
 that the daemon on the other side counts and keeps it: nothing vanishes on the way.
@@ -10,8 +12,9 @@ removes records by that time, and would remove those of an old recording at once
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, Self
@@ -26,7 +29,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from consumers.config import FileSettings, KafkaSettings, MessageSettings
+from consumers.config import FileSettings, GeneratorSettings, KafkaSettings, MessageSettings
 from consumers.decode_csv import CsvReader
 from consumers.decode_json import JsonReader
 from consumers.decode_time import to_unix_ms
@@ -35,7 +38,9 @@ from consumers.messages import RawColumns
 from consumers.record_format import RecordFormat
 from consumers.sinks.base import Record
 from consumers.sinks.kafka import KafkaSink
+from consumers.sources.base import Source
 from consumers.sources.file import FileSource
+from consumers.sources.generator import GeneratorSource
 
 Speed = Literal["recorded", "max"] | float
 
@@ -43,6 +48,7 @@ _FIELDS = ("id", "created_at", "user", "lang", "text", "label")
 _PACKED = {".gz", ".xz", ".zst", ".bz2"}
 _CONNECT_TIMEOUT_S = 10.0
 _FLUSH_TIMEOUT_S = 60.0
+_POLL_TIMEOUT_S = 1.0  # a file has something or is at its end; the generator is seldom so slow
 
 
 class Item(NamedTuple):
@@ -143,12 +149,13 @@ class Pace:
 
 
 def replay(  # noqa: PLR0913 - each is one choice of whoever replays
-    path: Path,
+    recording: Path | GeneratorSettings,
     servers: tuple[str, ...],
     topic: str,
     speed: Speed = "recorded",
     *,
     keyed: bool = True,
+    max_messages: int | None = None,
     kafka: KafkaSettings | None = None,
     file: FileSettings | None = None,
     message: MessageSettings | None = None,
@@ -160,8 +167,9 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
 
     Parameters
     ----------
-    path : Path
-        The recording: JSON lines or CSV, plain or packed.
+    recording : Path or GeneratorSettings
+        JSON lines or CSV, plain or packed; or the made-up stream, which has a rate of its own and
+        is not paced again.
     servers : tuple of str
         `host:port` of the brokers to ask first.
     topic : str
@@ -171,6 +179,8 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     keyed : bool
         Each record's key is its message's id, and its partition follows from the key. Otherwise,
         and for messages without an id, records go to the partitions in turn.
+    max_messages : int, optional
+        End after that many.
     kafka, file, message : settings, optional
         How to reach Kafka, how the file is written, and where id and time are in JSON messages.
     show : bool
@@ -188,28 +198,47 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     SourceError, SinkError, ConfigError
         When the file cannot be read, not all was acknowledged, or the speed is none.
     """
-    pace = Pace(speed, clock, wait)
-    source = FileSource(path, file or FileSettings())
-    read = reading(source.record_format, message or MessageSettings())
+    generated = isinstance(recording, GeneratorSettings)
+    pace = Pace("max" if generated else speed, clock, wait)
+    source = _source(recording, file or FileSettings())
+    read = reading(getattr(source, "record_format", RecordFormat()), message or MessageSettings())
     sink = KafkaSink(servers, topic, kafka or KafkaSettings())
     done = Replayed()
     try:
         n_partitions = sink.partitions(_CONNECT_TIMEOUT_S)
         source.open(lambda _: None)
-        with _Bar(path, topic, show) as bar:
-            while not source.at_end():
-                for raw in source.poll(0):
-                    for item in read(raw):
-                        pace.keep(item.time_ms)
-                        _write(sink, item if keyed else item._replace(key=b""), done, n_partitions)
-                        if not pace.is_unlimited:
-                            bar.at(item.offset)
-                    sink.flush(_FLUSH_TIMEOUT_S)
-                    bar.at(raw.next_offset)
+        with _Bar(recording, topic, show) as bar:
+            for raw in _batches(source, lambda: done.sent == max_messages):
+                left = None if max_messages is None else max_messages - done.sent
+                for item in _paced(itertools.islice(read(raw), left), pace, bar):
+                    _write(sink, item if keyed else item._replace(key=b""), done, n_partitions)
+                sink.flush(_FLUSH_TIMEOUT_S)
+                bar.at(done.n_bytes if generated else raw.next_offset)
     finally:
         source.close()
         sink.close()
     return done
+
+
+def _paced(items: Iterable[Item], pace: Pace, bar: _Bar) -> Iterator[Item]:
+    """Yield each record when it is due, and show how far that is."""
+    for item in items:
+        pace.keep(item.time_ms)
+        yield item
+        if not pace.is_unlimited:
+            bar.at(item.offset)
+
+
+def _batches(source: Source, enough: Callable[[], bool]) -> Iterator[RawColumns]:
+    """Yield what a source has until its end or until it is enough, as it comes."""
+    while not (source.at_end() or enough()):
+        yield from source.poll(_POLL_TIMEOUT_S)
+
+
+def _source(recording: Path | GeneratorSettings, file: FileSettings) -> Source:
+    if isinstance(recording, GeneratorSettings):
+        return GeneratorSource(recording)
+    return FileSource(recording, file)
 
 
 def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> None:
@@ -273,9 +302,9 @@ def _values(raw: RawColumns) -> list[bytes]:
 
 
 class _Bar:
-    """A progress bar over the bytes of a file; how long a packed file is, nobody knows."""
+    """A progress bar over bytes; how long a packed file or the made-up stream is, nobody knows."""
 
-    def __init__(self, path: Path, topic: str, show: bool) -> None:
+    def __init__(self, recording: Path | GeneratorSettings, topic: str, show: bool) -> None:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -284,8 +313,12 @@ class _Bar:
             TimeElapsedColumn(),
             disable=not show,
         )
-        total = None if path.suffix in _PACKED else path.stat().st_size
-        self._task = self._progress.add_task(f"{path.name} → {topic}", total=total)
+        if isinstance(recording, GeneratorSettings):
+            name, total = "generator", None
+        else:
+            name = recording.name
+            total = None if recording.suffix in _PACKED else recording.stat().st_size
+        self._task = self._progress.add_task(f"{name} → {topic}", total=total)
 
     def __enter__(self) -> Self:
         self._progress.start()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import llvmlite.binding as llvm
 import numpy as np
-from numba import types
+from numba import config, types
 from numpy.typing import NDArray
 
 from streamnb.kernels._jit import DISABLED, inner, kernel
@@ -60,7 +60,17 @@ def sliced(crc: np.uint32, data: Bytes, at: Int) -> np.uint32:
     )
 
 
-if TYPE_CHECKING or DISABLED or not llvm.get_host_cpu_features().get("sse4.2", False):
+def _has_instruction() -> bool:
+    """Tell whether kernels may use it: this processor has it, and they are compiled for such a one.
+
+    NUMBA_CPU_NAME=generic asks for code that runs anywhere, as an image does that is built on one
+    machine and runs on others.
+    """
+    anywhere = str(config.CPU_NAME).lower() == "generic"
+    return not anywhere and bool(llvm.get_host_cpu_features().get("sse4.2", False))
+
+
+if TYPE_CHECKING or DISABLED or not _has_instruction():
     after_eight = sliced
 else:
     from llvmlite import ir

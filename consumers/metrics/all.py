@@ -21,6 +21,11 @@ from prometheus_client import (
 )
 
 from consumers.messages import Partition, Reason
+from consumers.metrics.corrections import CorrectionMetrics
+from consumers.metrics.http import HttpMetrics
+from consumers.metrics.live import LiveMetrics
+from consumers.metrics.process import watch_process
+from consumers.metrics.recent import RecentMetrics
 from consumers.prequential import Prequential
 
 # When each counter was made is a second series for every one, and of no use to anybody here.
@@ -68,6 +73,11 @@ class Metrics:
         self._make_quality_metrics()
         self._make_model_metrics()
         self._make_checkpoint_metrics()
+        watch_process(registry)
+        self.corrections = CorrectionMetrics(registry)
+        self.recent = RecentMetrics(registry)
+        self.http = HttpMetrics(registry)
+        self.live = LiveMetrics(registry)
         self._show_zeros()
 
     def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
@@ -89,6 +99,8 @@ class Metrics:
         self._lost = self._counter(
             "messages_lost", "Messages that the source had removed before they were read."
         )
+        self._alive = self._gauge("alive", "1 while /healthz answers 200, else 0.")
+        self._ready = self._gauge("ready", "1 while /readyz answers 200, else 0.")
         self._decoder = self._gauge(
             "kafka_decoder_info", "1 for how Kafka's responses are decoded, else 0.", ["decoder"]
         )
@@ -105,6 +117,19 @@ class Metrics:
         self._window_log_loss = self._gauge(
             "prequential_window_log_loss_nats",
             "Mean log-loss before learning, over learning.window examples.",
+        )
+        self._window_calibration_error = self._gauge(
+            "prequential_window_calibration_error_ratio",
+            "Mean distance of probability and accuracy, over learning.window examples.",
+        )
+        self._window_calibration_error.set(math.nan)
+        self._share = self._gauge(
+            "share_ratio", "Share of the newest messages predicted to be of a class.", ["label"]
+        )
+        self._adjusted = self._gauge(
+            "share_adjusted_ratio",
+            "That share with the classifier's own error rates taken out.",
+            ["label"],
         )
         self._examples = self._counter(
             "prequential_examples", "Examples predicted before they were learned."
@@ -125,6 +150,9 @@ class Metrics:
         )
         self._queue = self._gauge(
             "predictor_queue_batches", "Batches that wait for the predictor thread."
+        )
+        self._queue_limit = self._gauge(
+            "predictor_queue_limit_batches", "How many may wait (predictor.queue_size_max)."
         )
         self._version = self._gauge("snapshot_version", "Version of the published snapshot.")
         age = self._gauge("snapshot_age_seconds", "Time since the last snapshot was published.")
@@ -157,6 +185,7 @@ class Metrics:
         for label in self._classes:
             self._learned.labels(label)
             self._predictions.labels(label)
+        self.set_shares({}, {})
 
     def _age_s(self, since_s: float | None) -> float:
         return math.nan if since_s is None else self._clock() - since_s
@@ -223,9 +252,15 @@ class Metrics:
         self._predict.observe(seconds)
         self._predict_batch.set(n_messages)
 
-    def watch_queue(self, size: Callable[[], int]) -> None:
+    def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
         """Ask `size` for the length of the predictor's queue whenever it is scraped."""
         self._queue.set_function(size)
+        self._queue_limit.set(size_max)
+
+    def watch_health(self, alive: Callable[[], bool], ready: Callable[[], bool]) -> None:
+        """Ask whether the daemon is alive, and ready, whenever it is scraped."""
+        self._alive.set_function(alive)
+        self._ready.set_function(ready)
 
     def resume_from(
         self, prequential: Prequential, words_dropped: int, values_dropped: int
@@ -245,6 +280,18 @@ class Metrics:
             counter.inc(max(0.0, new - old))
         self._window_accuracy.set(_or_nan(prequential.window_accuracy))
         self._window_log_loss.set(_or_nan(prequential.window_log_loss))
+
+    def set_calibration_error(self, error: float | None) -> None:
+        """Show the expected calibration error of the prequential window; None before any."""
+        self._window_calibration_error.set(_or_nan(error))
+
+    def set_shares(
+        self, shares: Mapping[str, float | None], adjusted: Mapping[str, float | None]
+    ) -> None:
+        """Show each class's share of the newest messages; of a class that is missing, nan."""
+        for label in self._classes:
+            self._share.labels(label).set(_or_nan(shares.get(label)))
+            self._adjusted.labels(label).set(_or_nan(adjusted.get(label)))
 
     def set_snapshot(
         self,

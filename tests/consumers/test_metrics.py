@@ -68,9 +68,12 @@ def test_every_metric_has_our_name_and_a_sentence(
     assert metrics is not None
     units = (
         "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words",
-        "_version", "_up", "_info", "_features",
+        "_version", "_up", "_alive", "_ready", "_info", "_features", "_waiting", "_connections",
+        "_open", "_queries",
     )  # fmt: skip
     for family in registry.collect():
+        if family.name.startswith("process_"):
+            continue  # the client library's own, whose names every dashboard knows
         assert family.name.startswith("streamnb_")
         assert family.documentation.endswith(".")
         if family.type == "counter":
@@ -172,13 +175,17 @@ def test_a_partition_that_is_gone_has_no_lag(registry: CollectorRegistry, metric
 def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Source, predictor and checkpoint failures each move their own metric."""
     waiting = [3]
-    metrics.watch_queue(lambda: len(waiting))
+    metrics.watch_queue(lambda: len(waiting), 64)
+    metrics.watch_health(lambda: True, lambda: False)
     metrics.observe_predict(0.0004, n_messages=20)
     metrics.set_source_up(True)
     metrics.count_restarts()
     metrics.count_lost(8)
     metrics.checkpoint_failed()
     assert value(registry, "predictor_queue_batches") == 1
+    assert value(registry, "predictor_queue_limit_batches") == 64
+    assert value(registry, "alive") == 1
+    assert value(registry, "ready") == 0
     assert value(registry, "predict_seconds_bucket", le="0.0005") == 1
     assert value(registry, "predict_seconds_bucket", le="0.0002") == 0
     assert value(registry, "predict_batch_messages") == 20

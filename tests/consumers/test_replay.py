@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config import GeneratorSettings
 from consumers.errors import ConfigError
 from consumers.replay import Pace, Replayed, replay
+from consumers.sources._tweets import TweetMaker
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import Reader
 
@@ -104,6 +106,19 @@ def test_without_keys_partitions_take_turns(
     with Reader(broker.address, topic) as reader:
         reader.until(lambda: reader.n_values >= 3_000)
         assert reader.values == {number: lines[number::3] for number in range(3)}
+
+
+@pytest.mark.integration
+def test_the_made_up_stream_plays_as_far_as_asked(broker: Broker, new_topic: NewTopic) -> None:
+    """The generator's messages arrive as it makes them, keyed, and no more than were asked for."""
+    settings = GeneratorSettings(rate_per_s=0.0)
+    topic = new_topic()
+    done = replay(settings, (broker.address,), topic, max_messages=750, show=False)
+    made = TweetMaker(settings).make(0, 750)
+    assert done == Replayed(750, 0, 0, sum(map(len, made)))
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 750)
+        assert reader.values[0] == made
 
 
 @given(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import crc32c
 import numpy as np
 import pytest
@@ -9,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.kernels.crc32c import checksum, checksum_sliced
+
+ROOT = Path(__file__).parents[2]
 
 # The examples of RFC 3720 (iSCSI), B.4, and the check value that CRC catalogues give.
 PUBLISHED = {
@@ -41,3 +48,26 @@ def test_any_bytes(data: bytes) -> None:
 def test_processors_without_the_instruction(data: bytes) -> None:
     """The way that every processor can go gives the same."""
     assert int(checksum_sliced(np.frombuffer(data, dtype=np.uint8))) == of(data)
+
+
+def test_code_for_any_processor_does_without_the_instruction(tmp_path: Path) -> None:
+    """Compiled for a generic processor, as for an image, the checksum is the same."""
+    program = (
+        "import numpy as np\n"
+        "from consumers.kernels.crc32c import checksum\n"
+        "print(hex(checksum(np.frombuffer(b'123456789', dtype=np.uint8))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "NUMBA_CPU_NAME": "generic",
+            "NUMBA_DISABLE_JIT": "0",
+            "STREAMNB_CACHE_DIR": str(tmp_path),
+        },
+    )
+    assert (done.stdout.strip(), done.returncode) == ("0xe3069283", 0), done.stderr

@@ -1,0 +1,111 @@
+"""How the process does: its memory's bound, wherever that is set, and each thread's time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumers.metrics.process import memory_limit_bytes, watch_process
+from consumers.metrics.recent import COUNTERS, GAUGES
+from consumers.recent.rows import RecentState
+from streamnb import __version__
+
+MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MEBIBYTE = 1 << 20
+
+
+class Kernel:
+    """What a kernel would tell: the process's cgroups, and files below them."""
+
+    def __init__(self, folder: Path, cgroup: str) -> None:
+        self.process, self.cgroups = folder / "proc", folder / "cgroup"
+        self.process.mkdir()
+        (self.process / "cgroup").write_text(cgroup, encoding="utf-8")
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file below the cgroups."""
+        file = self.cgroups / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n", encoding="utf-8")
+
+    def limit(self) -> int:
+        """Return the bound that is found here."""
+        return memory_limit_bytes(self.process, self.cgroups)
+
+
+def test_a_service_is_bound_by_its_own_cgroup(tmp_path: Path) -> None:
+    """MemoryMax of a service stands in its cgroup of version 2; its parents say no less."""
+    kernel = Kernel(tmp_path, "0::/system.slice/streamnb.service\n")
+    kernel.write("system.slice/streamnb.service/memory.max", str(4 * MEBIBYTE))
+    kernel.write("system.slice/memory.max", "max")
+    assert kernel.limit() == 4 * MEBIBYTE
+
+
+def test_a_group_above_may_allow_less(tmp_path: Path) -> None:
+    """The least of all groups from one's own to the root is what holds."""
+    kernel = Kernel(tmp_path, "0::/pods/one\n")
+    kernel.write("pods/one/memory.max", str(8 * MEBIBYTE))
+    kernel.write("pods/memory.max", str(6 * MEBIBYTE))
+    assert kernel.limit() == 6 * MEBIBYTE
+
+
+def test_a_container_sees_its_bound_at_the_root(tmp_path: Path) -> None:
+    """From inside, the path may name places of the host; the root is the container's own."""
+    kernel = Kernel(tmp_path, "4:cpu:/docker/abc\n3:memory:/docker/abc\n")
+    kernel.write("memory/memory.limit_in_bytes", str(5 * MEBIBYTE))
+    assert kernel.limit() == 5 * MEBIBYTE
+
+
+@pytest.mark.parametrize("said", ["9223372036854771712", "max", ""])
+def test_without_a_bound_it_is_the_machines_memory(tmp_path: Path, said: str) -> None:
+    """Neither version 1's number for no bound nor version 2's word is taken for one."""
+    kernel = Kernel(tmp_path, "1:name=systemd:/\n2:memory:/\n0::/\n")
+    kernel.write("memory/memory.limit_in_bytes", said)
+    kernel.write("memory.max", said)
+    assert kernel.limit() <= MACHINE
+    assert kernel.limit() > 8 * MEBIBYTE
+
+
+def test_a_kernel_that_tells_nothing_bounds_nothing(tmp_path: Path) -> None:
+    """Without files of cgroups the machine's memory is the answer."""
+    assert memory_limit_bytes(tmp_path / "absent", tmp_path / "absent") <= MACHINE
+
+
+def test_lasting_threads_have_their_time_and_others_do_not() -> None:
+    """A thread is shown under its name in the guide, if it lasts as long as the daemon does."""
+    registry = CollectorRegistry()
+    watch_process(registry)
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait, name=name) for name in ("predict", "passing")]
+    for thread in threads:
+        thread.start()
+    shown = {
+        sample.labels["thread"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "streamnb_thread_cpu_seconds_total"
+    }
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert shown["consume"] > 0
+    assert shown["predict"] >= 0
+    assert "passing" not in shown
+
+
+def test_the_version_that_runs_is_shown() -> None:
+    """One series says 1, with the version as its label."""
+    registry = CollectorRegistry()
+    watch_process(registry)
+    assert registry.get_sample_value("streamnb_build_info", {"version": __version__}) == 1
+
+
+def test_the_store_says_all_that_its_metrics_show() -> None:
+    """Each metric of recent messages is a field of the store's state."""
+    fields = {field.name for field in msgspec.structs.fields(RecentState)}
+    assert {field for _, field, _ in (*GAUGES, *COUNTERS)} <= fields
