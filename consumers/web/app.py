@@ -1,90 +1,129 @@
-"""What the daemon answers over HTTP.
+"""What the daemon answers over HTTP: the page, the API, metrics and health, and what they are.
 
-| path | answer |
-| --- | --- |
-| `/` | these paths, as plain text |
-| `/metrics` | every metric, for Prometheus |
-| `/healthz` | 200 while the consuming loop turns, idle or not; 503 when it is stuck |
-| `/readyz` | 200 when there is a snapshot and the source can be read; else 503 |
-
-Health answers are JSON objects with `state`, `reason`, `last_message_age_s` and
-`snapshot_version`. Nothing here changes anything, and nothing asks who is calling: keep the port on
-loopback, or behind something that does ask.
+Each theme has a file of its own; here they are put together. `docs/api.md` shows every route with
+its answer, and `/docs` says the same from the types.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-from starlette.applications import Starlette
+import functools
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from consumers.health import Health, HealthReport
+from consumers.web.asked import Asker
+from consumers.web.correcting import correcting_routes
+from consumers.web.described import describing_routes
+from consumers.web.events import event_routes
+from consumers.web.guard import Guard
+from consumers.web.judging import Judge
+from consumers.web.modelling import modelling_routes
+from consumers.web.predicting import predicting_routes
+from consumers.web.probes import probe_routes
+from consumers.web.problems import ProblemError
+from consumers.web.rooms import Rooms
+from consumers.web.route import PlainRoute, schemas
+from consumers.web.searching import searching_routes
+from consumers.web.workers import Workers
+from streamnb import __version__
 
-INDEX = """\
-streamnb
-
-/metrics   every metric, for Prometheus
-/healthz   is the daemon alive? (503: stuck, restart it)
-/readyz    can it answer from what it learns? (503: not yet, or the source is away)
-"""
-
-_FRESH = {"Cache-Control": "no-store"}
+PAGE = Path(__file__).parent / "page"
+NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 
 
-def make_app(registry: CollectorRegistry, health: Health) -> Starlette:
+def make_app(rooms: Rooms) -> FastAPI:
     """Return the application.
 
     Parameters
     ----------
-    registry : CollectorRegistry
-        The metrics to show.
-    health : Health
-        The watch over the consuming thread.
+    rooms : Rooms
+        What it answers from.
 
     Returns
     -------
-    Starlette
-        An ASGI application without state of its own.
+    FastAPI
     """
-
-    # Plain coroutines: each answer takes a millisecond or two, less than handing it to a thread.
-    async def index(_request: Request) -> Response:
-        return PlainTextResponse(INDEX)
-
-    async def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers={"Content-Type": content_type, **_FRESH})
-
-    async def healthz(_request: Request) -> Response:
-        report = health.report()
-        return _answer(report, good=report.alive)
-
-    async def readyz(_request: Request) -> Response:
-        report = health.report()
-        return _answer(report, good=report.ready)
-
-    return Starlette(
-        routes=[
-            Route("/", index),
-            Route("/metrics", metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-        ]
+    app = FastAPI(
+        title="streamnb",
+        version=__version__,
+        description="Naive Bayes that learns one message at a time, and answers while it learns.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        # It would ask the environment at each request; `consumers.tracing` stands around us instead.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    http, asker = rooms.settings.http, Asker(rooms.settings)
+    judge = Judge(rooms.predictor, asker.text_field, http.request_timeout_s)
+    workers = app.state.workers = Workers(http.request_timeout_s)
+    routes = [
+        # The one that is asked most comes first: they are looked through in this order.
+        *predicting_routes(rooms, judge, asker),
+        *searching_routes(rooms, judge, workers),
+        *correcting_routes(rooms, workers, asker),
+        *modelling_routes(rooms, judge, workers),
+        *event_routes(rooms),
+        *probe_routes(rooms),
+    ]
+    types = [each for route in routes for each in route.types]
+    app.openapi = functools.partial(_openapi, app.openapi, schemas(types))  # type: ignore[method-assign]
+    app.router.routes.extend([*routes, *describing_routes(app.openapi), *_page_routes()])
+    app.add_middleware(Guard, metrics=rooms.metrics.http)
+    app.add_exception_handler(HTTPException, _as_problem)
+    return app
 
 
-def _answer(report: HealthReport, *, good: bool) -> JSONResponse:
-    age_s = report.last_message_age_s
-    return JSONResponse(
-        {
-            "state": report.state,
-            "reason": None if good else report.reason,
-            "last_message_age_s": None if age_s is None else round(age_s, 3),
-            "snapshot_version": report.snapshot_version,
-        },
-        status_code=200 if good else 503,
-        headers=_FRESH,
-    )
+class PageFiles(StaticFiles):
+    """The page's files; a browser asks each time whether it still has the newest."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file, or 304 where the browser has it."""
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _page_routes() -> list[BaseRoute]:
+    files = PageFiles(directory=PAGE)
+
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    return [PlainRoute("/", index, None), Mount("/page", files)]
+
+
+def _openapi(made: Any, components: dict[str, Any]) -> dict[str, Any]:
+    """Return the description that FastAPI made, with our schemas in it."""
+    found: dict[str, Any] = made()
+    found["components"] = {"schemas": components}
+    return found
+
+
+async def _as_problem(request: Request, error: Exception) -> Response:
+    """Return what the framework says, in our form."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return ProblemError(404, NOTHING_THERE).response()
+    if error.status_code != 405:
+        return ProblemError(error.status_code, error.detail, headers=error.headers).response()
+    # The framework tells the methods of the first route at this path; there may be others.
+    routes = [
+        route
+        for route in request.app.router.routes
+        if isinstance(route, PlainRoute) and route.matches(request.scope)[0] != Match.NONE
+    ]
+    methods = {method for route in routes for method in route.methods or ()} or {"GET"}
+    allowed = ", ".join(sorted(methods))
+    return ProblemError(
+        405,
+        f"{request.method} is not for this path; it takes {allowed}",
+        headers={"Allow": allowed},
+    ).response()

@@ -1,51 +1,54 @@
 """The thread that listens: uvicorn around the application of `consumers.web.app`.
 
 `start` binds the port in the caller's thread, so that a port in use is told at once, and leaves
-the rest to the new thread: even the imports of Starlette and uvicorn (a quarter of a second) are
-made there, while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
+the rest to the new thread: even the imports of FastAPI and uvicorn (half a second) are made there,
+while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
+import resource
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import CollectorRegistry
 
 from consumers.config import HttpSettings
 from consumers.errors import ConfigError
-from consumers.health import Health
+from consumers.tracing import traced_app
+from consumers.web.rooms import Rooms
 
 if TYPE_CHECKING:
-    import uvicorn
+    from consumers.web.connection import BoundedServer
 
 STOP_TIMEOUT_S = 2.0
-_BACKLOG = 128
+FILES_SPARED = 100  # for all that is no connection: checkpoints, the store, brokers
+_BACKLOG = 1024
+log = structlog.get_logger(__name__)
 
 
 class HttpServer:
-    """Serves metrics and health from a daemon thread.
+    """Serves the page, the API, metrics and health from a daemon thread.
 
     Parameters
     ----------
     settings : HttpSettings
         Host and port; port 0 takes a free one.
-    registry : CollectorRegistry
-        The metrics to show.
-    health : Health
-        The watch over the consuming thread.
+    rooms : Rooms
+        What it answers from.
     """
 
-    def __init__(self, settings: HttpSettings, registry: CollectorRegistry, health: Health) -> None:
+    def __init__(self, settings: HttpSettings, rooms: Rooms) -> None:
         self._settings = settings
-        self._registry = registry
-        self._health = health
+        self._rooms = rooms
+        self._connections_max = settings.connections_max
         self._lock = threading.Lock()
         self._stopping = False
-        self._server: uvicorn.Server | None = None
+        self._server: BoundedServer | None = None
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
 
@@ -62,6 +65,14 @@ class HttpServer:
         ConfigError
             The address cannot be had; the message names `http.port` or `http.host`.
         """
+        wanted = self._settings.connections_max
+        self._connections_max = connections_allowed(wanted, allow_many_files())
+        if self._connections_max < wanted:
+            log.warning(
+                "few_connections",
+                detail=f"{self._connections_max} instead of http.connections_max: {wanted}, as the "
+                "process may have too few open files; raise the limit of its service",
+            )
         self._socket = _listen(self._settings)
         self._thread = threading.Thread(
             target=self._serve, args=(self._socket,), name="serve", daemon=True
@@ -82,21 +93,18 @@ class HttpServer:
 
     def _serve(self, listening: socket.socket) -> None:
         # Imported here, beside the daemon's own start and not before it.
-        import uvicorn  # noqa: PLC0415
-
         from consumers.web.app import make_app  # noqa: PLC0415
+        from consumers.web.connection import BoundedConfig, BoundedServer  # noqa: PLC0415
 
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(self._registry, self._health),
-                log_config=None,  # our own logging stays as it is
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                server_header=False,
-                timeout_graceful_shutdown=1,
-            )
+        # What strangers send is counted; a line of the log for each of it would be theirs to fill.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        settings, metrics = self._settings, self._rooms.metrics.http
+        app = make_app(self._rooms)
+        served = traced_app(app)
+        server = BoundedServer(
+            BoundedConfig(served, metrics, settings.request_timeout_s, self._connections_max)
         )
+        metrics.watch_connections(lambda: len(server.server_state.connections))
         with self._lock:
             if self._stopping:
                 return
@@ -105,7 +113,37 @@ class HttpServer:
             server.run(sockets=[listening])
         except SystemExit:
             # uvicorn leaves a failed start this way; the daemon goes on without HTTP, and says so.
-            structlog.get_logger().exception("HTTP could not be served")
+            log.exception("HTTP could not be served")
+        finally:
+            app.state.workers.close()
+
+
+def allow_many_files() -> int:
+    """Let this process have as many open files as it may; return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def connections_allowed(wanted: int, n_files: int) -> int:
+    """Return how many connections there may be, so that checkpoints and searches find files too.
+
+    As many again may be open for the moment in which they are turned away.
+
+    Parameters
+    ----------
+    wanted : int
+        `http.connections_max`.
+    n_files : int
+        How many files and sockets the process may have open.
+
+    Examples
+    --------
+    >>> connections_allowed(1000, 1_048_576), connections_allowed(1000, 1024)
+    (1000, 462)
+    """
+    return max(1, min(wanted, (n_files - FILES_SPARED) // 2))
 
 
 def _listen(settings: HttpSettings) -> socket.socket:

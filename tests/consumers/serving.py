@@ -1,0 +1,107 @@
+"""A real server on loopback around real rooms, and a client that may say anything at all."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from consumers.config import Settings
+from consumers.features import build_model
+from consumers.health import Health
+from consumers.metrics import Metrics
+from consumers.prequential import Prequential
+from consumers.quality import Quality
+from consumers.status import Status
+from consumers.web.rooms import Rooms
+from consumers.web.server import HttpServer
+from streamnb import EveryExamples, Learner, NaiveBayes, Predictor, SnapshotBoard
+
+PATIENCE_S = 30.0
+TEXTS = ["a good day", "what a bad day", "lovely weather", "awful weather"]
+LABELS = ["positive", "negative", "positive", "negative"]
+
+
+def settings(**sections: Any) -> Settings:
+    """Return settings with nothing on disk and any free port."""
+    http = {"port": 0} | sections.pop("http", {})
+    return Settings.model_validate({"checkpoint": {"folder": None}, "http": http, **sections})
+
+
+def taught(of: Settings) -> NaiveBayes:
+    """Return the settings' model, which has learned a few texts."""
+    model = build_model(of.model)
+    model.learn_many({"text": TEXTS * 3}, LABELS * 3)
+    return model
+
+
+@contextlib.contextmanager
+def rooms(
+    of: Settings, model: NaiveBayes | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Rooms]:
+    """Yield rooms around a model, with a predictor that runs; without store and desk."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, of.model.classes, clock)
+    board = SnapshotBoard()
+    Learner(model or taught(of), board, EveryExamples(1_000_000), clock).publish()
+    predictor = Predictor(board)
+    predictor.start()
+    quality = Quality(of.model.classes, Prequential(100), metrics, of.page.share_messages_min)
+    try:
+        yield Rooms(
+            settings=of,
+            registry=registry,
+            metrics=metrics,
+            health=Health(clock, of.http.stuck_after_s),
+            predictor=predictor,
+            status=lambda: Status(source="test", classes=of.model.classes),
+            quality=quality,
+        )
+    finally:
+        predictor.stop()
+
+
+@contextlib.contextmanager
+def served(of: Rooms, **changed: Any) -> Iterator[int]:
+    """Serve rooms; yield the port."""
+    server = HttpServer(of.settings.http, replace(of, **changed))
+    port = server.start()
+    try:
+        yield port
+    finally:
+        server.stop()
+
+
+def connected(port: int) -> socket.socket:
+    """Return a connection."""
+    return socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+
+
+def until_end(connection: socket.socket) -> bytes:
+    """Return all that comes until the server has no more to say; a reset is an end as well."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            found += part
+    return found
+
+
+def said(port: int, request: bytes, *, then_end: bool = True) -> bytes:
+    """Return what comes back for these bytes, until the server closes the connection."""
+    with connected(port) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(request)
+            if then_end:
+                connection.shutdown(socket.SHUT_WR)
+        return until_end(connection)
+
+
+def status_of(answer: bytes) -> int:
+    """Return the status of an answer as it came."""
+    assert answer.startswith(b"HTTP/1.1 "), answer[:200]
+    return int(answer.split(b" ", 2)[1])
