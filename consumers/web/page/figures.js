@@ -1,0 +1,77 @@
+/** The figures of a search, and in words what they stand on. */
+
+import { makeBars } from "./bars.js";
+import { classNames, leading } from "./classes.js";
+import { $, on, say, text } from "./dom.js";
+import { count, fine, percent, withError } from "./format.js";
+import { makeRing } from "./ring.js";
+import { makeSeries } from "./series.js";
+
+/** Return `{share, low, high}` by class: corrected where that can be, else `{share}` as judged. */
+export const sharesOf = ({ corrected, raw, classes }) =>
+  Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
+
+/** Return shares in words: "negative 38% ± 4, positive 62% ± 4". */
+export const inWords = (shares) =>
+  Object.entries(shares).map(([label, share]) => `${label} ${withError(share)}`).join(", ");
+
+function percentNote(summary) {
+  const least = `A share is shown from ${count(summary.messages_min)} on: fewer would say little.`;
+  if (!summary.enough) return `${count(summary.n)} found so far. ${least}`;
+  if (summary.corrected) return "Corrected for the model’s own mistakes, with 95% intervals.";
+  return `The raw share, as judged. ${summary.corrected_reason}`;
+}
+
+function countNote({ n, n_max: most, newest_only: isCut, n_unsure: unsure }) {
+  const which = isCut ? `The newest ${count(most)} of more.` : `${count(n)} in all.`;
+  return unsure ? `${which} Unsure of ${count(unsure)} (${percent(unsure / n)}).` : which;
+}
+
+function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
+  if (share >= 0.995) return null;
+  const rates = `${count(stored)} of ${count(offered)} messages a second`;
+  return `A sample: ${percent(share, +(share < 0.095))} of the stream is kept here, ${rates}.`;
+}
+
+/** Return what draws a summary. Its elements are made once, and then only change. */
+export function makeFigures() {
+  const labels = classNames();
+  const ring = makeRing(labels);
+  ring.dataset.testid = "ring";
+  const shareBars = makeBars(labels, "share-row", "share", "raw-share");
+  const countBars = makeBars(labels, "count-row", "count");
+  const drawSeries = makeSeries(labels);
+  $("percent").append(shareBars);
+  $("counts").replaceChildren(countBars);
+  let last = null;
+
+  function drawPercent() {
+    const { enough, corrected, raw } = last;
+    text($("percent-note"), percentNote(last));
+    $("raw-label").hidden = !enough || !corrected;
+    $("percent").hidden = !enough;
+    if (!enough) return ring.remove(); // what would say nothing is not there at all
+    if (!ring.isConnected) $("ring-around").prepend(ring);
+    const shares = sharesOf(last);
+    ring.update(shares, inWords(shares));
+    const lead = leading(Object.fromEntries(labels.map((label) => [label, shares[label].share])));
+    text($("ring-share"), percent(shares[lead].share));
+    text($("ring-class"), lead);
+    const wantsRaw = corrected && $("raw").checked;
+    return shareBars.update((label) => {
+      const share = shares[label];
+      return { ...share, words: withError(share), raw: wantsRaw && `raw ${fine(raw[label])}` };
+    });
+  }
+
+  on($("raw"), "change", () => last && drawPercent());
+  return (summary) => {
+    last = summary;
+    drawPercent();
+    const most = Math.max(1, ...Object.values(summary.counts));
+    countBars.update((label) => ({ share: summary.counts[label] / most, words: count(summary.counts[label]) }));
+    text($("count-note"), countNote(summary));
+    drawSeries(summary.series, summary.enough);
+    say($("sample-note"), sampleNote(summary.sample));
+  };
+}

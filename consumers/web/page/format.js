@@ -1,0 +1,79 @@
+/** Numbers, shares, times and languages as the reader writes them. */
+
+const locales = navigator.languages;
+const NONE = "–";
+const formats = new Map();
+
+/** Write a number; the formats, which cost most, are made once each. */
+function write(value, options) {
+  if (!Number.isFinite(value)) return NONE;
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(locales, options));
+  return formats.get(key).format(value);
+}
+
+const exactly = (digits) => ({ minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+export const count = (n) => write(n, { maximumFractionDigits: 0 });
+export const short = (n) => write(n, { notation: "compact", maximumFractionDigits: 1 });
+export const decimal = (x, digits = 3) => write(x, exactly(digits));
+export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactly(digits) });
+export const fine = (x) => percent(x, 1);
+export const likelihood = (x) => write(x, { maximumSignificantDigits: 2 });
+
+/** Return a number with its sign always there. */
+export const signed = (x, digits = 2) => (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits);
+
+// As many digits as it needs: what is nearly certain is not 100%.
+export const probability = (p) =>
+  p > 0.9999 && p < 1 ? `> ${percent(0.9999, 2)}` : percent(p, p > 0.995 || p < 0.005 ? 2 : 0);
+
+/** Return "62% ± 4", or both ends where the interval does not lie evenly about the share. */
+export function withError({ share, low, high }) {
+  if (!Number.isFinite(high - low)) return percent(share);
+  const half = (high - low) / 2;
+  if (Math.abs((high + low) / 2 - share) > 0.006) {
+    return `${percent(share)} (${count(100 * low)}–${count(100 * high)})`;
+  }
+  return `${percent(share)} ± ${decimal(100 * half, half < 0.0095 ? 1 : 0)}`;
+}
+
+export const withinWords = ({ low, high, level }) => `${fine(low)} to ${fine(high)}, with ${percent(level)} credibility`;
+
+const time = (options) => {
+  const format = new Intl.DateTimeFormat(locales, options);
+  return (timeMs) => format.format(timeMs);
+};
+export const clock = time({ timeStyle: "medium" });
+export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
+const date = time({ dateStyle: "medium", timeStyle: "short" });
+
+const agoFormat = new Intl.RelativeTimeFormat(locales, { numeric: "auto", style: "short" });
+const UNITS = [
+  [60, "second", 1],
+  [3600, "minute", 60],
+  [86_400, "hour", 3600],
+  [604_800, "day", 86_400],
+];
+
+/** Return how long ago something was; beyond a week, when it was. */
+export function ago(timeMs, nowMs) {
+  const elapsed = Math.max(0, (nowMs - timeMs) / 1000);
+  const unit = UNITS.find(([below]) => elapsed < below);
+  return unit ? agoFormat.format(-Math.floor(elapsed / unit[2]), unit[1]) : date(timeMs);
+}
+
+/** Return a span of time: "0.4 sec", "42 sec", "3 min", "2 hr". */
+export function span(seconds) {
+  const [unit, size] = seconds < 90 ? ["second", 1] : seconds < 5400 ? ["minute", 60] : ["hour", 3600];
+  return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });
+}
+
+export function language(code) {
+  try {
+    const name = new Intl.DisplayNames(locales, { type: "language" }).of(code);
+    return name === code ? code : `${name} (${code})`;
+  } catch {
+    return code; // a stream may call a language what it likes
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The list of messages, newest first. It is live, but keeps still while somebody reads: while the
+ * pointer or the focus is in it, while a message is open, while it is scrolled into, or on request.
+ */
+
+import { attr, $, coalesced, keyed, on, say, text } from "./dom.js";
+import { count } from "./format.js";
+import { makeRow } from "./row.js";
+
+const ROWS_MAX = 50;
+// More at a time could not be read: the newest stand for the rest.
+const ROWS_AT_A_TIME_MAX = 8;
+
+const keyOf = ({ key, id }) => `${key} ${id}`;
+
+/** Return the list; `onGone(id)` hears of a deletion made in it. */
+export function makeList(onGone) {
+  const list = $("messages");
+  const reasons = new Set(); // why it keeps still
+  let shown = [];
+  let waiting = []; // newer than all that is shown
+  let isLive = true; // false on a page of older ones
+
+  const onToggle = () => pause("open", list.querySelector("[aria-expanded=true]"));
+  const draw = coalesced(() => {
+    const rows = keyed(list, shown, keyOf, (message) => makeRow(message, onToggle, onGone));
+    rows.forEach((row, i) => row.update(shown[i]));
+    onToggle();
+  });
+
+  function take(newer, before = shown) {
+    shown = [...newer, ...before].slice(0, ROWS_MAX);
+    waiting = [];
+    draw();
+    tell();
+  }
+
+  function tell() {
+    const n = waiting.length;
+    const news = n ? `, ${count(n)}${n < ROWS_MAX ? "" : "+"} new` : "";
+    say($("paused-note"), isLive ? reasons.size && `Paused${news}` : "Older ones");
+    $("show-new").hidden = n === 0;
+    $("newest").hidden = isLive;
+  }
+
+  function pause(reason, isOn) {
+    if (isOn) reasons.add(reason);
+    else reasons.delete(reason);
+    if (reasons.size === 0 && waiting.length) take(waiting);
+    else tell();
+  }
+
+  on(list, "pointerenter", (event) => pause("hover", event.pointerType === "mouse"));
+  on(list, "pointerleave", () => pause("hover", false));
+  on(list, "focusin", () => pause("focus", true));
+  on(list, "focusout", (event) => pause("focus", list.contains(event.relatedTarget)));
+  const isAbove = ([entry]) => pause("reading", !entry.isIntersecting && entry.boundingClientRect.top < 0);
+  new IntersectionObserver(isAbove).observe($("messages-heading"));
+  on($("show-new"), "click", () => take(waiting));
+  $("pause").disabled = false;
+  on($("pause"), "click", ({ currentTarget: button }) => {
+    const isOn = !reasons.has("button");
+    attr(button, "aria-pressed", isOn);
+    text(button, isOn ? "Resume" : "Pause");
+    pause("button", isOn);
+  });
+
+  /** Show these instead of what was there; `live`: newer ones may come on top of them. */
+  function replace(messages, live = true) {
+    isLive = live;
+    take(messages, []);
+  }
+
+  return {
+    replace,
+    /** Hear which are the newest now: show them, or keep them back while somebody reads. */
+    receive(messages) {
+      if (!isLive || messages.length === 0) return;
+      const newestKey = shown[0]?.key ?? -1;
+      // Keys only grow: where they do not, the daemon has begun a new store.
+      if (messages[0].key < newestKey) return replace(messages);
+      const byKey = new Map(messages.map((message) => [message.key, message]));
+      shown = shown.map((message) => byKey.get(message.key) ?? message);
+      const newer = messages.filter(({ key }) => key > newestKey);
+      if (reasons.size === 0) return take(shown.length ? newer.slice(0, ROWS_AT_A_TIME_MAX) : newer);
+      waiting = newer;
+      draw();
+      return tell();
+    },
+    change({ id, corrected, removed }) {
+      const edit = (message) => (message.id !== id ? message : !removed && { ...message, corrected });
+      shown = shown.map(edit).filter(Boolean);
+      waiting = waiting.map(edit).filter(Boolean);
+      draw();
+      tell();
+    },
+    tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),
+    size: () => shown.length,
+    oldestKey: () => shown.at(-1)?.key,
+  };
+}

@@ -1,0 +1,122 @@
+/** Begins the page: asks what there is, shows the view of the address, and keeps it live. */
+
+import { ask } from "./api.js";
+import { classNames, setClasses } from "./classes.js";
+import { setCorrections } from "./correct.js";
+import { announce, attr, $, on, say, text } from "./dom.js";
+import { makeStream } from "./events.js";
+import { count } from "./format.js";
+import { makeModel } from "./model.js";
+import { read, VIEWS, write } from "./route.js";
+import { savedEvent, savedSearches, showSaved } from "./saved.js";
+import { makeSearch } from "./search.js";
+import { makeTryIt } from "./try_it.js";
+
+const TICK_MS = 1_000;
+
+let search = null;
+let showModel = null;
+let showTryIt = null;
+let state = "connecting";
+let rate = "";
+let hasRecent = true;
+
+function showConnection() {
+  attr($("connection"), "data-state", state);
+  text($("connection-text"), state === "live" ? `live${rate}` : state);
+  $("offline").hidden = state !== "offline";
+}
+
+function onState(next) {
+  if (state === "offline" && next === "live") announce("The daemon is back.");
+  if (state === "live" && next === "offline") announce("The daemon does not answer.");
+  state = next;
+  showConnection();
+}
+
+/** Hand on what came: the search that is shown is the first query, saved ones follow. */
+function onEvent(kind, data) {
+  // This page was made for a daemon of other classes.
+  if (kind === "summary" && String(data.classes) !== String(classNames())) location.reload();
+  else if (kind === "status") {
+    rate = Number.isFinite(data.rate_per_s) ? `, ${count(data.rate_per_s)}/s` : "";
+    showConnection();
+  } else if (data.index > 0) savedEvent(kind, data.index - 1, data);
+  else search[kind](data);
+}
+
+const stream = makeStream(onEvent, onState);
+
+function show(isTyping = false) {
+  const route = read();
+  for (const view of VIEWS) {
+    $(`view-${view}`).hidden = view !== route.view;
+    attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
+  }
+  const query = { q: route.q, lang: route.lang };
+  if (route.view === "search") search.show(query, isTyping);
+  else document.title = `${$(`tab-${route.view}`).textContent} · streamnb`;
+  // In the other views it still tells the daemon's state.
+  if (hasRecent) stream.watch([query, ...savedSearches()]);
+  showModel(route.view === "model");
+  if (route.view === "try") showTryIt(route.text);
+}
+
+/** Follow links between views without loading the page anew, where they are plainly clicked. */
+function follow(event) {
+  const link = event.target.closest("a[data-view]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  history.pushState({}, "", link.href);
+  show();
+  scrollTo(0, 0);
+}
+
+function onSaved() {
+  showSaved(onSaved);
+  show(true); // what stands in the box stays
+}
+
+function build({ version, source, classes, languages, corrections, sample }) {
+  setClasses(classes);
+  setCorrections(corrections);
+  say($("corrections-off"), corrections.enabled ? null : `Corrections are off. ${corrections.reason ?? ""}`);
+  const onQuery = (query, isTyping) => {
+    write({ view: "search", ...query }, isTyping);
+    show(isTyping);
+  };
+  search = makeSearch(onQuery, onSaved);
+  search.languages(languages);
+  showModel = makeModel();
+  showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));
+  text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${classes.join(", ")}.`);
+  hasRecent = sample !== null;
+  if (!hasRecent) search.problem({ detail: "No recent messages are kept here to be searched (recent.enabled)." });
+}
+
+async function learnOfDaemon() {
+  for (;;) {
+    try {
+      return await ask("/v1/page");
+    } catch {
+      onState("offline");
+      await new Promise((resolve) => setTimeout(resolve, TICK_MS));
+    }
+  }
+}
+
+async function begin() {
+  $("q").value = read().q;
+  for (const view of VIEWS) $(`view-${view}`).hidden = view !== read().view;
+  build(await learnOfDaemon());
+  showSaved(onSaved);
+  const isEarly = $("q").value !== read().q; // typed before the daemon answered
+  show(isEarly);
+  if (isEarly) $("q").dispatchEvent(new Event("input"));
+  on($("retry"), "click", stream.retry);
+  on(document, "click", follow);
+  on(window, "popstate", () => show());
+  setInterval(() => search.tick(Date.now()), TICK_MS);
+}
+
+begin();

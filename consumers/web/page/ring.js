@@ -1,0 +1,48 @@
+/** Shares as a ring. Where there are two classes, the uncertain stretch of their border is drawn. */
+
+import { look } from "./classes.js";
+import { attr, svg } from "./dom.js";
+
+const OUTER = 46;
+const INNER = 31;
+const WHISKER = 49.2;
+
+function point(radius, turn) {
+  const angle = 2 * Math.PI * turn;
+  return `${(50 + radius * Math.sin(angle)).toFixed(2)} ${(50 - radius * Math.cos(angle)).toFixed(2)}`;
+}
+
+const arc = (radius, from, to) =>
+  `A${radius} ${radius} 0 ${+(Math.abs(to - from) > 0.5)} ${+(to > from)} ${point(radius, to)}`;
+
+function piece(from, to) {
+  // A whole turn would begin where it ends, and nothing would be drawn: it stops just short of it.
+  const end = Math.min(to, from + 0.9999);
+  return `M${point(OUTER, from)}${arc(OUTER, from, end)}L${point(INNER, end)}${arc(INNER, end, from)}Z`;
+}
+
+/** Return the error bar: an arc along the outside with a tick at each end. */
+function whisker(low, high) {
+  const tick = (turn) => `M${point(INNER - 2, turn)}L${point(WHISKER, turn)}`;
+  return `${tick(low)}${tick(high)}M${point(WHISKER, low)}${arc(WHISKER, low, high)}`;
+}
+
+export function makeRing(labels) {
+  const pieces = labels.map((label) => svg("path", { fill: look(label).fill }));
+  const errors = svg("path.ring-whisker");
+  const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, errors);
+
+  /** Draw shares, `{share, low, high}` by class; `words` say the same. */
+  node.update = (shares, words) => {
+    attr(node, "aria-label", words);
+    let from = 0;
+    labels.forEach((label, i) => {
+      const share = shares[label]?.share ?? 0;
+      attr(pieces[i], "d", share > 0.0005 ? piece(from, from + share) : "");
+      from += share;
+    });
+    const { low, high } = shares[labels[0]] ?? {};
+    attr(errors, "d", labels.length === 2 && high > low ? whisker(low, high) : "");
+  };
+  return node;
+}

@@ -1,0 +1,33 @@
+/** What is looked at stands in the address, so that it can be linked to, kept and gone back to. */
+
+import { queryOf } from "./api.js";
+
+export const VIEWS = ["search", "model", "try"];
+
+export function read() {
+  const said = new URLSearchParams(location.search);
+  const text = (name) => said.get(name) ?? "";
+  const view = VIEWS.includes(text("view")) ? text("view") : "search";
+  return { view, q: text("q").trim(), lang: text("lang"), text: text("text") };
+}
+
+export function address({ view, q, lang, text }) {
+  if (view === "search") return `/${queryOf({ q, lang })}`;
+  return `/${queryOf({ view, text })}`;
+}
+
+/**
+ * Write a route into the address. What is typed step by step is one entry of the history; what was
+ * committed before stays an entry of its own.
+ */
+export function write(route, isTyping) {
+  const url = address(route);
+  const isOver = history.state?.isTyping || url === location.pathname + location.search;
+  history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
+}
+
+/**
+ * Return a query as the daemon is asked: it takes a last word without a blank for one that is still
+ * being typed, and the page says so itself, by a star.
+ */
+export const asked = ({ q, lang }) => ({ q: q && `${q} `, lang });

@@ -1,0 +1,87 @@
+/** One message: who, when, what, how it was judged, and on a click why. */
+
+import { ask, messagePath } from "./api.js";
+import { classNames, look, mark, named } from "./classes.js";
+import { correctionsOn, makeDeleting, makeTeaching } from "./correct.js";
+import { attr, copy, el, on, part, text } from "./dom.js";
+import { explanationTable } from "./explain.js";
+import { ago, fullTime, probability, withinWords } from "./format.js";
+
+const TINT_MAX = 24; // per cent: text stays readable on it, in both themes
+
+/** Return how strong a tint is: none where all classes are as probable. */
+function tint(p) {
+  const least = 1 / classNames().length;
+  return TINT_MAX * Math.max(0, (p - least) / (1 - least));
+}
+
+/** Return what is known of an opened message, in the order in which one asks. */
+function detail({ id, label, explanation, interval, now, truth }, onGone) {
+  const then = now.label === label ? "." : `; when this came it said ${label}.`;
+  const sure = ` at ${probability(now.probabilities[now.label])}${then}`;
+  const facts = [
+    el("li@judged-now", "The model now says ", named(now.label), sure),
+    interval && el("li@credible-interval", "From what it has seen of these words: ", withinWords(interval), "."),
+    truth && el("li@stream-label", "The stream itself called it ", named(truth), "."),
+  ];
+  const why = explanation && explanationTable(explanation, classNames());
+  return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
+}
+
+/** Return a message's element, with `update(message)` and `tick(nowMs)`. */
+export function makeRow(message, onToggle, onGone) {
+  const node = copy("row");
+  const why = part(node, "why");
+  const time = part(node, "time");
+  const words = part(node, "text");
+  const teaching = correctionsOn() && makeTeaching(node, message);
+  let current = null;
+
+  async function toggle() {
+    const isOpen = why.matches("[aria-expanded=true]");
+    attr(why, "aria-expanded", !isOpen);
+    if (isOpen) part(node, "detail").remove();
+    onToggle();
+    if (isOpen) return;
+    const place = el("div.detail@message-detail", el("p.note", "asking the model…"));
+    node.append(place);
+    try {
+      place.replaceChildren(...detail(await ask(messagePath(message.id)), onGone));
+    } catch (error) {
+      place.replaceChildren(el("p.problem@detail-problem", error.message));
+    }
+  }
+
+  on(node, "click", ({ target }) => {
+    const isElsewhere = target.closest("button, select, .detail") || String(getSelection());
+    if (target === why || !isElsewhere) toggle();
+  });
+  node.tick = (nowMs) => text(time, ago(message.time_ms, nowMs));
+  node.update = (next) => {
+    if (next === current) return;
+    // Every second piece is a word of the query, which may be another one. All is plain text.
+    if (String(next.marked) !== String(current?.marked)) {
+      words.replaceChildren(...next.marked.map((piece, i) => (i % 2 ? el("b", piece) : piece)));
+    }
+    current = next;
+    const { label, unsure, corrected } = next;
+    Object.assign(node.dataset, { label, unsure });
+    attr(node, "data-corrected", corrected);
+    node.style.setProperty("--class", look(label).colour);
+    node.style.setProperty("--tint", `${unsure ? 0 : tint(next.probability).toFixed(1)}%`);
+    text(part(node, "chance"), probability(next.probability));
+    text(part(node, "judged-label"), unsure ? "unsure" : label);
+    part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${corrected}`] : []));
+    if (teaching) teaching(next);
+  };
+
+  Object.assign(node.dataset, { key: message.key, id: message.id });
+  text(part(node, "user"), message.user ? `@${message.user}` : "somebody");
+  time.dateTime = new Date(message.time_ms).toISOString();
+  time.title = fullTime(message.time_ms);
+  attr(words, "lang", message.lang);
+  part(node, "judged").prepend(mark(message.label));
+  node.update(message);
+  node.tick(Date.now());
+  return node;
+}

@@ -1,0 +1,83 @@
+/** Saved searches as small cards, side by side. They are kept in this browser alone. */
+
+import { classNames, named } from "./classes.js";
+import { attr, $, copy, el, keyed, on, part, text } from "./dom.js";
+import { inWords, sharesOf } from "./figures.js";
+import { count, probability, withError } from "./format.js";
+import { makeRing } from "./ring.js";
+import { address } from "./route.js";
+
+const KEY = "streamnb.saved";
+const SAVED_MAX = 8;
+const CLASSES_MAX = 3; // on a card
+
+let kept = [];
+try {
+  kept = JSON.parse(localStorage.getItem(KEY)).map(({ q, lang }) => ({ q: String(q), lang: String(lang) }));
+} catch {
+  // Nothing is kept there, or storage is forbidden.
+}
+
+const keyOf = ({ q, lang }) => `${lang} ${q}`;
+
+export const savedSearches = () => kept;
+
+/** Save a search, or forget it where it is saved. */
+export function toggleSaved({ q, lang }) {
+  const others = kept.filter((one) => keyOf(one) !== keyOf({ q, lang }));
+  kept = others.length < kept.length ? others : [...kept, { q, lang }];
+  try {
+    localStorage.setItem(KEY, JSON.stringify(kept));
+  } catch {
+    // They hold for this visit.
+  }
+}
+
+export function showSaveButton(search) {
+  const button = $("save-search");
+  const isSaved = kept.some((one) => keyOf(one) === keyOf(search));
+  attr(button, "aria-pressed", isSaved);
+  const isFull = kept.length >= SAVED_MAX;
+  text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} are saved already` : "Save this search");
+  button.disabled = isFull && !isSaved;
+}
+
+function makeCard(search, onChange) {
+  const name = (search.q || "everything") + (search.lang && ` (${search.lang})`);
+  const ring = makeRing(classNames());
+  const node = copy("card");
+  const newest = part(node, "card-newest");
+  const open = part(node, "open");
+  const remove = part(node, "remove");
+  attr(node, "data-q", search.q);
+  attr(open, "href", address({ view: "search", ...search }));
+  text(open, name);
+  attr(remove, "aria-label", `Forget the search ${name}`);
+  on(remove, "click", () => {
+    toggleSaved(search);
+    onChange();
+  });
+  part(node, "card-top").after(ring);
+
+  node.summary = (summary) => {
+    const { enough, n, counts } = summary;
+    const shares = sharesOf(summary);
+    ring.classList.toggle("faint", !enough);
+    ring.update(enough ? shares : {}, enough ? inWords(shares) : "no share yet");
+    const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
+    part(node, "card-figures").replaceChildren(...classNames().slice(0, CLASSES_MAX).map(figure));
+    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} so far`);
+  };
+  node.messages = ({ messages: [first] }) =>
+    first && text(newest, `${probability(first.probability)} ${first.label}: ${first.text}`);
+  node.problem = ({ detail }) => text(newest, detail);
+  return node;
+}
+
+/** Draw the cards; `onChange` is called when one was taken away by its button. */
+export function showSaved(onChange) {
+  $("saved").hidden = kept.length === 0;
+  keyed($("saved-cards"), kept, keyOf, (search) => makeCard(search, onChange));
+}
+
+export const savedEvent = (kind, index, data) => $("saved-cards").children[index]?.[kind]?.(data);

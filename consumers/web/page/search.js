@@ -1,0 +1,137 @@
+/** The view of a search: its box, its heading, its figures and its messages. */
+
+import { ask, queryOf } from "./api.js";
+import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./dom.js";
+import { inWords, makeFigures, sharesOf } from "./figures.js";
+import { count, language } from "./format.js";
+import { makeList } from "./list.js";
+import { asked } from "./route.js";
+import { showSaveButton, toggleSaved } from "./saved.js";
+
+const TYPING_MS = 250;
+const PAGE = 50;
+
+/**
+ * Return what is searched while somebody types: the last word as the beginning of one, but for a
+ * single letter, with which too much begins; inside quotes nothing is guessed.
+ */
+function asYouType(typed) {
+  const last = /(?:^|\s)[-#@]*([\p{L}\p{N}_]+)$/u.exec(typed);
+  if (!last || typed.split('"').length % 2 === 0) return typed.trim();
+  return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
+}
+
+/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks. */
+export function makeSearch(onQuery, onSaved) {
+  const box = $("q");
+  const lang = $("lang");
+  const drawFigures = makeFigures();
+  const list = makeList((id) => {
+    announce("The message is deleted.");
+    change({ id, removed: true });
+    $("pause").focus(); // what had the focus is gone
+  });
+  let query = {};
+  let summary = null;
+  let isFresh = true; // no message has come for this query yet
+  let isSaid = false; // nor has the reader been told what it came to
+
+  function isBusy(busy) {
+    for (const id of ["figures", "stream"]) attr($(id), "aria-busy", busy);
+  }
+
+  const draw = coalesced(() => {
+    drawFigures(summary);
+    isBusy(false);
+  });
+  const typed = debounced(() => onQuery({ q: asYouType(box.value), lang: lang.value }, true), TYPING_MS);
+
+  function commit(event) {
+    event.preventDefault();
+    typed.stop();
+    onQuery({ q: box.value.trim(), lang: lang.value }, false);
+  }
+
+  on(box, "input", typed);
+  on(lang, "change", commit);
+  on($("search-form"), "submit", commit);
+  on($("save-search"), "click", () => {
+    toggleSaved(query);
+    onSaved();
+  });
+
+  /** Turn to the page before a key, or without one to the newest. */
+  async function turn(before) {
+    try {
+      const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before })}`);
+      list.replace(page.messages, !before);
+      $("older").hidden = !page.more;
+      $("stream").scrollIntoView();
+    } catch (error) {
+      say($("search-problem"), error.message);
+    }
+  }
+
+  on($("older"), "click", () => turn(list.oldestKey()));
+  on($("newest"), "click", () => turn());
+
+  function sayResult() {
+    const shares = summary.enough ? inWords(sharesOf(summary)) : "too few for a share";
+    announce(`${count(summary.n)} for ${query.q || "everything"}: ${shares}.`);
+  }
+
+  function showEmpty() {
+    const about = query.q && ` with ${query.q}`;
+    say($("messages-empty"), list.size() ? null : `No tweet${about} yet. This page adds them as they come.`);
+  }
+
+  function showMessages(messages) {
+    if (isFresh) {
+      isFresh = false;
+      list.replace(messages);
+      $("older").hidden = messages.length < PAGE;
+    } else list.receive(messages);
+    showEmpty();
+  }
+
+  function change(data) {
+    list.change(data);
+    showEmpty();
+  }
+
+  return {
+    change,
+    tick: list.tick,
+    languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
+    /** Show a query's heading; what was found follows as it comes. */
+    show(next, isTyping) {
+      if (!isTyping && box.value.trim() !== next.q) box.value = next.q;
+      lang.value = next.lang;
+      if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
+      document.title = next.q ? `${next.q} · streamnb` : "streamnb";
+      showSaveButton(next);
+      if (query.q === next.q && query.lang === next.lang) return;
+      query = next;
+      isFresh = true;
+      isSaid = false;
+      text($("search-query"), next.q || "everything");
+      text($("messages-heading"), next.q ? `Tweets about: ${next.q}` : "All tweets");
+      say($("search-problem"), null);
+      isBusy(true);
+      $("columns").hidden = false;
+    },
+    summary(data) {
+      summary = data;
+      draw();
+      // Once for each query: after that the figures change in silence.
+      if (!isSaid) sayResult();
+      isSaid = true;
+      if (data.n === 0) showMessages([]); // without messages there may be no event of them
+    },
+    messages: ({ messages }) => showMessages(messages),
+    problem({ detail }) {
+      say($("search-problem"), detail);
+      $("columns").hidden = true; // what was found before is not the answer
+    },
+  };
+}

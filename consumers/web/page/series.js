@@ -1,0 +1,62 @@
+/** Shares by class over time as a stacked area, with the number of messages beneath. */
+
+import { leading, look } from "./classes.js";
+import { attr, $, svg, text } from "./dom.js";
+import { clock, count, percent } from "./format.js";
+
+// As in the viewBox of the chart, in index.html.
+const WIDTH = 400;
+const HEIGHT = 120;
+const VOLUME = 26;
+
+const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
+
+function inWords(point) {
+  const lead = leading(point.counts);
+  return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${lead} of ${count(total(point))}`;
+}
+
+export function makeSeries(labels) {
+  const areas = labels.map((label) => svg("path.area", { fill: look(label).fill }));
+  const chart = $("series-chart");
+  chart.prepend(...areas);
+  let points = [];
+  let xs = [];
+
+  function drawBands() {
+    let lower = points.map(() => 0);
+    labels.forEach((label, k) => {
+      const upper = points.map((point, i) => lower[i] + point.counts[label] / total(point));
+      const at = (shares) => shares.map((share, i) => `${xs[i].toFixed(1)} ${((1 - share) * HEIGHT).toFixed(1)}`);
+      attr(areas[k], "d", `M${at(upper).join("L")}L${at(lower).reverse().join("L")}Z`);
+      lower = upper;
+    });
+  }
+
+  function drawVolume(width) {
+    const most = Math.max(...points.map(total));
+    const columns = points.map((point, i) => {
+      const high = ((total(point) / most) * (VOLUME - 5)).toFixed(1);
+      return `M${xs[i].toFixed(1)} ${HEIGHT + VOLUME}v-${high}h${width}v${high}z`;
+    });
+    attr($("series-volume"), "d", columns.slice(0, -1).join(""));
+  }
+
+  return (series, enough) => {
+    points = series.points.filter(total);
+    const isDrawn = enough && points.length > 0;
+    $("series-drawn").hidden = !isDrawn;
+    $("series-few").hidden = isDrawn;
+    if (!isDrawn) return;
+    const [first, last] = [points[0], points.at(-1)];
+    const stepMs = series.step_s * 1000;
+    points.push({ ...last, time_ms: last.time_ms + stepMs }); // where the last step ends
+    const scale = WIDTH / (points.at(-1).time_ms - first.time_ms);
+    xs = points.map((point) => (point.time_ms - first.time_ms) * scale);
+    drawBands();
+    drawVolume(Math.max(0.5, stepMs * scale - 1).toFixed(1));
+    text($("series-from"), clock(first.time_ms));
+    text($("series-to"), clock(last.time_ms));
+    attr(chart, "aria-label", `From ${inWords(first)}, to ${inWords(last)}.`);
+  };
+}

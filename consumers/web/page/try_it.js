@@ -1,0 +1,69 @@
+/** Try it: the posterior moves as one types, with what each word pushed. */
+
+import { ask } from "./api.js";
+import { makeBars } from "./bars.js";
+import { classNames, named } from "./classes.js";
+import { $, debounced, el, on, say } from "./dom.js";
+import { explanationTable } from "./explain.js";
+import { probability, withinWords } from "./format.js";
+
+const TYPING_MS = 100;
+
+/** Return the message that a text is, as JSON; throws where it is none. */
+function messageOf(said) {
+  const message = JSON.parse(said);
+  if (message?.constructor !== Object) throw new SyntaxError("not an object");
+  return message;
+}
+
+/** Return the view; `onText(words)` hears what stands in the box. */
+export function makeTryIt(onText) {
+  const labels = classNames();
+  const sentence = $("try-text");
+  const json = $("try-json");
+  const isJson = $("try-mode-json");
+  const bars = makeBars(labels, "try-row", "try-share");
+  $("try-bars").append(bars);
+  let asked = 0;
+  let shown = 0;
+
+  function draw({ n_examples: n, predictions: [{ label, probabilities, interval, explanation }] }) {
+    const sure = el("strong", probability(probabilities[label]));
+    $("try-label").replaceChildren(named(label), sure, el("span.note", n ? interval && withinWords(interval) : "nothing is learned yet"));
+    bars.update((name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
+    $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation, labels)] : []));
+  }
+
+  /** Judge what stands there; an answer that comes after a newer one is dropped. */
+  async function judge() {
+    const turn = ++asked;
+    const said = (isJson.checked ? json : sentence).value.trim();
+    $("try-text-part").hidden = isJson.checked;
+    $("try-json-part").hidden = !isJson.checked;
+    $("try-answer").hidden = !said;
+    let problem = null;
+    try {
+      const what = said && (isJson.checked ? { message: messageOf(said) } : { text: said });
+      const answer = said && (await ask("/v1/predict", { method: "POST", body: { ...what, explain: true, interval: 0.95 } }));
+      if (turn < shown) return;
+      shown = turn;
+      if (answer) draw(answer);
+    } catch (error) {
+      problem = error instanceof SyntaxError ? "This is not a JSON object yet." : error.message;
+    }
+    if (turn === asked) say($("try-problem"), problem);
+  }
+
+  const typed = debounced(judge, TYPING_MS);
+  on(sentence, "input", () => {
+    onText(sentence.value);
+    typed();
+  });
+  on(json, "input", typed);
+  for (const id of ["try-mode-text", "try-mode-json"]) on($(id), "change", judge);
+
+  return (said) => {
+    if (said !== sentence.value) sentence.value = said;
+    judge();
+  };
+}

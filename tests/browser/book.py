@@ -1,0 +1,112 @@
+"""A daemon that learns from a file which tests write on: what it shows is what they wrote."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from consumers.config import GeneratorSettings
+from consumers.sources._tweets import TweetMaker
+from tests.endtoend.daemon_process import Daemon, write_config
+
+SEED = 7
+FIRST_TWEETS = 3_000
+_SPAN_S = 900.0  # the first tweets are spread over the last quarter of an hour
+
+
+class Book:
+    """The file, and the daemon that follows it.
+
+    Parameters
+    ----------
+    daemon : Daemon
+        The daemon, running.
+    path : Path
+        The file.
+    """
+
+    def __init__(self, daemon: Daemon, path: Path) -> None:
+        self.daemon = daemon
+        self._path = path
+        self._numbers = itertools.count(1)
+        self.address = daemon.address
+
+    def write(self, *texts: str, label: int | None = 4, **fields: object) -> list[str]:
+        """Write tweets of now; return their ids, in the order of the texts.
+
+        Parameters
+        ----------
+        *texts : str
+            One tweet each.
+        label : int, optional
+            0 for negative, 4 for positive; None for tweets without a label.
+        **fields : object
+            Fields that all of them have: ``lang``, ``user``.
+        """
+        tweets = []
+        for text in texts:
+            tweet = {"user": "reader", "lang": "en", **fields, "text": text}
+            tweet |= {"id": f"b-{next(self._numbers)}", "created_at": _stamp(0.0)}
+            tweets.append(tweet if label is None else {**tweet, "label": label})
+        self._append(tweets)
+        return [str(tweet["id"]) for tweet in tweets]
+
+    def write_made_up(self, first: int, n: int) -> None:
+        """Write made-up tweets `first` … `first + n - 1`, as if they were of now."""
+        self._append([{**tweet, "created_at": _stamp(0.0)} for tweet in made_up(first, n)])
+
+    def _append(self, tweets: list[dict[str, Any]]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(tweet) + "\n" for tweet in tweets)
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return what the daemon answers at a path."""
+        status, body = self.daemon.get(path)
+        assert status == 200, body
+        answer: dict[str, Any] = json.loads(body)
+        return answer
+
+    def until_found(self, query: str, at_least: int) -> None:
+        """Wait until a search counts so many tweets."""
+        self.daemon.until(
+            lambda: self.json(f"/v1/summary?q={query}")["n"] >= at_least, f"{at_least} of {query!r}"
+        )
+
+
+@contextmanager
+def open_book(folder: Path, **sections: object) -> Iterator[Book]:
+    """Start a daemon on a new file, and wait until it has read the first tweets."""
+    path = folder / "tweets.jsonl"
+    path.write_text("".join(first_tweets()), encoding="utf-8")
+    # Read in small pieces, so that what has a label and what has none come in turns, as they stand.
+    reading = {"source": f"file:{path}", "file": {"batch_bytes": 4096}}
+    config = write_config(folder / "config.yaml", **reading, **sections)
+    with Daemon(config) as daemon:
+        book = Book(daemon, path)
+        book.until_found("", FIRST_TWEETS)
+        yield book
+        assert daemon.stop() == 0
+
+
+def made_up(first: int, n: int) -> list[dict[str, Any]]:
+    """Return made-up tweets, of which two in three have a label."""
+    values = TweetMaker(GeneratorSettings(seed=SEED)).make(first, n)
+    return [json.loads(value) for value in values]
+
+
+def first_tweets() -> Iterator[str]:
+    """Yield the lines that a book begins with: made-up tweets that end now."""
+    for i, tweet in enumerate(made_up(0, FIRST_TWEETS)):
+        age_s = _SPAN_S * (1 - i / FIRST_TWEETS)
+        yield json.dumps({**tweet, "created_at": _stamp(age_s)}) + "\n"
+
+
+def _stamp(age_s: float) -> str:
+    """Return the time so long ago, as a tweet writes it."""
+    moment = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+    return moment.isoformat(timespec="milliseconds")

@@ -1,0 +1,60 @@
+"""The daemon goes away and comes back: the page says so, and goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.book import Book
+from tests.browser.conftest import Opened
+from tests.endtoend.daemon_process import Daemon, write_config
+
+
+@pytest.fixture
+def path(browser: Browser, tmp_path: Path) -> Path:
+    """Return an empty file to follow."""
+    assert browser.is_connected()
+    path = tmp_path / "tweets.jsonl"
+    path.touch()
+    return path
+
+
+def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened]) -> None:
+    """While it is away the page says so and keeps what it has; then it goes on without reload.
+
+    It takes no corrections, and says why.
+    """
+    sections: dict[str, object] = {"source": f"file:{path}", "corrections": {"to": "none"}}
+    config = write_config(path.parent / "config.yaml", **sections)
+    with Daemon(config) as daemon:
+        book = Book(daemon, path)
+        (first,) = book.write("a serval is here")
+        book.until_found("serval", 1)
+        page, watch = open_page(f"{book.address}/?q=serval")
+        watch.expect("ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|answered 503|status of 503")
+        connection = page.get_by_test_id("connection")
+        expect(connection).to_have_attribute("data-state", "live")
+        expect(page.get_by_test_id("offline-banner")).to_be_hidden()
+        expect(page.get_by_test_id("corrections-off")).to_contain_text("corrections.to")
+        expect(page.get_by_test_id("teach").first).to_be_hidden()
+        page.evaluate("window.still = true")
+        assert daemon.stop() == 0
+        expect(connection).to_have_attribute("data-state", "offline")
+        expect(page.get_by_test_id("offline-banner")).to_be_visible()
+        expect(page.get_by_test_id("message")).to_have_count(1)
+    port = urlsplit(book.address).port
+    write_config(config, http={"port": port}, **sections)
+    with Daemon(config) as daemon:
+        again = Book(daemon, path)
+        expect(connection).to_have_attribute("data-state", "live")
+        expect(page.get_by_test_id("offline-banner")).to_be_hidden()
+        again.write("a serval is back")
+        expect(page.get_by_test_id("message")).to_have_count(2)
+        expect(page.get_by_test_id("message").last).to_have_attribute("data-id", first)
+        assert page.evaluate("window.still") is True
+        page.goto("about:blank")
+        assert daemon.stop() == 0

@@ -1,0 +1,231 @@
+"""Searching on the page: what is typed is what is asked, shown and kept in the address.
+
+Each test writes tweets with a word of its own into the book that all of them share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.book import Book
+from tests.browser.conftest import Opened
+
+
+def query_of(page: Page) -> dict[str, list[str]]:
+    """Return the parts of the query in the page's address."""
+    return parse_qs(urlsplit(page.url).query)
+
+
+def ask(page: Page, query: str) -> None:
+    """Type a query and send it off."""
+    page.get_by_test_id("search-box").fill(query)
+    page.get_by_test_id("search-button").click()
+    expect(page.get_by_test_id("search-heading")).to_contain_text(query)
+    expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
+
+
+def shown(page: Page, n: int) -> list[str]:
+    """Wait until so many tweets are listed; return their ids, newest first."""
+    rows = page.get_by_test_id("message")
+    expect(rows).to_have_count(n)
+    return [row.get_attribute("data-id") or "" for row in rows.all()]
+
+
+@pytest.fixture(scope="module")
+def quetzals(book: Book) -> Book:
+    """Return the book with four tweets that have one word in common."""
+    both, apart = "a quetzal moon both", "moon of a quetzal apart"
+    book.write(both, apart, "look #quetzal tagged", "a quetzal alone")
+    book.until_found("quetzal", 4)
+    return book
+
+
+def test_a_word(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A word finds its tweets: heading, percent, counts, line, and a list with the word in bold."""
+    book.write(*[f"the marmoset is great, number {i}" for i in range(24)])
+    book.write(*[f"the marmoset is awful, number {i}" for i in range(12)], label=0)
+    book.until_found("marmoset", 36)
+    page, _ = open_page(book.address)
+    ask(page, "marmoset")
+    expect(page.get_by_test_id("search-heading")).to_have_text("Sentiment analysis for marmoset")
+    expect(page.get_by_test_id("messages-heading")).to_have_text("Tweets about: marmoset")
+    shown(page, 36)
+    expect(page.get_by_test_id("message-text").locator("b")).to_have_text(["marmoset"] * 36)
+    counts = page.get_by_test_id("count-row").get_by_test_id("count").all_inner_texts()
+    assert sum(map(int, counts)) == 36
+    expect(page.get_by_test_id("ring")).to_be_visible()
+    expect(page.get_by_test_id("series-chart")).to_be_visible()
+    shares = page.get_by_test_id("share").all_inner_texts()
+    assert len(shares) == 2
+    assert all(re.search(r"\d+", share) for share in shares)
+    assert query_of(page) == {"q": ["marmoset"]}
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("quetzal", {"both", "apart", "tagged", "alone"}),
+        ('"quetzal moon"', {"both"}),
+        ("quetzal moon", {"both", "apart"}),
+        ("quetzal -moon", {"tagged", "alone"}),
+        ("#quetzal", {"tagged"}),
+        ("quetz*", {"both", "apart", "tagged", "alone"}),
+    ],
+)
+def test_kinds_of_queries(
+    quetzals: Book, open_page: Callable[..., Opened], query: str, wanted: set[str]
+) -> None:
+    """Words, phrases, words that must not be there, tags and beginnings find what they say."""
+    page, _ = open_page(quetzals.address)
+    ask(page, query)
+    shown(page, len(wanted))
+    texts = page.get_by_test_id("message-text").all_inner_texts()
+    assert {text.split()[-1] for text in texts} == wanted
+
+
+def test_beginnings_are_found_while_one_types(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Letters without Enter find the words that begin so; Enter asks for the word itself."""
+    ids = book.write("wolverines everywhere", "one wolverine", "a wolf")
+    book.until_found("wolverine*", 2)
+    page, _ = open_page(book.address)
+    box = page.get_by_test_id("search-box")
+    box.press_sequentially("wolverin")
+    assert set(shown(page, 2)) == set(ids[:2])
+    page.wait_for_url("**/?q=wolverin*")
+    box.press_sequentially("e")
+    box.press("Enter")
+    assert shown(page, 1) == ids[1:2]
+    assert query_of(page) == {"q": ["wolverine"]}
+
+
+def test_what_is_typed_early_counts(book: Book, open_page: Callable[..., Opened]) -> None:
+    """What is typed before the daemon has answered the page for the first time is not lost."""
+    page, _ = open_page("about:blank")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    with page.expect_request("**/v1/page"):
+        page.route("**/v1/page", hold)
+        page.goto(book.address)
+    page.get_by_test_id("search-box").press_sequentially("coff")
+    held[0].continue_()
+    expect(page.get_by_test_id("search-heading")).to_contain_text("coff*")
+    expect(page.get_by_test_id("search-box")).to_have_value("coff")
+
+
+def test_one_language(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The language chooser offers the languages there are, and shows the chosen one only."""
+    german = book.write("ein axolotl, wie schön", lang="de")
+    english = book.write("an axolotl, how nice")
+    book.until_found("axolotl", 2)
+    page, _ = open_page(f"{book.address}/?q=axolotl")
+    assert shown(page, 2) == english + german
+    page.get_by_test_id("search-lang").select_option("de")
+    assert shown(page, 1) == german
+    assert query_of(page) == {"q": ["axolotl"], "lang": ["de"]}
+
+
+def test_a_query_that_is_refused(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A beginning of one letter is refused in a sentence, and the next query is answered."""
+    page, _ = open_page(book.address)
+    box = page.get_by_test_id("search-box")
+    box.fill("o*")
+    box.press("Enter")
+    problem = page.get_by_test_id("search-problem")
+    expect(problem).to_be_visible()
+    assert len(problem.inner_text().split()) > 4
+    ask(page, "obama")
+    expect(problem).to_be_hidden()
+
+
+def test_nothing_found(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Where no tweet matches the page says so, and draws no share."""
+    page, _ = open_page(f"{book.address}/?q=nobodywritesthis")
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    expect(page.get_by_test_id("percent-note")).not_to_be_empty()
+    expect(page.get_by_test_id("ring")).to_have_count(0)
+
+
+def test_too_few_for_a_share(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Below the stated number of tweets the page says so instead of drawing, and counts them."""
+    book.write("a narwhal is great", "the narwhal is lovely")
+    book.until_found("narwhal", 2)
+    page, _ = open_page(f"{book.address}/?q=narwhal")
+    shown(page, 2)
+    expect(page.get_by_test_id("percent-note")).to_contain_text("30")
+    expect(page.get_by_test_id("ring")).to_have_count(0)
+    counts = page.get_by_test_id("count-row").get_by_test_id("count").all_inner_texts()
+    assert sum(map(int, counts)) == 2
+
+
+def test_the_raw_share_on_request(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The share without correction appears beside the corrected one when it is asked for."""
+    page, _ = open_page(book.address)
+    raw = page.get_by_test_id("raw-share").first
+    expect(page.get_by_test_id("ring")).to_be_visible()
+    expect(raw).to_be_hidden()
+    page.get_by_test_id("raw-switch").check()
+    expect(raw).to_be_visible()
+    expect(raw).to_contain_text(re.compile(r"\d"))
+
+
+def test_an_address_shows_what_it_was_copied_from(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """An address with a query and a language opens on them, in another browser as well."""
+    ids = book.write("der pangolin lacht", "der pangolin lebt", lang="de")
+    book.until_found("pangolin", 2)
+    first, _ = open_page(book.address)
+    ask(first, "pangolin")
+    first.get_by_test_id("search-lang").select_option("de")
+    first.wait_for_url("**lang=de*")
+    second, _ = open_page(first.url)
+    expect(second.get_by_test_id("search-box")).to_have_value("pangolin")
+    expect(second.get_by_test_id("search-lang")).to_have_value("de")
+    assert shown(second, 2) == ids[::-1]
+
+
+def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The browser's own buttons walk through searches and views."""
+    page, _ = open_page(book.address)
+    heading = page.get_by_test_id("search-heading")
+    ask(page, "coffee")
+    ask(page, "monday")
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("view-model")).to_be_visible()
+    page.go_back()
+    expect(heading).to_have_text("Sentiment analysis for monday")
+    expect(page.get_by_test_id("view-model")).to_be_hidden()
+    page.go_back()
+    expect(heading).to_have_text("Sentiment analysis for coffee")
+    expect(page.get_by_test_id("search-box")).to_have_value("coffee")
+    page.go_forward()
+    expect(heading).to_have_text("Sentiment analysis for monday")
+
+
+def test_an_empty_box_shows_everything(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Without a query the page shows the newest of all, and counts all there are."""
+    page, _ = open_page(book.address)
+    expect(page.get_by_test_id("search-heading")).to_have_text("Sentiment analysis for everything")
+    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+    assert query_of(page) == {}
+
+
+def test_older_tweets(book: Book, open_page: Callable[..., Opened]) -> None:
+    """More matches than a list holds are leafed through, and back to the newest."""
+    book.write(*[f"capybara number {i}" for i in range(70)])
+    book.until_found("capybara", 70)
+    page, _ = open_page(f"{book.address}/?q=capybara")
+    newest = shown(page, 50)
+    page.get_by_test_id("older").click()
+    expect(page.get_by_test_id("message").first).not_to_have_attribute("data-id", newest[0])
+    assert not set(shown(page, 20)) & set(newest)
+    page.get_by_test_id("newest").click()
+    assert shown(page, 50) == newest

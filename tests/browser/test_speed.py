@@ -1,0 +1,158 @@
+"""How quick the page is: its first paint, its size, and its answers while tweets rush in."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.book import Book
+from tests.browser.conftest import Opened
+from tests.endtoend.daemon_process import Daemon, write_config
+
+PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "web" / "page"
+FIRST_PAINT_MS_MAX = 300
+SCRIPT_BYTES_MAX = 60_000
+ANSWER_MS_MAX = 100
+RUSH_PER_S = 1_000.0
+ROWS_MAX = 50  # that the page lists at a time
+TRIES = 30
+ROUNDS = 5
+
+# Times each key and click: from the moment the browser got it to the frame that shows what came of
+# it, both by the page's own clock. Tasks that held the page up for 50 ms or more are kept as well.
+TIMING = """() => {
+    window.answers_ms = [];
+    window.long_tasks_ms = [];
+    new PerformanceObserver(list => {
+        for (const entry of list.getEntries()) window.long_tasks_ms.push(entry.duration);
+    }).observe({type: 'longtask'});
+    const time = event => requestAnimationFrame(() => {
+        const channel = new MessageChannel();  // its message comes once the frame is drawn
+        channel.port1.onmessage = () =>
+            window.answers_ms.push(performance.now() - event.timeStamp);
+        channel.port2.postMessage(null);
+    });
+    for (const kind of ['keydown', 'click']) addEventListener(kind, time, {capture: true});
+}"""
+
+# Sends the search off; resolves to the time until heading, figures and tweets are of that word.
+SEARCH = """word => new Promise(resolve => {
+    const find = id => document.querySelector(`[data-testid=${id}]`);
+    const start_ms = performance.now();
+    const look = () => {
+        const isShown = find('search-heading').textContent.endsWith(word)
+            && find('search-figures').getAttribute('aria-busy') === 'false'
+            && find('message-text')?.querySelector('b')?.textContent.toLowerCase() === word;
+        if (isShown) resolve(performance.now() - start_ms);
+        else requestAnimationFrame(look);
+    };
+    find('search-form').requestSubmit();
+    look();
+})"""
+
+
+@pytest.fixture(scope="module")
+def rush(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a daemon to which a thousand tweets come each second."""
+    assert browser.is_connected()
+    generator = {"seed": 7, "rate_per_s": RUSH_PER_S}
+    path = tmp_path_factory.mktemp("rush") / "config.yaml"
+    with Daemon(write_config(path, generator=generator)) as daemon:
+        daemon.until_metric("streamnb_messages_total", 2 * RUSH_PER_S)
+        yield daemon.address
+        assert daemon.stop() == 0
+
+
+def best_ms(measure: Callable[[], float], limit_ms: float) -> float:
+    """Measure until it is below a limit, five times at most; return the best.
+
+    Whoever else uses the machine can only add to what is measured.
+    """
+    best_ms = float("inf")
+    for _ in range(ROUNDS):
+        best_ms = min(best_ms, measure())
+        if best_ms <= limit_ms:
+            break
+    return best_ms
+
+
+def slowest_ms(page: Page, use: Callable[[], None]) -> float:
+    """Use the page; return what 95 in a hundred of its answers took at most."""
+    page.evaluate("() => { window.answers_ms = []; window.long_tasks_ms = []; }")
+    use()
+    page.wait_for_function("n => window.answers_ms.length >= n", arg=TRIES)
+    took_ms: list[float] = page.evaluate("[...window.answers_ms, ...window.long_tasks_ms]")
+    return statistics.quantiles(took_ms, n=20)[-1]
+
+
+def test_the_first_paint(book: Book, open_page: Callable[..., Opened]) -> None:
+    """In a new profile the page is painted within 300 ms."""
+
+    def paint_ms() -> float:
+        page, _ = open_page(book.address)
+        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        start_ms: float = page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        )
+        page.context.close()
+        return start_ms
+
+    assert best_ms(paint_ms, FIRST_PAINT_MS_MAX) <= FIRST_PAINT_MS_MAX
+
+
+def test_the_size_of_the_scripts() -> None:
+    """All our JavaScript together stays below 60 kB."""
+    sizes = {path.name: path.stat().st_size for path in PAGE_FOLDER.rglob("*.js")}
+    assert sizes
+    assert sum(sizes.values()) <= SCRIPT_BYTES_MAX, sizes
+
+
+def test_typing_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
+    """With a thousand tweets a second a key shows within 100 ms, 95 times in a hundred."""
+    page, _ = open_page(rush)
+    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+    page.evaluate(TIMING)
+    box = page.get_by_test_id("search-box")
+
+    def write() -> None:
+        box.clear()
+        box.press_sequentially("coffee monday football twitter", delay=50)
+
+    assert best_ms(lambda: slowest_ms(page, write), ANSWER_MS_MAX) <= ANSWER_MS_MAX
+
+
+def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
+    """Tabs and buttons answer within 100 ms meanwhile, 95 times in a hundred."""
+    page, _ = open_page(f"{rush}/?q=coffee")
+    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+    page.evaluate(TIMING)
+
+    def walk() -> None:
+        for _ in range(TRIES // 3):
+            page.get_by_test_id("tab-model").click()
+            expect(page.get_by_test_id("view-model")).to_be_visible()
+            page.get_by_test_id("tab-search").click()
+            expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+            page.get_by_test_id("pause").click()
+
+    assert best_ms(lambda: slowest_ms(page, walk), ANSWER_MS_MAX) <= ANSWER_MS_MAX
+    assert page.get_by_test_id("message").count() <= ROWS_MAX
+
+
+def test_searching_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
+    """The figures and tweets of a new search are there within 100 ms of Enter, in the median."""
+    page, _ = open_page(rush)
+    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+
+    def search_ms() -> float:
+        took_ms: list[float] = []
+        for word in ("coffee", "monday", "obama", "python", "school"):
+            page.get_by_test_id("search-box").fill(word)
+            took_ms.append(page.evaluate(SEARCH, word))
+        return statistics.median(took_ms)
+
+    assert best_ms(search_ms, ANSWER_MS_MAX) <= ANSWER_MS_MAX

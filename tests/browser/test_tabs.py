@@ -1,0 +1,83 @@
+"""The other two tabs: the model at a glance, and a sentence judged while it is typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.book import Book
+from tests.browser.conftest import Opened
+
+DIGIT = re.compile(r"\d")
+
+
+def share(page: Page, label: str) -> float:
+    """Return the share, in percent, that "Try it" shows of a class; `nan` while there is none."""
+    text = page.locator(f"[data-testid=try-share][data-class={label}]").inner_text()
+    found = re.search(r"[\d.]+(?=\s*%)", text)
+    return float(found[0]) if found else float("nan")
+
+
+def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The tab shows what `/v1/model` says: examples, classes, confusion, calibration and words."""
+    page, _ = open_page(book.address)
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("tab-model")).to_have_attribute("aria-current", "page")
+    examples = page.get_by_test_id("model-examples")
+    expect(examples).to_contain_text(DIGIT)
+    for figure in ("model-accuracy", "model-log-loss", "model-snapshot-age"):
+        expect(page.get_by_test_id(figure)).to_contain_text(DIGIT)
+    expect(page.get_by_test_id("model-lag")).to_have_text("–")  # a file's messages are not counted
+    told = book.json("/v1/model")
+    expect(examples).to_contain_text(f"{told['n_examples']:,}")
+    for one in told["classes"]:
+        expect(page.get_by_test_id("model-classes")).to_contain_text(one["label"])
+        words = page.locator(f"[data-testid=telling][data-class={one['label']}]")
+        expect(words).to_contain_text(told["telling"][one["label"]][0]["feature"])
+    counts = [count for row in told["confusion"]["counts"] for count in row]
+    assert sum(counts) > 1_000
+    for count in counts:
+        expect(page.get_by_test_id("confusion")).to_contain_text(f"{count:,}")
+    expect(page.get_by_test_id("calibration")).to_be_visible()
+    expect(page.get_by_test_id("history")).to_be_visible()
+    for trend in ("rising", "falling"):
+        expect(page.get_by_test_id(trend)).not_to_be_empty()
+    expect(page.get_by_test_id("model-problem")).to_be_hidden()
+
+
+def test_the_posterior_moves_while_one_types(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Each word moves the posterior at once, with its reasons."""
+    page, _ = open_page(book.address)
+    page.get_by_test_id("tab-try").click()
+    box = page.get_by_test_id("try-text")
+    box.press_sequentially("i love this lovely, amazing ")
+    up = page.locator("[data-testid=try-share][data-class=positive]")
+    expect(up).to_contain_text("%")
+    expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("positive", re.IGNORECASE))
+    expect(page.locator("[data-testid=push-row][data-feature=amazing]")).to_be_visible()
+    glad = share(page, "positive")
+    box.press_sequentially("not, awful, horrible, i hate it, so sad and boring")
+    expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("negative", re.IGNORECASE))
+    assert share(page, "positive") < glad
+    expect(page.locator("[data-testid=push-row][data-feature=boring]")).to_be_visible()
+
+
+def test_a_sentence_in_the_address(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A sentence to try can be handed on by its address."""
+    page, _ = open_page(f"{book.address}/?view=try&text=what+a+lovely+morning")
+    expect(page.get_by_test_id("try-text")).to_have_value("what a lovely morning")
+    expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("positive", re.IGNORECASE))
+
+
+def test_a_message_as_the_stream_brings_it(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A whole message is tried as JSON; what is none is said so, and the next one is judged."""
+    page, _ = open_page(f"{book.address}/?view=try")
+    page.get_by_test_id("try-mode-json").check()
+    box = page.get_by_test_id("try-json")
+    box.fill('{"text": "awful, horrible"')
+    expect(page.get_by_test_id("try-problem")).to_be_visible()
+    box.fill('{"text": "awful, horrible"}')
+    expect(page.get_by_test_id("try-problem")).to_be_hidden()
+    expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("negative", re.IGNORECASE))
