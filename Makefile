@@ -1,7 +1,7 @@
 # All that is done with this project, one word each. `make` alone lists the words.
 #
 # Both `make run` and `make test` set up what they need first: .venv from the locked requirements,
-# and for the tests a real Kafka broker. The second time that takes a blink.
+# and for the tests a real Kafka broker and a browser. The second time that takes a blink.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -18,7 +18,7 @@ help: ## Show this list
 	@printf '\nMore for a command in ARGS:  make run ARGS="--help"   make test ARGS="-k gaussian"\n'
 
 .PHONY: setup
-setup: ## Set up everything for run and test: .venv, tools, the test broker
+setup: ## Set up everything for run and test: .venv, tools, the test broker, a browser
 	@scripts/setup.sh test
 
 .PHONY: run
@@ -46,6 +46,10 @@ format: setup ## Format the code and mend what ruff can mend
 benchmark: ## Measure speed and memory beside other learners, into build/; ARGS go to the benchmark
 	@scripts/setup.sh bench
 	@$(BIN)/python -m benchmarks --json build/benchmark.json --plots build $(ARGS)
+
+.PHONY: pictures
+pictures: setup ## Take the pictures of the guides anew, in the tests' browser, into docs/pictures
+	@$(BIN)/python -m tests.browser.pictures $(ARGS)
 
 .PHONY: lock
 lock: ## Write requirements/*.txt anew; ARGS="--upgrade" takes the newest of everything

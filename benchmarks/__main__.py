@@ -22,8 +22,12 @@ from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.numeric import numeric, numeric_one
+from benchmarks.page_cost import page_cost
+from benchmarks.pages import pages
 from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import draw
+from benchmarks.predict_http import predict_http
+from benchmarks.recent import recent
 from benchmarks.result import Result, machine
 from benchmarks.scaling import scaling
 from benchmarks.show import Show, table_of
@@ -52,10 +56,14 @@ CASES: dict[str, Case] = {
         lengths,
         scaling,
         latency,
+        recent,
         kafka_daemon,
         kafka_codecs,
         file_daemon,
         checkpoints,
+        predict_http,
+        page_cost,
+        pages,
         whole_stream,
         memory,
         start,

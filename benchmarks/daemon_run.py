@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -60,7 +60,15 @@ class Run:
     processor_us: float
 
 
-def run_daemon(source: str, n: int, words: Mapping[str, Any], *, checkpoints: bool = True) -> Run:
+def run_daemon(
+    source: str,
+    n: int,
+    words: Mapping[str, Any],
+    *,
+    checkpoints: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    beside: Callable[[int], contextlib.AbstractContextManager[None]] | None = None,
+) -> Run:
     """Let the daemon learn all of a source.
 
     Parameters
@@ -73,6 +81,10 @@ def run_daemon(source: str, n: int, words: Mapping[str, Any], *, checkpoints: bo
         Settings of the model's group of words.
     checkpoints : bool
         Write one each five seconds, or only at the end.
+    settings : mapping, optional
+        Further sections of its configuration.
+    beside : callable, optional
+        Takes the port at which it will listen, and returns what is to run around it.
 
     Raises
     ------
@@ -92,9 +104,10 @@ def run_daemon(source: str, n: int, words: Mapping[str, Any], *, checkpoints: bo
             },
             "http": {"port": port},
             "view": "log",
-        }
+        } | dict(settings or {})
         (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # it is YAML too
-        looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")
+        with beside(port) if beside else contextlib.nullcontext():
+            looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")
     if summary["learned"] != n:
         raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
     return _result(looks, summary)

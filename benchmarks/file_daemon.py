@@ -25,7 +25,7 @@ def file_daemon(tweets: Tweets, show: Show) -> Result:
     """Learn a file with two models."""
     result = Result("file_daemon", f"{MESSAGES:,} JSON lines of {tweets.origin}")
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
-        source = _write(Path(folder), tweets, MESSAGES)
+        source = write_lines(Path(folder), tweets, MESSAGES)
         daemons = {"unigrams": UNIGRAMS, "pairs and negation": PAIRS}
         timed = {name: _learned(source, MESSAGES, words) for name, words in daemons.items()}
         turns = alternate(timed, TURNS, show)
@@ -40,7 +40,7 @@ def checkpoints(tweets: Tweets, show: Show) -> Result:
     """Learn a long file by the daemon's default model, with checkpoints each five seconds."""
     written: list[int] = []
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
-        source = _write(Path(folder), tweets, LONG_MESSAGES)
+        source = write_lines(Path(folder), tweets, LONG_MESSAGES)
 
         def learned(*, checkpoints: bool) -> float:
             run = run_daemon(source, LONG_MESSAGES, PAIRS, checkpoints=checkpoints)
@@ -66,8 +66,8 @@ def _learned(source: str, n: int, words: Mapping[str, Any]) -> Callable[[], floa
     return lambda: n / run_daemon(source, n, words).messages_per_s
 
 
-def _write(folder: Path, tweets: Tweets, n: int) -> str:
-    """Write messages as lines; return the source's address."""
+def write_lines(folder: Path, tweets: Tweets, n: int) -> str:
+    """Write messages as lines into a folder; return the source's address."""
     path = folder / "tweets.jsonl"
     with path.open("wb") as file:
         file.writelines(value + b"\n" for value in messages(tweets, n))

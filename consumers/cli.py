@@ -137,11 +137,16 @@ def check_config(config: ConfigOption = None) -> None:
 
 
 @app.command(
-    help="Write a recorded stream (JSON lines or CSV, also packed) into a Kafka topic.",
-    epilog="  streamnb replay tweets.csv.xz --to kafka://127.0.0.1:9092/tweets --speed 60",
+    help="Write a recorded stream (JSON lines or CSV, also packed) into a Kafka topic; or the "
+    "made-up one, at its own rate, until it is stopped.",
+    epilog="  streamnb replay tweets.csv.xz --to kafka://127.0.0.1:9092/tweets --speed 60\n"
+    "  streamnb replay generator --to kafka://127.0.0.1:9092/tweets",
 )
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The recording; generator for the made-up stream."),
+    ],
     to: Annotated[str, typer.Option(metavar="kafka://HOST:PORT/TOPIC", help="Where to.")],
     speed: Annotated[
         str,
@@ -149,6 +154,10 @@ def replay(
             metavar="recorded|max|N", help="Its own pace, as fast as it goes, or N times as fast."
         ),
     ] = "recorded",
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -168,10 +177,11 @@ def replay(
     from consumers.replay import replay as replay_file
 
     done = replay_file(
-        file,
+        settings.generator if str(file) == "generator" else file,
         address.servers,
         address.topic,
         pace,  # type: ignore[arg-type]
+        max_messages=max_messages,
         kafka=settings.kafka,
         file=settings.file,
         message=settings.message,

@@ -1,9 +1,9 @@
 """The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
 
-Start: view · model (restored from its checkpoint) · sinks · learner's first snapshot · predictor ·
-HTTP · reporter · reader · loop.
+Start: view · model (restored from its checkpoint) · sinks · learner's first snapshot · recent store
+and corrections · predictor · HTTP · reporter · reader · loop.
 Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · reader, which lets the
-source go · reporter · HTTP · predictor · sinks · view.
+source go · reporter · HTTP · predictor · corrections and recent store · sinks · view.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from consumers.pipeline import Pipeline
 from consumers.reader import Limits, Reader
 from consumers.reporter import Reporter
 from consumers.saving import Saving
+from consumers.showing import open_rooms, serve
 from consumers.signals import stop_on_signals
 from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
 from consumers.sinks.patient import PatientSink
 from consumers.status import Status, Summary
 from consumers.tally import Tally
+from consumers.tracing import traced
 from consumers.view import View
-from consumers.web.server import HttpServer
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 from streamnb.kernels import is_warm
 from streamnb.overview import values_dropped
@@ -84,6 +85,7 @@ def run(
         stack.enter_context(stop_on_signals(stop))
         view.start()
         stack.callback(view.stop)
+        stack.enter_context(traced())
         if not is_warm():
             log.warning("compiling", detail=COMPILING)
             view.update(Status(source=settings.source, note=COMPILING))
@@ -149,29 +151,21 @@ def _build(
     learning = settings.learning
     policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
     learner = Learner(model, board, policy, clock)
+    shown = open_rooms(settings, tally, metrics, stack, clock)
     predictor = Predictor(board, settings.predictor.queue_size_max)
     predictor.start()
     stack.callback(predictor.stop)
-    metrics.watch_queue(lambda: predictor.n_waiting)
-    address = None
-    if settings.http.enabled:
-        server = HttpServer(settings.http, registry, health)
-        address = f"http://{settings.http.host}:{server.start()}"
-        stack.callback(server.stop)
-        log.info("serving", address=address)
+    metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
+    metrics.watch_health(lambda: health.report().alive, lambda: health.report().ready)
     reader = Reader(source, build_decoder(settings, source), health, stop)
     reporter = Reporter(
-        source.name,
-        reader.seen,
-        board,
-        tally,
-        metrics,
-        health,
-        view,
-        checkpoint,
-        http_address=address,
+        source.name, reader.seen, board, tally, metrics, health, shown.quality, view, checkpoint,
         clock=clock,
-    )
+    )  # fmt: skip
+    reporter.http_address = serve(
+        settings, shown, registry=registry, metrics=metrics, health=health, predictor=predictor,
+        status=lambda: reporter.latest, stack=stack,
+    )  # fmt: skip
     pipeline = Pipeline(
         reader=reader,
         learner=learner,
@@ -185,6 +179,8 @@ def _build(
         tally=tally,
         stop=stop,
         watch=reporter.watch,
+        recent=shown.recent,
+        corrections=None if shown.corrections is None else shown.corrections.applying,
         positions=positions,
     )
     return pipeline, reporter

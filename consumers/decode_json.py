@@ -153,14 +153,14 @@ class JsonReader:
 
     def _second_look(self, value: bytes, error: Exception) -> Any:
         """Return the row of a value that decodes once lone surrogates are mended, else a fault."""
-        mended = _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], value)
-        if mended != value and not isinstance(error, UnicodeDecodeError):
+        whole = mended(value)
+        if whole != value and not isinstance(error, UnicodeDecodeError):
             try:
-                return self._decode(mended)
+                return self._decode(whole)
             except (msgspec.DecodeError, RecursionError) as second:
                 error = second
         if "out of range - at " in str(error):
-            return self._out_of_range(mended, str(error))
+            return self._out_of_range(whole, str(error))
         return _fault(value, error)
 
     def _out_of_range(self, value: bytes, error: str) -> Fault:
@@ -178,6 +178,17 @@ class JsonReader:
             f"the number at '{path}' is {number[:_SHOWN_MAX]}; it must be between "
             f"{-sys.float_info.max:.2g} and {sys.float_info.max:.2g}",
         )
+
+
+def mended(value: bytes) -> bytes:
+    r"""Return JSON with U+FFFD in the place of lone surrogates.
+
+    Examples
+    --------
+    >>> mended(rb'["\ud83d\ude00", "\ud83d"]')
+    b'["\\ud83d\\ude00", "\\ufffd"]'
+    """
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], value)
 
 
 def _fault(value: bytes, error: Exception) -> Fault:

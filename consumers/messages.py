@@ -111,6 +111,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     NULL_BYTES = "null_bytes"
     TOMBSTONE = "tombstone"
+    CORRECTION = "correction"
 
 
 class Reject(NamedTuple):
@@ -239,6 +240,11 @@ class Messages:
     def to_judge(self) -> NDArray[np.int64]:
         """Rows that have no label and are no deletion, ascending, int64."""
         return np.flatnonzero((self.labels == NO_LABEL) & (self.operations != _DELETE))
+
+    @property
+    def deleted(self) -> NDArray[np.int64]:
+        """Rows that ask to delete the message of their id, ascending, int64."""
+        return np.flatnonzero(self.operations == _DELETE)
 
     def label(self, i: int) -> str | None:
         """Return the class that message `i` is labelled with."""

@@ -20,6 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.checkpoint import Checkpoint, part_name
+from consumers.corrections import Applying
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
 from consumers.handover import Batch
@@ -27,6 +28,7 @@ from consumers.health import Health
 from consumers.messages import Messages, Partition, Reject
 from consumers.metrics import Metrics
 from consumers.reader import Limits, Reader
+from consumers.recent.recent import Recent
 from consumers.saving import Saving
 from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
@@ -49,6 +51,10 @@ class Pipeline:
     ----------
     watch : callable
         Called each turn; raises what ended a thread that runs beside.
+    corrections : Applying or None
+        What people said of messages, to be learned between two batches.
+    recent : Recent or None
+        Where the newest messages are kept to be searched, if they are.
     positions : dict of Partition to int
         The next offset of each partition of which something was learned.
     """
@@ -65,6 +71,8 @@ class Pipeline:
     tally: Tally
     stop: threading.Event
     watch: Callable[[], None]
+    recent: Recent | None = None
+    corrections: Applying | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     _amid_batch: bool = False
     _safe_positions: Mapping[Partition, int] | None = None
@@ -78,13 +86,16 @@ class Pipeline:
             Why it ended: "told to stop", "end of source" or "max messages".
         """
         self.reader.start(self.positions, limits)
+        if self.corrections is not None:
+            self.corrections.start(self.positions)
         while not self.stop.is_set():
             batch = self.reader.take(TURN_S)
             if batch is not None:
                 self._take(batch)
+            owes = self._correct()
             self._look_around(0 if batch is None else batch.n_raw)
             end = self.reader.end
-            if end is not None:
+            if end is not None and not owes:
                 return end
         return "told to stop"
 
@@ -110,6 +121,8 @@ class Pipeline:
                 self._await_checkpoint()
         finally:
             self.reader.close()
+            if self.corrections is not None:
+                self.corrections.close()
             self.saving.close()
 
     def _take(self, batch: Batch) -> None:
@@ -122,9 +135,24 @@ class Pipeline:
         self._judge(messages)
         if messages.rejects:
             self._hand_on(partial(self._reject, messages.rejects))
+        if self.recent is not None and len(messages.deleted):
+            self._hand_on(partial(self._forget, self.recent, messages))
         self.positions[batch.partition] = batch.next_offset
         self._amid_batch = False
         self.tally.count(batch.n_raw, messages)
+
+    def _correct(self) -> bool:
+        """Apply corrections; return whether some of those of before are still to come."""
+        if self.corrections is None:
+            return False
+        if self.corrections.is_due():
+            self._amid_batch = True  # no checkpoint may hold half a correction
+            assigned = self.reader.seen().lag
+            rejects = self.corrections.apply(self.learner, self.positions, assigned)
+            if rejects:
+                self._hand_on(partial(self._reject, rejects))
+            self._amid_batch = False
+        return self.corrections.owes()
 
     def _learn(self, messages: Messages) -> None:
         rows = messages.to_learn
@@ -135,6 +163,8 @@ class Pipeline:
         if len(rows):
             truth = to_indices(labels, self.learner.model.classes)
             self.tally.learned(messages, rows, posteriors, truth)
+            if self.recent is not None:
+                self.recent.offer(messages, rows, posteriors)
 
     def _judge(self, messages: Messages) -> None:
         rows = messages.to_judge
@@ -155,6 +185,8 @@ class Pipeline:
     ) -> None:
         """Hand judgements on; runs on the predictor's thread."""
         self.tally.judged(messages, rows, answer)
+        if self.recent is not None:
+            self.recent.offer(messages, rows, answer.log_posteriors)
         self.metrics.observe_predict(time.perf_counter() - asked_at, len(rows))
         if isinstance(self.predictions, NoSink):
             return
@@ -168,6 +200,10 @@ class Pipeline:
     def _reject(self, rejects: Sequence[Reject]) -> None:
         """Hand rejects on; runs on the predictor's thread."""
         self.rejects.add([reject_record(reject) for reject in rejects])
+
+    def _forget(self, recent: Recent, messages: Messages) -> None:
+        """Forget what the stream deleted; runs on the predictor's thread, behind what it judged."""
+        recent.forget_ids([messages.envelope(i).id for i in messages.deleted.tolist()])
 
     def _hand_on(self, run: Callable[[], None]) -> None:
         """Have something done on the predictor's thread, behind all that it was asked so far."""

@@ -54,12 +54,26 @@ def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
     QuestionError
         Where the model reads no words, or those of several fields.
     """
-    fields = [field for field, kind in kinds.items() if kind == "words"]
-    if len(fields) == 1 or "text" in fields:
-        return {"text" if "text" in fields else fields[0]: text}
-    if not fields:
+    field = text_field(kinds)
+    if field is not None:
+        return {field: text}
+    if "words" not in kinds.values():
         raise QuestionError(f"the model reads no text; give its fields instead: {_known(kinds)}")
     raise QuestionError(f"the model reads several texts; name each: {_known(kinds)}")
+
+
+def text_field(kinds: Mapping[str, Kind]) -> str | None:
+    """Return the field that a text alone is put into; None where there is none, or several.
+
+    Examples
+    --------
+    >>> text_field({"title": "words", "price": "numbers"})
+    'title'
+    """
+    fields = [field for field, kind in kinds.items() if kind == "words"]
+    if "text" in fields:
+        return "text"
+    return fields[0] if len(fields) == 1 else None
 
 
 def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, Any]:
@@ -107,7 +121,20 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
     if not len(decoded.to_judge):
         raise QuestionError("the message is a deletion: there is nothing in it to judge")
     columns = decoded.fields | ({"text": decoded.texts} if "text" in kinds else {})
-    return {name: _shown(_first(column), kinds[name]) for name, column in columns.items()}
+    return example_at(columns, kinds, 0)
+
+
+def example_at(columns: Mapping[str, Any], kinds: Mapping[str, Kind], i: int) -> dict[str, Any]:
+    """Return entry `i` of decoded columns as an example, its values as people write them.
+
+    Parameters
+    ----------
+    columns : mapping of str to TextColumn or ndarray of float64
+    kinds : mapping of str to Kind
+        What the model makes of each.
+    i : int
+    """
+    return {name: _shown(_entry(column, i), kinds[name]) for name, column in columns.items()}
 
 
 def _known(kinds: Mapping[str, Kind]) -> str:
@@ -138,9 +165,9 @@ def _shown(value: Any, kind: Kind) -> Any:
     return bool(value) if kind == "flags" else value
 
 
-def _first(column: Any) -> Any:
-    """Return the first entry of a column, None where it is missing."""
+def _entry(column: Any, i: int) -> Any:
+    """Return an entry of a column, None where it is missing."""
     if isinstance(column, TextColumn):
         data, starts, ends = column.texts
-        return None if ends[0] < 0 else data[starts[0] : ends[0]].tobytes().decode()
-    return float(column[0])
+        return None if ends[i] < 0 else data[starts[i] : ends[i]].tobytes().decode()
+    return float(column[i])

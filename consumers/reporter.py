@@ -15,6 +15,7 @@ from consumers.checkpoint import Checkpoint
 from consumers.health import Health
 from consumers.messages import Partition
 from consumers.metrics import Metrics
+from consumers.quality.quality import Quality
 from consumers.reader import Seen
 from consumers.status import Status, Summary
 from consumers.tally import Tally
@@ -43,14 +44,21 @@ class Reporter:
     tally : Tally
     metrics : Metrics
     health : Health
+    quality : Quality
     view : View
     checkpoint : Checkpoint
-    http_address : str or None
     clock : callable
         Monotonic seconds.
+
+    Attributes
+    ----------
+    latest : Status
+        What was reported last; for whoever asks in between.
+    http_address : str or None
+        Where the page is served.
     """
 
-    def __init__(  # noqa: PLR0913 -- it gathers from every room
+    def __init__(  # noqa: PLR0913, PLR0917 -- it gathers from every room
         self,
         source: str,
         seen: Callable[[], Seen],
@@ -58,21 +66,23 @@ class Reporter:
         tally: Tally,
         metrics: Metrics,
         health: Health,
+        quality: Quality,
         view: View,
         checkpoint: Checkpoint,
         *,
-        http_address: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.latest = Status(source=source)
+        self.http_address: str | None = None
         self._source = source
         self._seen = seen
         self._board = board
         self._tally = tally
         self._metrics = metrics
         self._health = health
+        self._quality = quality
         self._view = view
         self._checkpoint = checkpoint
-        self._http_address = http_address
         self._clock = clock
         self._due_at_s = clock()
         self._words_due_at_s = clock()
@@ -123,7 +133,9 @@ class Reporter:
         self._n_lost = seen.lost_messages
         if snapshot is not None:
             self._take_in(snapshot, now_s)
-        self._view.update(self._status(snapshot, seen, now_s))
+        self.latest = self._status(snapshot, seen, now_s)
+        self._quality.update(self.latest, snapshot, now_s, self._tally.predicted_counts())
+        self._view.update(self.latest)
 
     def _note_source(self, *, up: bool) -> None:
         """Show whether the source can be read, and count it when it is found again."""
@@ -146,6 +158,7 @@ class Reporter:
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
             told = telling(snapshot, FEATURES_SHOWN)
+            self._quality.tell(told)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
             self._telling = {
@@ -181,7 +194,7 @@ class Reporter:
             snapshot_version=snapshot.version if snapshot else 0,
             snapshot_age_s=now_s - self._shown_at_s if snapshot else None,
             checkpoint_age_s=self._checkpoint.age_s(),
-            http_address=self._http_address,
+            http_address=self.http_address,
             newest=tuple(tally.newest),
             telling=self._telling,
             elapsed_s=tally.elapsed_s,

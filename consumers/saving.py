@@ -19,6 +19,7 @@ from consumers.checkpoint import Checkpoint, Written
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
 from consumers.sinks.base import Sink
+from consumers.tracing import span
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
 from streamnb.packing import FrozenModel, freeze
@@ -183,8 +184,9 @@ class Saving:
     ) -> Saved:
         """Wait until the mark has passed, then write; on the writing thread."""
         try:
-            _wait_for(safe, patience)
-            return Saved(positions, self._checkpoint.write(frozen, positions))
+            with span("checkpoint"):
+                _wait_for(safe, patience)
+                return Saved(positions, self._checkpoint.write(frozen, positions))
         except (SinkError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
 

@@ -97,13 +97,16 @@ class Tally:
         """Return messages a second, lately."""
         return self._rate.update(self.n_messages, self._clock())
 
+    def predicted_counts(self) -> tuple[int, ...]:
+        """Return how many of the newest predictions are of each class."""
+        predicted = np.array(list(self._predicted), dtype=np.intp)
+        return tuple(np.bincount(predicted, minlength=len(self.classes)).tolist())
+
     def shares(self) -> tuple[float, ...]:
         """Return each class's share of the newest predictions; empty before the first."""
-        predicted = list(self._predicted)
-        if not predicted:
-            return ()
-        counts = np.bincount(predicted, minlength=len(self.classes))
-        return tuple((counts / counts.sum()).tolist())
+        counts = self.predicted_counts()
+        n = sum(counts)
+        return tuple(count / n for count in counts) if n else ()
 
     def begin(self) -> None:
         """Note that a batch has come; the run's mean rate begins with the first."""

@@ -3,7 +3,8 @@
 # does nothing.
 #
 #   scripts/setup.sh run     .venv with the locked requirements of the daemon, and the project in it
-#   scripts/setup.sh test    the same with the tools of the tests, and the real broker they talk to
+#   scripts/setup.sh test    the same with the tools of the tests, the real broker they talk to, the
+#                            browser that they look at the page with, and a Prometheus
 #   scripts/setup.sh bench   the same with the libraries that the benchmarks run beside
 #
 # PYTHON=/path/to/python chooses the interpreter of a new .venv.
@@ -53,4 +54,6 @@ if ! installed; then
 fi
 if [[ "${1:-run}" != run ]]; then
     scripts/setup_broker.sh
+    scripts/setup_browser.sh
+    scripts/setup_prometheus.sh
 fi

@@ -147,7 +147,7 @@ def metric_names() -> set[str]:
 
 def test_metrics_and_guide_are_the_same_list() -> None:
     """Every metric has its row, and every row its metric."""
-    rows = set(re.findall(r"^\| `(streamnb_[a-z_]+)` \|", METRICS, re.MULTILINE))
+    rows = set(re.findall(r"^\| `((?:streamnb|process)_[a-z_]+)` \|", METRICS, re.MULTILINE))
     assert rows == metric_names()
 
 

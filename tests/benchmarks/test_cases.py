@@ -28,6 +28,10 @@ from benchmarks import (
     kafka_drain,
     latency,
     numeric,
+    page_cost,
+    pages,
+    predict_http,
+    recent,
     scaling,
     vocabulary,
 )
@@ -48,6 +52,8 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     against_sklearn: {"TURNS": 1},
     against_vw: {"TURNS": 1, "SIZES": (200,)},
     cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000},
+    page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES},
+    pages: {"TURNS": 1, "MESSAGES": N_MESSAGES, "PAGES": 2},
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
     file_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES},
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
@@ -55,6 +61,8 @@ SMALL: dict[ModuleType, dict[str, object]] = {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "SINGLE_MESSAGES": N_MESSAGES, "CODECS": ("lz4",),
     },
     latency: {"ROUNDS": 1, "SECONDS": 0.1},
+    predict_http: {"ROUNDS": 1, "SECONDS": 0.5, "SETTLED": N_MESSAGES, "BATCH": 100},
+    recent: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     scaling: {
         "TURNS": 1, "ROWS": 40, "CLASSES": (2, 3), "FIELDS": (1, 2), "WORDS": (100, 200),
     },

@@ -13,6 +13,7 @@ from consumers.checkpoint import Checkpoint, part_name
 from consumers.health import Health
 from consumers.messages import Partition
 from consumers.metrics import Metrics
+from consumers.quality.quality import Quality
 from consumers.reader import Seen
 from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from consumers.settings.running import CheckpointSettings
@@ -81,11 +82,12 @@ class Run:
         self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {}, self.clock)
         self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
+        quality = Quality(CLASSES, self.tally.prequential, metrics, 30, clock=self.clock)
         self.reporter = Reporter(
             self.source.name, lambda: Seen.of(self.source), self.board, self.tally, metrics,
-            self.health, self.view, self.checkpoint, http_address="http://127.0.0.1:1",
-            clock=self.clock,
+            self.health, quality, self.view, self.checkpoint, clock=self.clock,
         )  # fmt: skip
+        self.reporter.http_address = "http://127.0.0.1:1"
 
     def learner(self) -> Learner:
         """Return a learner that has published the model as it is."""
