@@ -288,13 +288,13 @@ class Desk:
         The correction itself is safe. Until the store knows of it, no other of that message is
         taken: it would take back what is not taught any more.
         """
-        if self._remembers is None:
+        if self._remembers is None or said.place is None:
             return True
+        at = said.place, said.offset
         try:
             if said.label is None:
-                self._remembers.remove(said.id, (said.place, said.offset))
+                self._remembers.remove(said.id, at)
             else:
-                at = said.place, said.offset
                 self._remembers.correct(said.id, said.label, part, at)
         except StoreError as error:
             log.warning("correction_not_noted", id=said.id, detail=str(error))

@@ -17,19 +17,16 @@ PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "web" / "page"
 FIRST_PAINT_MS_MAX = 300
 SCRIPT_BYTES_MAX = 60_000
 ANSWER_MS_MAX = 100
+SEARCHED_MS_MAX = 250  # for all that was found, daemon and fifty new rows included
 RUSH_PER_S = 1_000.0
 ROWS_MAX = 50  # that the page lists at a time
 TRIES = 30
 ROUNDS = 5
 
 # Times each key and click: from the moment the browser got it to the frame that shows what came of
-# it, both by the page's own clock. Tasks that held the page up for 50 ms or more are kept as well.
+# it, both by the page's own clock. Whatever holds the page up delays that frame.
 TIMING = """() => {
     window.answers_ms = [];
-    window.long_tasks_ms = [];
-    new PerformanceObserver(list => {
-        for (const entry of list.getEntries()) window.long_tasks_ms.push(entry.duration);
-    }).observe({type: 'longtask'});
     const time = event => requestAnimationFrame(() => {
         const channel = new MessageChannel();  // its message comes once the frame is drawn
         channel.port1.onmessage = () =>
@@ -39,19 +36,22 @@ TIMING = """() => {
     for (const kind of ['keydown', 'click']) addEventListener(kind, time, {capture: true});
 }"""
 
-# Sends the search off; resolves to the time until heading, figures and tweets are of that word.
+# Sends the search off; resolves to the times until its heading is there, and until all of it is.
 SEARCH = """word => new Promise(resolve => {
     const find = id => document.querySelector(`[data-testid=${id}]`);
     const start_ms = performance.now();
+    let heading_ms = null;
     const look = () => {
-        const isShown = find('search-heading').textContent.endsWith(word)
+        const now_ms = performance.now() - start_ms;
+        if (find('search-heading').textContent.endsWith(word)) heading_ms ??= now_ms;
+        const isThere = heading_ms !== null
             && find('search-figures').getAttribute('aria-busy') === 'false'
             && find('message-text')?.querySelector('b')?.textContent.toLowerCase() === word;
-        if (isShown) resolve(performance.now() - start_ms);
+        if (isThere) resolve([heading_ms, now_ms]);
         else requestAnimationFrame(look);
     };
     find('search-form').requestSubmit();
-    look();
+    requestAnimationFrame(look);
 })"""
 
 
@@ -82,10 +82,10 @@ def best_ms(measure: Callable[[], float], limit_ms: float) -> float:
 
 def slowest_ms(page: Page, use: Callable[[], None]) -> float:
     """Use the page; return what 95 in a hundred of its answers took at most."""
-    page.evaluate("() => { window.answers_ms = []; window.long_tasks_ms = []; }")
+    page.evaluate("() => { window.answers_ms = []; }")
     use()
     page.wait_for_function("n => window.answers_ms.length >= n", arg=TRIES)
-    took_ms: list[float] = page.evaluate("[...window.answers_ms, ...window.long_tasks_ms]")
+    took_ms: list[float] = page.evaluate("window.answers_ms")
     return statistics.quantiles(took_ms, n=20)[-1]
 
 
@@ -144,15 +144,15 @@ def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., 
 
 
 def test_searching_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
-    """The figures and tweets of a new search are there within 100 ms of Enter, in the median."""
+    """A new search has its heading within 100 ms, and figures and tweets within 250 ms."""
     page, _ = open_page(rush)
     expect(page.get_by_test_id("message").nth(20)).to_be_visible()
 
-    def search_ms() -> float:
-        took_ms: list[float] = []
-        for word in ("coffee", "monday", "obama", "python", "school"):
-            page.get_by_test_id("search-box").fill(word)
-            took_ms.append(page.evaluate(SEARCH, word))
-        return statistics.median(took_ms)
-
-    assert best_ms(search_ms, ANSWER_MS_MAX) <= ANSWER_MS_MAX
+    headings_ms, all_ms = [], []
+    for word in ("coffee", "monday", "obama", "python", "school", "rain", "work", "cat", "pizza"):
+        page.get_by_test_id("search-box").fill(word)
+        heading_ms, there_ms = page.evaluate(SEARCH, word)
+        headings_ms.append(heading_ms)
+        all_ms.append(there_ms)
+    assert statistics.median(headings_ms) <= ANSWER_MS_MAX, headings_ms
+    assert statistics.median(all_ms) <= SEARCHED_MS_MAX, all_ms

@@ -57,7 +57,7 @@ class Store:
 
     def remove(self, id: str, at: tuple[Partition, int], /) -> None:  # noqa: A002
         """Forget it for good."""
-        assert at == (self.rows[id].partition, self.rows[id].offset)
+        assert id not in self.rows or at == (self.rows[id].partition, self.rows[id].offset)
         self.removed.add(id)
 
     def offer(self, id: str, row: Kept) -> None:  # noqa: A002
