@@ -89,7 +89,8 @@ class Pipeline:
         if self.corrections is not None:
             self.corrections.start(self.positions)
         while not self.stop.is_set():
-            batch = self.reader.take(TURN_S)
+            is_behind = self.corrections is not None and self.corrections.is_behind()
+            batch = self.reader.take(0.0 if is_behind else TURN_S)
             if batch is not None:
                 self._take(batch)
             owes = self._correct()

@@ -60,6 +60,7 @@ class Applying:
         self._metrics = metrics
         self._clock = clock
         self._holds = False
+        self._is_behind = False
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
         self._away_since_s: dict[Partition, float] = {}
         metrics.watch(lambda: reading.n_waiting)
@@ -73,6 +74,10 @@ class Applying:
         if self._holds:  # the stream has not brought what they correct
             return False
         return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
+
+    def is_behind(self) -> bool:
+        """Tell whether more can be applied at once: the last turn ended by its time."""
+        return self._is_behind
 
     def is_due(self) -> bool:
         """Tell whether something waits.
@@ -107,6 +112,7 @@ class Applying:
         """
         rejects: list[Reject] = []
         until_s = self._clock() + TURN_S
+        self._is_behind = False
         self._note_away(positions, assigned)
         while (entry := self._reading.first()) is not None:
             self._own.add(entry.partition)
@@ -119,6 +125,7 @@ class Applying:
             positions[entry.partition] = entry.next_offset
             self._reading.done()
             if self._clock() >= until_s:
+                self._is_behind = True
                 break
         return rejects
 

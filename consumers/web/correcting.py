@@ -27,7 +27,7 @@ from consumers.web.access import check_change
 from consumers.web.asked import Asker
 from consumers.web.bodies import Bodies, decoded
 from consumers.web.parameters import message_id
-from consumers.web.problems import ProblemError, room_is_off
+from consumers.web.problems import ProblemError, room_is_off, way_to_corrections
 from consumers.web.rooms import Rooms
 from consumers.web.route import PlainRoute, Told, json_response, parameter
 from consumers.web.searching import MESSAGES
@@ -40,6 +40,7 @@ _PROBLEMS = {
     404: "No such message is held.",
     409: "corrections.to is none.",
     503: "The log did not take it; ask again.",
+    504: "The log has not answered: it may have taken it, or not. Look again later.",
 }
 LABEL = Told(
     "Say which label a message, or an example, should have",
@@ -65,7 +66,7 @@ _STATUS: dict[type[CorrectionError], int] = {
     UnknownMessage: 404,
     NotReady: 503,
     NotWritten: 503,
-    InDoubt: 503,
+    InDoubt: 504,  # it may have been taken: who asks again at once may only wait
 }
 
 
@@ -98,7 +99,8 @@ def correcting_routes(rooms: Rooms, workers: Workers, asker: Asker) -> list[Plai
 
 def _desk(rooms: Rooms) -> Desk:
     if rooms.desk is None:
-        raise room_is_off("corrections are not taken", "corrections.to: journal", 409)
+        way_out = way_to_corrections(rooms.settings)
+        raise room_is_off("corrections are not taken", way_out, 409)
     return rooms.desk
 
 

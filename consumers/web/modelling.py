@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from consumers.web.access import NOT_OPEN, is_open, needs_token
 from consumers.web.judging import Judge
+from consumers.web.problems import way_to_corrections
 from consumers.web.rooms import Rooms
 from consumers.web.route import PlainRoute, Told, json_response
 from consumers.web.showing import sample_of
@@ -58,7 +59,7 @@ def _corrections(rooms: Rooms) -> Corrections:
     """Return whether corrections are taken now, and why not."""
     http, desk = rooms.settings.http, rooms.desk
     if desk is None:
-        reason: str | None = "corrections are off: set corrections.to: journal"
+        reason: str | None = f"corrections are off: set {way_to_corrections(rooms.settings)}"
     elif not is_open(http):
         reason = NOT_OPEN
     else:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
+from consumers.config import Settings
 from consumers.web.wire import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -60,3 +61,10 @@ class ProblemError(Exception):
 def room_is_off(what: str, setting: str, status: int = 404) -> ProblemError:
     """Return the problem of asking a room that the settings turn off."""
     return ProblemError(status, f"{what}; set {setting}, and start the daemon again")
+
+
+def way_to_corrections(settings: Settings) -> str:
+    """Return the setting without which no corrections are taken."""
+    if settings.corrections.to == "none":
+        return "corrections.to: journal"
+    return "checkpoint.folder, where their journal is kept"

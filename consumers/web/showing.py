@@ -78,12 +78,12 @@ class Shower:
     ) -> Summary:
         """Return what is said of the messages that match."""
         shares = self._shares()
-        if is_everything := query.is_everything and lang is None:
+        # The words that were searched for are evidence too: among these messages the model errs in
+        # its own way, which those with a label tell.
+        said = shares.of(counted.counts, counted.confusion)
+        is_everything = query.is_everything and lang is None
+        if is_everything and said.corrected is None:
             said = shares.of_stream(counted.counts)
-        else:
-            # The words that were searched for are evidence too: among these messages the model errs
-            # in its own way, which those with a label tell.
-            said = shares.of(counted.counts, counted.confusion)
         return Summary(
             query=query.text,
             lang=lang,

@@ -212,6 +212,10 @@ def test_a_turn_is_bounded(life: Life) -> None:
         life.room.desk.teach({"text": f"number {number}"}, "positive")
     life.correct()
     assert (life.reading.n_waiting, life.applying.owes()) == (2, True)
+    assert life.applying.is_behind()  # so that the loop does not wait for the stream meanwhile
+    life.applying._clock = lambda: 0.0
+    life.correct()
+    assert (life.reading.n_waiting, life.applying.is_behind()) == (0, False)
 
 
 FEATURES = {

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from consumers.config import HttpSettings
 from consumers.web.access import check_change, is_loopback, is_open, needs_token
-from consumers.web.problems import ProblemError
+from consumers.web.problems import ProblemError, way_to_corrections
 from tests.consumers.serving import rooms, served, settings
 
 TOKEN = "correct horse battery"
@@ -125,7 +125,13 @@ def test_both_ways_to_change_are_guarded(client: httpx.Client) -> None:
         client.delete("/v1/messages/7", headers=bearer),
     ):
         assert answer.status_code == 409
-        assert "set corrections.to: journal" in answer.json()["detail"]
+        assert "set checkpoint.folder" in answer.json()["detail"]
+
+
+def test_the_way_to_corrections_is_the_setting_that_lacks() -> None:
+    """Where there is no journal the reason names the log, or the folder that it would be in."""
+    assert way_to_corrections(settings(corrections={"to": "none"})) == "corrections.to: journal"
+    assert way_to_corrections(settings()).startswith("checkpoint.folder")
 
 
 def test_no_form_can_teach(client: httpx.Client) -> None:
