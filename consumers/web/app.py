@@ -58,7 +58,7 @@ def make_app(rooms: Rooms) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        # It would ask the environment at each request; `consumers.tracing` stands around us instead.
+        # It would ask the environment at each request; `consumers.tracing` is around us instead.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     http, asker = rooms.settings.http, Asker(rooms.settings)

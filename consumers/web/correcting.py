@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.corrections.desk import Desk, Receipt
+from consumers.corrections.desk import OUTCOME_TIMEOUT_S, Desk, Receipt
 from consumers.corrections.errors import (
     CorrectionError,
     InDoubt,
@@ -122,7 +122,8 @@ def _teaching(desk: Desk, said: LabelRequest, asker: Asker) -> Callable[[], Rece
 
 async def _handed_in(workers: Workers, hand_in: Callable[[], Receipt]) -> Receipt:
     try:
-        return await workers.run(hand_in)
+        # The log's own limit comes first: it knows whether the correction is in doubt.
+        return await workers.run(hand_in, 2 * OUTCOME_TIMEOUT_S)
     except CorrectionError as error:
         status = _STATUS.get(type(error), 422)
         headers = {"Retry-After": "1"} if status == 503 else {}

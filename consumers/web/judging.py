@@ -138,6 +138,8 @@ class Judge:
             )
         except PredictorError as error:
             self._is_under_way = False
+            waiters += [waiter for _, waiter in self._waiting]  # nobody would come for them
+            self._waiting.clear()
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error)

@@ -29,8 +29,15 @@ class Workers:
         self._pool = ThreadPoolExecutor(THREADS, "serve-worker")
         self._n_tasks = 0
 
-    async def run(self, task: Callable[[], T]) -> T:
+    async def run(self, task: Callable[[], T], timeout_s: float | None = None) -> T:
         """Return what a task finds, or raise what it raises.
+
+        Parameters
+        ----------
+        task : callable
+            Called on one of the threads.
+        timeout_s : float, optional
+            Where it knows better how long it may take.
 
         Raises
         ------
@@ -45,11 +52,12 @@ class Workers:
         # It counts until it is really done, also where nobody waits for it any more.
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: _tell(loop, self._done))
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 return await waiting
         except TimeoutError:
-            raise _busy(f"there was no answer within {self._timeout_s:g} s") from None
+            raise _busy(f"there was no answer within {timeout_s:g} s") from None
 
     def close(self) -> None:
         """Let the threads end once they have done what they are at."""

@@ -33,7 +33,7 @@ from tests.consumers.serving import (
     until_end,
 )
 
-TIMEOUT_S = 0.3
+TIMEOUT_S = 1.0
 CONNECTIONS_MAX = 20
 BODY_BYTES_MAX = 100_000
 HTTP: dict[str, Any] = {
