@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, Response, WebError
+from playwright.sync_api import BrowserContext, ConsoleMessage, Request, Response, WebError
 
 _STILL = {"log", "info", "debug", "timeEnd", "startGroup", "endGroup"}
 
@@ -69,8 +69,3 @@ class Watch:
     def _answered(self, response: Response) -> None:
         if response.status >= 400:
             self.complaints.append(f"answered {response.status}: {response.url}")
-
-
-def settle(page: Page) -> None:
-    """Wait until the page has drawn what it was told, twice over."""
-    page.evaluate("() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
