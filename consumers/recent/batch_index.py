@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+
+import msgspec
 
 from consumers.recent import tables
 from consumers.recent.file import Register, connect_memory
-from consumers.recent.making import values_of
-from consumers.recent.matching import expression, pieces
+from consumers.recent.matching import CLOSE, OPEN, expression, pieces
 from consumers.recent.query import Query
 from consumers.recent.rows import Row
+from consumers.recent.signs import signs_of
+
+_ROWS_A_STATEMENT = 1_000
 
 
 class BatchIndex:
-    """Some rows, searchable as the store's are: the same tables, the same expressions.
+    """Some rows, searchable as the store's are: the same words, the same expressions.
 
     It may be used by one thread at a time; close it.
 
@@ -23,45 +28,64 @@ class BatchIndex:
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
+        self._n_rows = len(rows)
         self._langs = Register(["unknown"])
         self._db = connect_memory()
-        tables.create(self._db, 0)
-        values = []
-        for i, row in enumerate(rows):
-            code = self._langs.code(row.lang) if row.lang else 0
-            values.append((i, *values_of(row, 0, code, {})[1:]))
-        tables.insert(self._db, 0, values)
+        # Lists of beginnings, which the store keeps, are not worth their making for so few rows.
+        self._db.execute(
+            "CREATE VIRTUAL TABLE words0"
+            f" USING fts5(text, signs, columnsize = 0, tokenize = {tables.TOKENIZER})"
+        )
+        self._db.execute("BEGIN")  # and never ended: one piece of index, made at its first use
+        values = [(i, row.text, signs_of(row.text, self._code(row))) for i, row in enumerate(rows)]
+        for begin in range(0, len(values), _ROWS_A_STATEMENT):
+            some = values[begin : begin + _ROWS_A_STATEMENT]
+            places = ",".join(["(?,?,?)"] * len(some))
+            self._db.execute(
+                f"INSERT INTO words0 (rowid, text, signs) VALUES {places}",  # noqa: S608 -- question marks
+                list(itertools.chain.from_iterable(some)),
+            )
 
     def matches(self, query: Query, lang: str | None = None) -> list[int]:
         """Return which rows match, as positions in `rows`, ascending."""
-        code = self._langs.codes.get(lang, -1) if lang else None
-        if code is not None and code < 0:
+        match = self._expression(query, lang)
+        if match is None:
             return []
-        if query.is_everything and code is None:
-            return list(range(len(self._rows)))
-        found = tables.matching_keys(self._db, 0, expression(query, code), 0, len(self._rows))
+        found = tables.matching_keys(self._db, 0, match, 0, self._n_rows)
         return sorted(found.tolist())
-
-    def marked(self, i: int, query: Query) -> tuple[str, ...]:
-        """Return the text of row `i` in pieces; every second one is of the query's words."""
-        if query.is_everything:
-            return (self._rows[i].text,)
-        found = tables.found_rows(self._db, 0, expression(query), (i, i + 1), 1)
-        return pieces(found[0][-1], query) if found else (self._rows[i].text,)
 
     def newest(
         self, query: Query, lang: str | None, n_max: int
     ) -> list[tuple[int, tuple[str, ...]]]:
-        """Return the last rows that match: the position of each, and its text as `marked` does.
+        """Return the last rows that match, and their texts in pieces.
 
-        They are found by one statement: under load each costs a wait for the interpreter's lock.
+        All are found by one statement: under load each costs a wait for the interpreter's lock.
+
+        Returns
+        -------
+        list of (int, tuple of str)
+            Positions in `rows`, ascending. Every second piece of a text is of the query's words.
         """
-        code = self._langs.codes.get(lang, -1) if lang else None
-        bounds = (0, len(self._rows))
-        found = tables.found_rows(self._db, 0, expression(query, code), bounds, n_max)
-        return [(int(values[0]), pieces(values[-1], query)) for values in reversed(found)]
+        match = self._expression(query, lang)
+        if match is None:
+            return []
+        (found,) = self._db.execute(
+            "SELECT json_group_array(json_array(at, marked)) FROM"
+            " (SELECT rowid AS at, highlight(words0, 0, ?, ?) AS marked FROM words0"
+            " WHERE words0 MATCH ? ORDER BY rowid DESC LIMIT ?)",
+            (OPEN, CLOSE, match, n_max),
+        ).fetchone()
+        marked: list[tuple[int, str]] = msgspec.json.decode(found)
+        return [(at, pieces(text, query)) for at, text in sorted(marked)]
 
     def close(self) -> None:
         """Let go of the memory."""
         self._db.close()
+
+    def _code(self, row: Row) -> int:
+        return self._langs.code(row.lang) if row.lang else 0
+
+    def _expression(self, query: Query, lang: str | None) -> str | None:
+        """Return what FTS5 is asked; None where no row is of the language."""
+        code = self._langs.codes.get(lang, -1) if lang else None
+        return None if code == -1 else expression(query, code)

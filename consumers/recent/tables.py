@@ -31,6 +31,7 @@ COLUMNS = (
     "taught_part", "corrected",
 )  # fmt: skip
 KEY_LAST = (1 << 63) - 1
+TOKENIZER = f"\"unicode61 remove_diacritics 2 separators '{SEPARATORS}'\""
 Values = tuple[Any, ...]
 
 _ROWS_A_STATEMENT = 250
@@ -51,7 +52,7 @@ def create(db: sqlite3.Connection, number: int) -> None:
     db.execute(
         f"CREATE VIRTUAL TABLE words{number} USING fts5(text, signs, content = 'rows{number}',"
         " content_rowid = 'key', columnsize = 0, prefix = '2 3',"
-        f" tokenize = \"unicode61 remove_diacritics 2 separators '{SEPARATORS}'\")"
+        f" tokenize = {TOKENIZER})"
     )
     # Merge late: a chunk is made one piece when it is full.
     db.execute(f"INSERT INTO words{number} (words{number}, rank) VALUES ('automerge', 16)")

@@ -7,8 +7,10 @@ while the daemon already reads. Who connects meanwhile waits in the socket's bac
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
+import os
 import resource
 import socket
 import sys
@@ -21,12 +23,14 @@ from consumers.config import HttpSettings
 from consumers.errors import ConfigError
 from consumers.tracing import traced_app
 from consumers.web.rooms import Rooms
+from streamnb.errors import PredictorError
 
 if TYPE_CHECKING:
     from consumers.web.connection import BoundedServer
 
 STOP_TIMEOUT_S = 2.0
 FILES_SPARED = 100  # for all that is no connection: checkpoints, the store, brokers
+NICE = -5  # three times the weight of the others; a service may be allowed that by its limits
 _BACKLOG = 1024
 log = structlog.get_logger(__name__)
 
@@ -98,6 +102,9 @@ class HttpServer:
 
         # What strangers send is counted; a line of the log for each of it would be theirs to fill.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        _come_first()
+        with contextlib.suppress(PredictorError):  # it is being stopped already
+            self._rooms.predictor.ask(lambda _snapshot: _come_first())
         settings, metrics = self._settings, self._rooms.metrics.http
         app = make_app(self._rooms)
         served = traced_app(app)
@@ -116,6 +123,17 @@ class HttpServer:
             log.exception("HTTP could not be served")
         finally:
             app.state.workers.close()
+
+
+def _come_first() -> None:
+    """Let this thread go before those for whom nobody waits, where the system allows it.
+
+    It does hardly anything, but what it does has a person at the other end; behind threads that
+    always have work it would wait for several of their turns at each step.
+    """
+    thread = threading.get_native_id()
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
 
 
 def allow_many_files() -> int:

@@ -111,8 +111,9 @@ def test_a_query_finds_what_its_words_say(
     ]
     index = BatchIndex([row(text) for text in texts])
     assert index.matches(query) == expected
-    for i in expected:
-        marked = index.marked(i, query)
+    found = index.newest(query, None, len(texts))
+    assert [i for i, _ in found] == expected
+    for i, marked in found:
         assert "".join(marked) == texts[i]
         assert len(marked) % 2
         assert (len(marked) > 1) == any(not negated for negated, _, _ in wants)
@@ -142,7 +143,7 @@ def test_no_input_is_syntax(empty: BatchIndex, text: str) -> None:
     try:
         query = parse(text)
         assert empty.matches(query) in ([], [0])
-        assert "".join(empty.marked(0, query)) == "a quiet day"
+        assert all("".join(text) == "a quiet day" for _, text in empty.newest(query, None, 1))
     except QueryError as error:
         refusal = str(error)
     assert refusal.endswith(".")
@@ -216,7 +217,7 @@ def test_what_was_found_is_marked(text: str, query: str, marked: tuple[str, ...]
     """Every second piece of a text is of the query's words, and all pieces together the text."""
     index = BatchIndex([row(text)])
     assert index.matches(parse(query)) == [0]
-    assert index.marked(0, parse(query)) == marked
+    assert index.newest(parse(query), None, 1) == [(0, marked)]
     index.close()
 
 
