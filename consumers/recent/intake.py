@@ -10,6 +10,7 @@ here is a few operations on arrays; it never waits.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
 
+_PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
+_PIECE_S = 0.25  # messages that are then taken at once, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
@@ -145,6 +148,7 @@ class Intake:
         self._lock = threading.Lock()
         self._items: deque[Item] = deque()
         self._n_bytes = 0
+        self._sampled_s = -math.inf  # when something was last left out
         self._is_open = False
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
@@ -179,6 +183,8 @@ class Intake:
                 return
             self.n_offered += len(rows)
             n = min(len(rows), int(self._refilled() / cost))
+            if n < len(rows):
+                self._sampled_s = self._filled_s
             if n and self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
                 self.n_overflowed += n
                 n = 0
@@ -212,11 +218,25 @@ class Intake:
             self._items.extendleft(reversed(items))
 
     def take(self) -> list[Item]:
-        """Take all that waits, in the order in which it came."""
+        """Take what waits, in the order in which it came.
+
+        That is all of it, unless the stream is faster than what may be taken of it and nobody
+        waits: then the learning needs the processor, and a burst is stored little by little.
+        """
         with self._lock:
-            items = list(self._items)
-            self._items.clear()
-            self._n_bytes = 0
+            now_s = self._clock()
+            is_pressed = now_s - self._sampled_s < _PRESSED_S and self._is_open
+            rows_max = _PIECE_S * self._rate_per_s
+            items: list[Item] = []
+            n_rows = 0
+            while self._items:
+                if is_pressed and n_rows >= rows_max and not self.urgent.is_set():
+                    return items
+                item = self._items.popleft()
+                items.append(item)
+                if isinstance(item, Offer):
+                    n_rows += len(item.rows)
+                    self._n_bytes -= len(item.messages.raw.buffer)
             self.something.clear()
             if self._is_open:
                 self.urgent.clear()

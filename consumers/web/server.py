@@ -100,8 +100,6 @@ class HttpServer:
         from consumers.web.app import make_app  # noqa: PLC0415
         from consumers.web.connection import BoundedConfig, BoundedServer  # noqa: PLC0415
 
-        # What strangers send is counted; a line of the log for each of it would be theirs to fill.
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         _come_first()
         with contextlib.suppress(PredictorError):  # it is being stopped already
             self._rooms.predictor.ask(lambda _snapshot: _come_first())
@@ -116,12 +114,17 @@ class HttpServer:
             if self._stopping:
                 return
             self._server = server
+        # What strangers send is counted; a line of the log for each of it would be theirs to fill.
+        chatter = logging.getLogger("uvicorn.error")
+        level = chatter.level
+        chatter.setLevel(logging.CRITICAL)
         try:
             server.run(sockets=[listening])
         except SystemExit:
             # uvicorn leaves a failed start this way; the daemon goes on without HTTP, and says so.
             log.exception("HTTP could not be served")
         finally:
+            chatter.setLevel(level)
             app.state.workers.close()
 
 

@@ -31,8 +31,11 @@ def give(intake: Intake, told: Messages = TOLD) -> None:
 
 
 def n_taken(intake: Intake) -> int:
-    """Take what waits, and count its messages."""
-    return sum(len(item.rows) for item in intake.take() if isinstance(item, Offer))
+    """Take all that waits, however many turns it takes, and count its messages."""
+    n = 0
+    while items := intake.take():
+        n += sum(len(item.rows) for item in items if isinstance(item, Offer))
+    return n
 
 
 def test_a_short_stream_is_taken_whole() -> None:
@@ -62,6 +65,18 @@ def test_the_rate_is_kept_in_the_long_run(rate_max_per_s: int, pauses_ms: list[i
     # Where two draws fell on one row, the tokens of the second are kept for the next batch.
     assert taken >= min(BATCH, rate_max_per_s * BURST_S) * 0.6
     assert taken <= intake.n_offered
+
+
+def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
+    """A stream that is too fast leaves the processor to the learning, until it pauses."""
+    intake, clock = intake_of(4_000.0)
+    for _ in range(41):
+        give(intake)  # the last batch finds no token
+    assert sum(len(item.rows) for item in intake.take() if isinstance(item, Offer)) == 1_000
+    assert intake.something.is_set()
+    clock.now_s += 1.0
+    assert sum(len(item.rows) for item in intake.take() if isinstance(item, Offer)) == 19_000
+    assert not intake.something.is_set()
 
 
 def test_a_sample_is_spread_over_the_batch() -> None:
