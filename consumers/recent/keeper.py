@@ -17,7 +17,6 @@ from consumers.messages import Partition
 from consumers.recent import tables
 from consumers.recent.bounds import Bounds
 from consumers.recent.chunk import Chunk
-from consumers.recent.courtesy import courteous
 from consumers.recent.file import Contents, open_file, place_name
 from consumers.recent.intake import Correct, Item, Offer, Remove
 from consumers.recent.known import At, Held, Known
@@ -237,10 +236,7 @@ class Keeper:
             n = min(len(chosen), chunk.capacity - chunk.n)
             rows = rows_of(offer, chosen[:n], self._classes, self._fields, chunk.next_key)
             rows = self._known.corrected(rows, place)
-            values = [
-                values_of(row, place, self._lang_code(row.lang), self._codes)
-                for row in courteous(rows)
-            ]
+            values = [values_of(row, place, self._lang_code(row.lang), self._codes) for row in rows]
             chunk.add(dict(zip(tables.COLUMNS, zip(*values, strict=True), strict=True)))
             chunk.n_bytes += sum(len(row.text) for row in rows)
             self._waiting += values

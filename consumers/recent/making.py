@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from consumers.checkpoint import part_name
 from consumers.messages import NO_LABEL, Messages, pairs
-from consumers.recent.courtesy import courteous
 from consumers.recent.intake import Offer
 from consumers.recent.matching import without_marks
 from consumers.recent.rows import Row
@@ -57,7 +56,7 @@ def rows_of(
     truths = messages.labels[at].tolist()
     made = []
     for k, (i, shares, c) in enumerate(
-        courteous(zip(at.tolist(), probabilities.tolist(), likeliest.tolist(), strict=True))
+        zip(at.tolist(), probabilities.tolist(), likeliest.tolist(), strict=True)
     ):
         about = messages.about(messages.raw, int(messages.at[i]))
         text = messages.text(i)
