@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from consumers.config import MessageSettings
 from consumers.decode_csv import CsvReader
 from consumers.decode_fields import Read, about_word, converter, nothing_of, shown
@@ -117,7 +120,7 @@ class RowReader:
         self._user = getter(message.user)
         self._lang = getter(message.lang)
         self._operation = getter(message.operation)
-        self._fields = {path: getter(path) for path in message.fields}
+        self._fields = [(path, getter(path)) for path in message.fields]
         self._label = getter(labeller.path) if labeller.path else None
         self._reads = [
             (name, read, getter(read.path), converter(read, is_csv=is_csv))
@@ -181,23 +184,28 @@ class RowReader:
             fields[name] = column
         return fields
 
-    def about(self, raw: RawColumns, i: int) -> About:
-        """Return what message `i` of a batch, which has no fault, says of itself.
+    def about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
+        """Return what some messages of a batch, which have no fault, say of themselves.
 
         A message without an id is named by its place in the stream, and one without a time of its
         own has the source's.
         """
-        (row,), _ = self.reader.rows([raw.value(i) or b""])
-        given, time_ms = self._id(row), to_unix_ms(self._time(row))
-        topic, partition = raw.partition
-        own = {path: value for path, get in self._fields.items() if (value := get(row)) is not None}
-        return About(
-            id=f"{topic}-{partition}-{raw.offsets[i]}" if given is None else str(given),
-            time_ms=int(raw.times_ms[i]) if time_ms is None else time_ms,
-            user=about_word(self._user(row)),
-            lang=about_word(self._lang(row)),
-            fields=own,
+        rows, _ = self.reader.rows([value or b"" for value in raw.values(places)])
+        given = zip(map(self._id, rows), raw.offsets[places].tolist(), strict=True)
+        own = zip(
+            map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
         )
+        log = f"{raw.partition.topic}-{raw.partition.partition}-"
+        return About(
+            ids=[f"{log}{offset}" if name is None else str(name) for name, offset in given],
+            times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
+            users=list(map(about_word, map(self._user, rows))),
+            langs=list(map(about_word, map(self._lang, rows))),
+            fields=[self._about_fields(row) for row in rows],
+        )
+
+    def _about_fields(self, row: Any) -> dict[str, Any]:
+        return {name: value for name, get in self._fields if (value := get(row)) is not None}
 
     def _operations_and_texts(
         self, rows: list[Any], wrong: dict[int, Fault]

@@ -69,6 +69,13 @@ class RawColumns:
         end = int(self.value_ends[i])
         return None if end < 0 else self.buffer[int(self.value_starts[i]) : end]
 
+    def values(self, places: NDArray[np.int64]) -> list[bytes | None]:
+        """Return the raw values of some messages; see `value`."""
+        lies = zip(
+            self.value_starts[places].tolist(), self.value_ends[places].tolist(), strict=True
+        )
+        return [None if end < 0 else self.buffer[start:end] for start, end in lies]
+
     def key(self, i: int) -> bytes | None:
         """Return the raw key of message `i`, or None where it has none."""
         end = int(self.key_ends[i])
@@ -156,13 +163,16 @@ def pairs(fields: Mapping[str, Any]) -> str:
 
 
 class About(NamedTuple):
-    """What a message says of itself beside what is learned: for sinks, the screen and people."""
+    """What messages say of themselves beside what is learned: for sinks, the screen and people.
 
-    id: str
-    time_ms: int
-    user: str | None
-    lang: str | None
-    fields: dict[str, Any]
+    They are lists side by side, one entry a message.
+    """
+
+    ids: list[str]
+    times_ms: list[int]
+    users: list[str | None]
+    langs: list[str | None]
+    fields: list[dict[str, Any]]
 
 
 OPERATIONS = tuple(Operation)
@@ -195,7 +205,7 @@ class Messages:
         The other fields that the model reads: words and categories as text; numbers, and flags as
         0 and 1, nan where they are missing.
     about : callable
-        Decodes what else stands in the message at a place of `raw`.
+        Decodes what else stands in the messages at some places of `raw`.
     rejects : list of Reject
         The messages of `raw` that cannot be used: all that are not in `at`.
     n_ambiguous : int
@@ -209,7 +219,7 @@ class Messages:
     operations: NDArray[np.int8]
     texts: TextColumn
     fields: dict[str, TextColumn | NDArray[np.float64]]
-    about: Callable[[RawColumns, int], About]
+    about: Callable[[RawColumns, NDArray[np.int64]], About]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0
 
@@ -251,16 +261,27 @@ class Messages:
         code = int(self.labels[i])
         return None if code == NO_LABEL else self.classes[code]
 
-    def text(self, i: int) -> str:
-        """Return the text of message `i`; that of a deletion is empty."""
+    def shown_texts(self, rows: NDArray[np.int64]) -> list[str]:
+        """Return the texts of some messages; that of a deletion is empty."""
         data, starts, ends = self.texts.texts
-        return data[starts[i] : max(starts[i], ends[i])].tobytes().decode()
+        lies = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+        view = data.data
+        return [str(view[start:end], "utf-8") if end > start else "" for start, end in lies]
+
+    def envelopes(self, rows: NDArray[np.int64]) -> list[Envelope]:
+        """Return some messages as rows."""
+        about = self.about(self.raw, self.at[rows])
+        labels = [self.label(i) for i in rows.tolist()]
+        operations = [OPERATIONS[code] for code in self.operations[rows].tolist()]
+        texts = self.shown_texts(rows)
+        return [
+            Envelope(name, time_ms, user, lang, text, label, operation, fields)
+            for name, time_ms, user, lang, text, label, operation, fields in zip(
+                about.ids, about.times_ms, about.users, about.langs, texts, labels, operations,
+                about.fields, strict=True,
+            )
+        ]  # fmt: skip
 
     def envelope(self, i: int) -> Envelope:
         """Return message `i` as a row."""
-        return Envelope(
-            **self.about(self.raw, int(self.at[i]))._asdict(),
-            text=self.text(i),
-            label=self.label(i),
-            operation=OPERATIONS[self.operations[i]],
-        )
+        return self.envelopes(np.array([i]))[0]

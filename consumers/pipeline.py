@@ -193,8 +193,10 @@ class Pipeline:
             return
         classes = [str(label) for label in answer.classes]
         records = [
-            prediction_record(messages.envelope(i), classes, row, answer.version)
-            for i, row in zip(rows.tolist(), answer.log_posteriors.tolist(), strict=True)
+            prediction_record(envelope, classes, row, answer.version)
+            for envelope, row in zip(
+                messages.envelopes(rows), answer.log_posteriors.tolist(), strict=True
+            )
         ]
         self.predictions.add(records)
 
@@ -204,7 +206,7 @@ class Pipeline:
 
     def _forget(self, recent: Recent, messages: Messages) -> None:
         """Forget what the stream deleted; runs on the predictor's thread, behind what it judged."""
-        recent.forget_ids([messages.envelope(i).id for i in messages.deleted.tolist()])
+        recent.forget_ids(messages.about(messages.raw, messages.at[messages.deleted]).ids)
 
     def _hand_on(self, run: Callable[[], None]) -> None:
         """Have something done on the predictor's thread, behind all that it was asked so far."""

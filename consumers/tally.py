@@ -162,8 +162,9 @@ class Tally:
         """Keep the newest for the screen; return the predicted classes."""
         predicted: NDArray[np.intp] = posteriors.argmax(axis=1)
         self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
-        for k in range(max(0, len(rows) - _NEWEST_A_BATCH), len(rows)):
-            envelope, c = messages.envelope(int(rows[k])), int(predicted[k])
+        first = max(0, len(rows) - _NEWEST_A_BATCH)
+        for k, envelope in enumerate(messages.envelopes(rows[first:]), first):
+            c = int(predicted[k])
             self.newest.append(
                 Judged(
                     time_ms=envelope.time_ms,

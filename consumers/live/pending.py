@@ -6,6 +6,7 @@ to have been, so that the store is asked instead.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 
@@ -28,7 +29,8 @@ class Pending:
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self._wanted = wanted
         self._lock = threading.Lock()
-        self._rows: list[Row] = []
+        self._rows: list[Sequence[Row]] = []
+        self._n_rows = 0
         self._changes: dict[str, Change] = {}
         self._last_key = -1
         self._has_gap = False
@@ -41,10 +43,11 @@ class Pending:
             self._last_key = rows[-1].key
             if not self._wanted():
                 return
-            if self._has_gap or len(self._rows) + len(rows) > ROWS_MAX:
-                self._rows, self._has_gap = [], True
+            self._n_rows += len(rows)
+            if self._has_gap or self._n_rows > ROWS_MAX:
+                self._rows, self._n_rows, self._has_gap = [], 0, True
             else:
-                self._rows += rows
+                self._rows.append(rows)
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Note changes; the last one of a message is the one that counts."""
@@ -59,5 +62,5 @@ class Pending:
         """Return all of it, and whether something is missing."""
         with self._lock:
             rows, changes, has_gap = self._rows, self._changes, self._has_gap
-            self._rows, self._changes, self._has_gap = [], {}, False
-        return Arrived(rows, changes), has_gap
+            self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
+        return Arrived(list(itertools.chain.from_iterable(rows)), changes), has_gap

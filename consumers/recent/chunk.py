@@ -96,7 +96,7 @@ class Chunk:
         return int(self.columns["arrived_ms"][max(0, self.n - 1)])
 
     def add(self, values: Mapping[str, Sequence[Any]]) -> None:
-        """Fill in rows, given by the columns of `tables.COLUMNS`; `n` is raised behind all else."""
+        """Fill in rows, given by columns as `making` makes them; `n` is raised behind all else."""
         count = len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in _TYPES:
@@ -107,6 +107,7 @@ class Chunk:
         arrived = self.columns["arrived_ms"][max(0, self.n - 1) : part.stop]
         np.maximum.accumulate(arrived, out=arrived)
         self.alive[part] = True
+        self.n_bytes += sum(map(len, values["text"]))
         self.n += count
 
     def figures(self) -> tuple[int, int, float | None]:

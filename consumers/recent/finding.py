@@ -13,17 +13,16 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from consumers.recent import tables
 from consumers.recent.bounds import Bounds
 from consumers.recent.chunk import Chunk
 from consumers.recent.counting import Picked, counted, picked
-from consumers.recent.file import Contents, connect, partition_at
+from consumers.recent.file import Contents, connect
 from consumers.recent.keyed import Keys, Parts, located
+from consumers.recent.looking import Reading
 from consumers.recent.making import crc_of
 from consumers.recent.matching import expression, pieces
 from consumers.recent.query import Query, QueryError
@@ -59,7 +58,8 @@ class Finder:
     published : callable
         Returns the chunks that are safe in the file, oldest first.
     bounds : Bounds
-    classes : tuple of str
+    reading : Reading
+        What the file's numbers stand for.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
     damaged : callable
@@ -70,7 +70,7 @@ class Finder:
     contents: Contents
     published: Callable[[], tuple[Chunk, ...]]
     bounds: Bounds
-    classes: tuple[str, ...]
+    reading: Reading
     wall_clock: Callable[[], float]
     clock: Callable[[], float]
     damaged: Callable[[str], None]
@@ -103,7 +103,7 @@ class Finder:
                     else tables.found_rows(view.db, chunk.number, match, bounds, missing)
                 )
                 rows += [
-                    FoundRow(self._row(values), pieces(values[-1], query))
+                    FoundRow(self.reading.row(values[:-1]), pieces(values[-1], query))
                     for values in found
                     if chunk.alive[values[0] - chunk.first_key]
                 ]
@@ -117,7 +117,7 @@ class Finder:
             rows = self._everything(self._lang_code(lang))
             return counted(
                 rows,
-                len(self.classes),
+                len(self.reading.classes),
                 unsure_below,
                 n_max=self.bounds.messages_max,
                 newest_only=False,
@@ -125,7 +125,7 @@ class Finder:
         keys = self.keys(query, lang, COUNTED_MAX + 1)
         return counted(
             [picked(*part) for part in self.located(keys[-COUNTED_MAX:])],
-            len(self.classes),
+            len(self.reading.classes),
             unsure_below,
             n_max=COUNTED_MAX,
             newest_only=len(keys) > COUNTED_MAX,
@@ -172,7 +172,7 @@ class Finder:
                     continue
                 for values in tables.rows_with_keys(view.db, chunk.number, keys):
                     if values[1] == id:
-                        return self._row(values)
+                        return self.reading.row(values[:-1])
         return None
 
     def languages(self) -> list[str]:
@@ -265,33 +265,3 @@ class Finder:
     def _lang_code(self, lang: str | None) -> int | None:
         """Return a language's number; `_NO_LANG` where no message is of it, None for any."""
         return self.contents.langs.codes.get(lang, _NO_LANG) if lang else None
-
-    def _row(self, values: Sequence[Any]) -> Row:
-        """Return the row whose columns `tables` found."""
-        (
-            key, id_, place, offset, time_ms, arrived_ms, user, lang, text, example, label,
-            probability, probabilities, truth, taught, taught_part, corrected, _,
-        ) = values  # fmt: skip
-
-        def name(code: int | None) -> str | None:
-            return None if code is None else self.classes[code]
-
-        return Row(
-            key=key,
-            id=id_,
-            partition=partition_at(self.contents.places.names[place]),
-            offset=offset,
-            time_ms=time_ms,
-            arrived_ms=arrived_ms,
-            user=user,
-            lang=lang,
-            text=text,
-            example={"text": text} if example is None else msgspec.json.decode(example),
-            label=self.classes[label],
-            probability=probability,
-            probabilities=msgspec.json.decode(probabilities, type=tuple[float, ...]),
-            truth=name(truth),
-            taught=name(taught),
-            taught_part=taught_part,
-            corrected=name(corrected),
-        )

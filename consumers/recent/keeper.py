@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from consumers.checkpoint import part_name
 from consumers.messages import Partition
 from consumers.recent import tables
 from consumers.recent.bounds import Bounds
@@ -20,8 +21,9 @@ from consumers.recent.chunk import Chunk
 from consumers.recent.file import Contents, open_file, place_name
 from consumers.recent.intake import Correct, Item, Offer, Remove
 from consumers.recent.known import At, Held, Known
-from consumers.recent.making import crc_of, rows_of, values_of
-from consumers.recent.rows import Change, Row
+from consumers.recent.looking import Reading
+from consumers.recent.making import Maker, crc_of, values_of
+from consumers.recent.rows import Change
 from consumers.recent.tables import Values
 
 LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
@@ -34,15 +36,15 @@ class Done:
 
     Attributes
     ----------
-    rows : list of Row
-        Those that are new.
+    values : list of tuple
+        The rows that are new, in the order of `tables.COLUMNS`.
     changes : list of Change
         What people and the stream changed.
     n_known : int
         Messages that came again.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    values: list[Values] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     n_known: int = 0
 
@@ -65,6 +67,8 @@ class Keeper:
     ----------
     contents : Contents
         Also for readers, who look up names there.
+    reading : Reading
+        What its numbers stand for.
     published : tuple of Chunk
         Those that are safe in the file, oldest first.
     next_key : int
@@ -86,12 +90,11 @@ class Keeper:
         first_key: int = 1,
     ) -> None:
         self._bounds = bounds
-        self._classes = tuple(classes)
-        self._fields = tuple(fields)
         self._clock = clock
-        self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
-        self._codes[None] = None
+        self._codes = {name: c for c, name in enumerate(classes)}
+        self._maker = Maker(self._codes, tuple(fields), self._lang_code)
         self.contents: Contents = open_file(path, classes, bounds.chunk_rows)
+        self.reading = Reading(tuple(classes), self.contents.places.names)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)
         self.published = tuple(self._chunks)
@@ -204,7 +207,7 @@ class Keeper:
             if not alive:
                 self._known.expect(item, at)
         for one in alive[-1:]:
-            label = self._codes[item.label]
+            label = None if item.label is None else self._codes[item.label]
             tables.teach(self._db, one.chunk.number, one.key, label, item.part)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
@@ -225,7 +228,8 @@ class Keeper:
 
     def _store(self, offer: Offer, done: Done) -> None:
         """Make rows of an offer; they are written with those of others."""
-        place = self.contents.places.code(place_name(offer.messages.partition))
+        partition = offer.messages.partition
+        place = self.contents.places.code(place_name(partition))
         chosen, replaced = self._known.unknown(offer, place, self._chunks)
         if replaced:
             self._write()
@@ -234,13 +238,18 @@ class Keeper:
         while len(chosen):
             chunk = self._chunk_with_room(offer.arrived_ms)
             n = min(len(chosen), chunk.capacity - chunk.n)
-            rows = rows_of(offer, chosen[:n], self._classes, self._fields, chunk.next_key)
-            rows = self._known.corrected(rows, place)
-            values = [values_of(row, place, self._lang_code(row.lang), self._codes) for row in rows]
-            chunk.add(dict(zip(tables.COLUMNS, zip(*values, strict=True), strict=True)))
-            chunk.n_bytes += sum(len(row.text) for row in rows)
+            columns = self._maker.columns(
+                offer, chosen[:n], chunk.next_key, place, part_name(partition)
+            )
+            said = self._known.said_of(columns["id"], place, columns["offset"])
+            for k, correct in said.items():
+                label = None if correct.label is None else self._codes[correct.label]
+                columns["taught"][k] = columns["corrected"][k] = label
+                columns["taught_part"][k] = correct.part
+            values = values_of(columns)
+            chunk.add(columns)
             self._waiting += values
-            done.rows += rows
+            done.values += values
             chosen = chosen[n:]
 
     def _chunk_with_room(self, now_ms: int) -> Chunk:

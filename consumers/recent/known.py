@@ -16,7 +16,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +23,6 @@ from consumers.messages import NO_LABEL
 from consumers.recent.chunk import Chunk
 from consumers.recent.intake import Correct, Offer
 from consumers.recent.making import crc_of
-from consumers.recent.rows import Row
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -114,11 +112,12 @@ class Known:
         while len(self._expected) > self.expected_max:
             del self._expected[next(iter(self._expected))]
 
-    def corrected(self, rows: list[Row], place: int) -> list[Row]:
-        """Return new rows, with what was said of them before they came."""
+    def said_of(self, ids: Sequence[str], place: int, offsets: Sequence[int]) -> dict[int, Correct]:
+        """Return what was said of some messages before they came, by their position."""
         if not self._expected:
-            return rows
-        return [_corrected(row, self._expected.get((place, row.offset))) for row in rows]
+            return {}
+        found = {k: self._expected.get((place, offset)) for k, offset in enumerate(offsets)}
+        return {k: said for k, said in found.items() if said is not None and said.id == ids[k]}
 
     def bury(self, db: sqlite3.Connection, crcs: Gone) -> None:
         """Remember that messages were removed, in case the stream brings them again."""
@@ -148,8 +147,8 @@ class Known:
             at = chunk.at_offsets(place, offsets)
             held |= {offset: (chunk, key) for offset, key in at.items()}
         is_new = []
-        for i, offset in zip(offer.rows[again].tolist(), offsets.tolist(), strict=True):
-            crc = crc_of(messages.about(messages.raw, int(messages.at[i])).id)
+        ids = messages.about(messages.raw, messages.at[offer.rows[again]]).ids
+        for crc, offset in zip(map(crc_of, ids), offsets.tolist(), strict=True):
             if offset not in held:
                 is_new.append(self._gone.get((place, offset)) != crc)
                 continue
@@ -163,11 +162,3 @@ class Known:
     def _raise(self, place: int, kind: bool, offsets: NDArray[np.int64]) -> None:
         highest = self._highest.get((place, kind), -1)
         self._highest[place, kind] = int(offsets.max(initial=highest))
-
-
-def _corrected(row: Row, said: Correct | None) -> Row:
-    if said is None or said.id != row.id:
-        return row
-    return msgspec.structs.replace(
-        row, taught=said.label, taught_part=said.part, corrected=said.label
-    )

@@ -86,7 +86,7 @@ class Recent:
             settings.rate_max_per_s, wall_clock, clock, times_made_up=times_made_up
         )
         self._writer = Writer(path, self._intake, self._bounds, classes, fields, wall_clock, clock)
-        self.listeners: list[Callable[[list[Row]], None]] = self._writer.listeners
+        self.listeners: list[Callable[[Sequence[Row]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
 
     def start(self) -> None:

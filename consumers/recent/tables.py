@@ -34,11 +34,11 @@ KEY_LAST = (1 << 63) - 1
 TOKENIZER = f"\"unicode61 remove_diacritics 2 separators '{SEPARATORS}'\""
 Values = tuple[Any, ...]
 
-_ROWS_A_STATEMENT = 250
-_SHOWN = (
+SHOWN = (
     "key", "id", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "text", "example",
     "label", "probability", "probabilities", "truth", "taught", "taught_part", "corrected",
 )  # fmt: skip
+_ROWS_A_STATEMENT = 250
 _OF_RINGS = {
     name: (name, np.int64)
     for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
@@ -165,7 +165,7 @@ def found_rows(
     Returns
     -------
     list of list
-        Newest first: the columns of `_SHOWN`, then the text with marks around what was found.
+        Newest first: the columns of `SHOWN`, then the text with marks around what was found.
     """
     return _collected(
         db,
@@ -192,7 +192,7 @@ def newest_rows(
 def _collected(
     db: sqlite3.Connection, chosen: str, table: str, values: Sequence[Any]
 ) -> list[list[Any]]:
-    columns = ", ".join([f"r.{name}" for name in _SHOWN])
+    columns = ", ".join([f"r.{name}" for name in SHOWN])
     (found,) = db.execute(
         f"SELECT json_group_array(json_array({columns}, c.marked)) FROM ({chosen}) AS c"
         f" JOIN {table} AS r ON r.key = c.at",

@@ -19,6 +19,7 @@ from consumers.recent.file import is_damage, move_aside
 from consumers.recent.finding import Finder
 from consumers.recent.intake import Correct, Intake, Item, Offer, Remove
 from consumers.recent.keeper import Done, Keeper
+from consumers.recent.looking import NewRows
 from consumers.recent.rows import Change, Row
 
 _GATHER_S = 0.2  # how long messages are gathered for one transaction, unless somebody waits
@@ -79,7 +80,7 @@ class Writer:
         self.n_stored = 0
         self.n_failed = 0
         self.trouble: str | None = None
-        self.listeners: list[Callable[[list[Row]], None]] = []
+        self.listeners: list[Callable[[Sequence[Row]], None]] = []
         self.change_listeners: list[Callable[[list[Change]], None]] = []
         self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
 
@@ -124,13 +125,14 @@ class Writer:
                 self._damage = str(error)
 
     def _tell(self, items: Sequence[Item], done: Done) -> None:
-        self.n_stored += len(done.rows)
+        self.n_stored += len(done.values)
         for item in items:
             if isinstance(item, Correct | Remove):
                 item.done.set()
-        if done.rows:
+        if done.values and self._keeper is not None:
+            rows = NewRows(done.values, self._keeper.reading)
             for listener in self.listeners:
-                listener(done.rows)
+                listener(rows)
         if done.changes:
             for change_listener in self.change_listeners:
                 change_listener(done.changes)
@@ -160,7 +162,7 @@ class Writer:
             contents=keeper.contents,
             published=lambda: keeper.published,
             bounds=self._bounds,
-            classes=self._classes,
+            reading=keeper.reading,
             wall_clock=self._wall_clock,
             clock=self._clock,
             damaged=self._found_damaged,

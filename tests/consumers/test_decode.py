@@ -265,7 +265,7 @@ def test_latin_1_is_read_where_it_is_said_to_be() -> None:
     assert strings(done.texts) == ["café"]
     assert done.envelope(0).time_ms == 1_239_081_585_000
     json_form = RecordFormat("jsonl", (), "latin-1")
-    assert decoded([b'{"text":"caf\xe9"}'], form=json_form).text(0) == "café"
+    assert decoded([b'{"text":"caf\xe9"}'], form=json_form).envelope(0).text == "café"
 
 
 @given(st.lists(st.none() | st.binary(max_size=60), max_size=6), st.sampled_from([None, CSV]))
