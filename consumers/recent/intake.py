@@ -4,8 +4,10 @@ More may come than is worth keeping. Then a sample is taken: each batch gives as
 of tokens allows, drawn evenly over its rows. The bucket is full at first and holds five seconds'
 worth, so that a short stream is kept whole however quickly it comes.
 
-The batches themselves wait, not copies; the queue is bounded by their bytes. What a thread does
-here is a few operations on arrays; it never waits.
+Copies of what is taken wait, not the batches they came in; the queue is bounded by their bytes.
+While the stream is too fast, a burst is stored little by little, for the learning needs the
+processor; and once it has been so for some seconds, what still waits is thinned, so that the page
+does not lag behind. What a thread does here is a few operations on arrays; it never waits.
 """
 
 from __future__ import annotations
@@ -14,15 +16,18 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
+from consumers.picking import picked
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 _PIECE_S = 0.25  # messages that are then taken at once, as a time at the long run's rate
+_PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thinned
+_BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
@@ -37,6 +42,7 @@ class Offer:
     Attributes
     ----------
     messages : Messages
+        As `picked`.
     rows : ndarray of shape (n,), int64
         Which of them, ascending.
     log_posteriors : ndarray of shape (n, n_classes), in nats
@@ -51,6 +57,11 @@ class Offer:
     log_posteriors: NDArray[np.float64]
     arrived_ms: int
     times_made_up: bool = False
+
+    @property
+    def n_bytes(self) -> int:
+        """What it holds in memory, about."""
+        return len(self.messages.raw.buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,7 @@ class Intake:
         self._items: deque[Item] = deque()
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
+        self._pressed_s = math.inf  # since when that has been so again and again
         self._is_open = False
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
@@ -184,19 +196,31 @@ class Intake:
             self.n_offered += len(rows)
             n = min(len(rows), int(self._refilled() / cost))
             if n < len(rows):
-                self._sampled_s = self._filled_s
-            if n and self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
+                self._leave_out()
+            chosen = self._drawn(len(rows), n)
+            self._tokens -= len(chosen) * cost
+            if not n:
+                self._minute.add(self._filled_s, len(rows), 0)
+                return
+        own = picked(messages, rows[chosen])
+        offer = Offer(
+            own,
+            np.arange(len(own)),
+            log_posteriors[chosen],
+            int(self._wall_clock() * 1000),
+            self._times_made_up,
+        )
+        self._append(offer, n_offered=len(rows))
+
+    def _append(self, offer: Offer, n_offered: int) -> None:
+        n, n_bytes = len(offer.rows), offer.n_bytes
+        with self._lock:
+            if self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
                 self.n_overflowed += n
                 n = 0
-            chosen = self._drawn(len(rows), n)
-            self._minute.add(self._filled_s, len(rows), len(chosen))
-            if not n:
+            self._minute.add(self._filled_s, n_offered, n)
+            if not n or not self._is_open:
                 return
-            self._tokens -= len(chosen) * cost
-            arrived_ms = int(self._wall_clock() * 1000)
-            offer = Offer(
-                messages, rows[chosen], log_posteriors[chosen], arrived_ms, self._times_made_up
-            )
             self._items.append(offer)
             self._n_bytes += n_bytes
         self.something.set()
@@ -221,11 +245,13 @@ class Intake:
         """Take what waits, in the order in which it came.
 
         That is all of it, unless the stream is faster than what may be taken of it and nobody
-        waits: then the learning needs the processor, and a burst is stored little by little.
+        waits: then it is a part, and what waits too long is thinned.
         """
         with self._lock:
             now_s = self._clock()
             is_pressed = now_s - self._sampled_s < _PRESSED_S and self._is_open
+            if is_pressed and now_s - self._pressed_s > _PATIENCE_S:
+                self._thin()
             rows_max = _PIECE_S * self._rate_per_s
             items: list[Item] = []
             n_rows = 0
@@ -236,7 +262,7 @@ class Intake:
                 items.append(item)
                 if isinstance(item, Offer):
                     n_rows += len(item.rows)
-                    self._n_bytes -= len(item.messages.raw.buffer)
+                    self._n_bytes -= item.n_bytes
             self.something.clear()
             if self._is_open:
                 self.urgent.clear()
@@ -248,6 +274,26 @@ class Intake:
         """Return messages offered and taken a second, over the last minute at most."""
         with self._lock:
             return self._minute.rates(self._clock())
+
+    def _leave_out(self) -> None:
+        """Note that the stream is too fast just now."""
+        if self._filled_s - self._sampled_s >= _PRESSED_S:
+            self._pressed_s = self._filled_s
+        self._sampled_s = self._filled_s
+
+    def _thin(self) -> None:
+        """Of more than may wait, leave out what is too much, of each batch as large a share."""
+        n_waiting = sum(len(item.rows) for item in self._items if isinstance(item, Offer))
+        share = _BEHIND_S * self._rate_per_s / max(1, n_waiting)
+        if share >= 1:
+            return
+        for i, item in enumerate(self._items):
+            if isinstance(item, Offer):
+                kept = self._drawn(len(item.rows), round(share * len(item.rows)))
+                self._minute.add(self._filled_s, 0, len(kept) - len(item.rows))
+                self._items[i] = replace(
+                    item, rows=item.rows[kept], log_posteriors=item.log_posteriors[kept]
+                )
 
     def _refilled(self) -> float:
         """Return how many tokens there are now."""

@@ -51,7 +51,7 @@ def create(db: sqlite3.Connection, number: int) -> None:
     db.execute(f"CREATE TABLE rows{number} ({columns})")
     db.execute(
         f"CREATE VIRTUAL TABLE words{number} USING fts5(text, signs, content = 'rows{number}',"
-        " content_rowid = 'key', columnsize = 0, prefix = '2 3',"
+        " content_rowid = 'key', columnsize = 0, prefix = '2',"
         f" tokenize = {TOKENIZER})"
     )
     # Merge late: a chunk is made one piece when it is full.

@@ -79,6 +79,37 @@ def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
     assert not intake.something.is_set()
 
 
+def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
+    """Behind two seconds of a stream that is too fast, no more than a second's worth waits."""
+    intake, clock = intake_of(1_000.0)
+    posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
+    for _ in range(11):
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    for _ in range(5):  # half a second each, in which 500 may be taken
+        clock.now_s += 0.5
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    assert n_taken(intake) == pytest.approx(1_000, abs=20)
+    assert intake.rates()[1] * 2.5 == pytest.approx(1_000, abs=20)
+    clock.now_s += 0.5
+    intake.offer(TOLD, np.arange(BATCH), posteriors)
+    for _ in range(2):  # the last one finds no token
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    (item,) = intake.take()
+    assert isinstance(item, Offer)
+    assert (item.log_posteriors == posteriors[item.messages.offsets[item.rows]]).all()
+
+
+def test_what_waits_does_not_keep_its_batch() -> None:
+    """A sample of a batch holds a share of its bytes, not all of them."""
+    intake, _ = intake_of(10.0)
+    give(intake)
+    (item,) = intake.take()
+    assert isinstance(item, Offer)
+    assert 40 <= len(item.rows) <= 50
+    assert item.n_bytes <= len(TOLD.raw.buffer) / 9
+
+
 def test_a_sample_is_spread_over_the_batch() -> None:
     """Of a batch of which a tenth is taken, every stretch gives its share, and none gives twice."""
     intake, clock = intake_of(500.0)
@@ -92,10 +123,11 @@ def test_a_sample_is_spread_over_the_batch() -> None:
         give(intake)
         for item in intake.take():
             assert isinstance(item, Offer)
-            assert (np.diff(item.rows) > 0).all()
-            shares += np.bincount(item.rows * 10 // BATCH, minlength=10)
-            odd += int((item.rows % 2).sum())
-            total += len(item.rows)
+            rows = item.messages.offsets[item.rows]
+            assert (np.diff(rows) > 0).all()
+            shares += np.bincount(rows * 10 // BATCH, minlength=10)
+            odd += int((rows % 2).sum())
+            total += len(rows)
     assert total / (200 * BATCH) == pytest.approx(0.1, rel=0.02)
     assert shares / shares.sum() == pytest.approx(0.1, rel=0.05)
     assert odd / total == pytest.approx(0.5, abs=0.05)  # labels in turns make no difference
@@ -108,7 +140,7 @@ def test_what_is_taken_keeps_its_posterior() -> None:
     intake.offer(TOLD, np.arange(BATCH), posteriors)
     (item,) = intake.take()
     assert isinstance(item, Offer)
-    assert (item.log_posteriors == posteriors[item.rows]).all()
+    assert (item.log_posteriors == posteriors[item.messages.offsets[item.rows]]).all()
 
 
 def test_long_messages_cost_more() -> None:
