@@ -201,11 +201,17 @@ class RowReader:
             times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
             users=list(map(about_word, map(self._user, rows))),
             langs=list(map(about_word, map(self._lang, rows))),
-            fields=[self._about_fields(row) for row in rows],
+            fields=self._about_fields(rows),
         )
 
-    def _about_fields(self, row: Any) -> dict[str, Any]:
-        return {name: value for name, get in self._fields if (value := get(row)) is not None}
+    def _about_fields(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        fields: list[dict[str, Any]] = [{} for _ in rows]
+        for name, get in self._fields:
+            for own, row in zip(fields, rows, strict=True):
+                value = get(row)
+                if value is not None:
+                    own[name] = value
+        return fields
 
     def _operations_and_texts(
         self, rows: list[Any], wrong: dict[int, Fault]

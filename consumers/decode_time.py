@@ -76,19 +76,24 @@ def _twitter(text: str) -> int | None:
     """Read `Mon Apr 06 22:19:45 +0000 2009`, with an offset or one of a few names for the zone."""
     try:
         _, month, day, clock, zone, year = text.split()
-        hour, minute, second = clock.split(":")
-        if zone in _ZONES_H:
-            offset = timedelta(hours=_ZONES_H[zone])
-        else:
-            sign = {"+": 1, "-": -1}[zone[0]]
-            offset = sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
-        when = datetime(
-            int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second),
-            tzinfo=timezone(offset),
-        )  # fmt: skip
+        midnight_ms = _midnight(month, day, zone, year)
+        hour, minute, second = map(int, clock.split(":"))
     except (ValueError, KeyError):
         return None
-    return _since_epoch(when)
+    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
+        return None
+    return midnight_ms + 1000 * (60 * (60 * hour + minute) + second)
+
+
+@lru_cache(maxsize=256)
+def _midnight(month: str, day: str, zone: str, year: str) -> int:
+    """Return when a day begins; to find out takes most of the time, and the next is of that day."""
+    if zone in _ZONES_H:
+        offset = timedelta(hours=_ZONES_H[zone])
+    else:
+        sign = {"+": 1, "-": -1}[zone[0]]
+        offset = sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
+    return _since_epoch(datetime(int(year), _MONTHS[month], int(day), tzinfo=timezone(offset)))
 
 
 def _since_epoch(when: datetime) -> int:

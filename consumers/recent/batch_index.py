@@ -12,7 +12,7 @@ from consumers.recent.file import Register, connect_memory
 from consumers.recent.matching import CLOSE, OPEN, expression, pieces
 from consumers.recent.query import Query
 from consumers.recent.rows import Row
-from consumers.recent.signs import signs_of
+from consumers.recent.signs import signs_of, with_lang
 
 _ROWS_A_STATEMENT = 1_000
 
@@ -37,7 +37,10 @@ class BatchIndex:
             f" USING fts5(text, signs, columnsize = 0, tokenize = {tables.TOKENIZER})"
         )
         self._db.execute("BEGIN")  # and never ended: one piece of index, made at its first use
-        values = [(i, row.text, signs_of(row.text, self._code(row))) for i, row in enumerate(rows)]
+        values = [
+            (i, row.text, with_lang(signs_of(row.text), self._code(row)))
+            for i, row in enumerate(rows)
+        ]
         for begin in range(0, len(values), _ROWS_A_STATEMENT):
             some = values[begin : begin + _ROWS_A_STATEMENT]
             places = ",".join(["(?,?,?)"] * len(some))

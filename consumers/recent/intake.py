@@ -4,10 +4,10 @@ More may come than is worth keeping. Then a sample is taken: each batch gives as
 of tokens allows, drawn evenly over its rows. The bucket is full at first and holds five seconds'
 worth, so that a short stream is kept whole however quickly it comes.
 
-Copies of what is taken wait, not the batches they came in; the queue is bounded by their bytes.
+Rows of the table wait, not the batches they came in; the queue is bounded by their bytes.
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
-does not lag behind. What a thread does here is a few operations on arrays; it never waits.
+does not lag behind. A thread makes the rows that are taken (see `making`); it never waits.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
-from consumers.picking import picked
+from consumers.recent.making import Columns, Maker, some
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
+# What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
+# as dozens of them. At random, so that the batches of two partitions that take turns both have one.
+_SAMPLE_S = (0.03, 0.09)
 _PIECE_S = 0.25  # messages that are then taken at once, as a time at the long run's rate
 _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thinned
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
+_ROW_BYTES = 1_000  # of a row without its text
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _RATE_OVER_S = 60
 _SEED = 20
@@ -41,27 +45,22 @@ class Offer:
 
     Attributes
     ----------
-    messages : Messages
-        As `picked`.
-    rows : ndarray of shape (n,), int64
-        Which of them, ascending.
-    log_posteriors : ndarray of shape (n, n_classes), in nats
-    arrived_ms : int
-        When they came, in Unix milliseconds.
-    times_made_up : bool
-        Whether what they say of their own time means nothing.
+    partition : Partition
+        Where they came from.
+    columns : dict of str to list
+        As `making.Maker.columns` made them.
     """
 
-    messages: Messages
-    rows: NDArray[np.int64]
-    log_posteriors: NDArray[np.float64]
-    arrived_ms: int
-    times_made_up: bool = False
+    partition: Partition
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["id"])
 
     @property
     def n_bytes(self) -> int:
         """What it holds in memory, about."""
-        return len(self.messages.raw.buffer)
+        return _ROW_BYTES * len(self) + sum(map(len, self.columns["text"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +133,20 @@ class Intake:
     ----------
     rate_max_per_s : float
         Messages a second that are taken in the long run.
+    maker : Maker
+        Makes the rows.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
-    times_made_up : bool
-        See `Offer`.
     """
 
     def __init__(
         self,
         rate_max_per_s: float,
+        maker: Maker,
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
-        *,
-        times_made_up: bool = False,
     ) -> None:
-        self._times_made_up = times_made_up
+        self._maker = maker
         self._rate_per_s = rate_max_per_s
         self._tokens_max = max(1.0, BURST_S * rate_max_per_s)
         self._tokens = self._tokens_max
@@ -161,6 +159,7 @@ class Intake:
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
+        self._sample_tokens = 0.0  # that the next sample waits for
         self._is_open = False
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
@@ -197,23 +196,20 @@ class Intake:
             n = min(len(rows), int(self._refilled() / cost))
             if n < len(rows):
                 self._leave_out()
+                n = n if self._tokens >= self._sample_tokens else 0
             chosen = self._drawn(len(rows), n)
             self._tokens -= len(chosen) * cost
+            if 0 < n < len(rows):
+                self._sample_tokens = self._rate_per_s * self._rng.uniform(*_SAMPLE_S)
             if not n:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
-        own = picked(messages, rows[chosen])
-        offer = Offer(
-            own,
-            np.arange(len(own)),
-            log_posteriors[chosen],
-            int(self._wall_clock() * 1000),
-            self._times_made_up,
-        )
-        self._append(offer, n_offered=len(rows))
+        arrived_ms = int(self._wall_clock() * 1000)
+        made = self._maker.columns(messages, rows[chosen], log_posteriors[chosen], arrived_ms)
+        self._append(Offer(messages.partition, made), n_offered=len(rows))
 
     def _append(self, offer: Offer, n_offered: int) -> None:
-        n, n_bytes = len(offer.rows), offer.n_bytes
+        n, n_bytes = len(offer), offer.n_bytes
         with self._lock:
             if self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
                 self.n_overflowed += n
@@ -261,7 +257,7 @@ class Intake:
                 item = self._items.popleft()
                 items.append(item)
                 if isinstance(item, Offer):
-                    n_rows += len(item.rows)
+                    n_rows += len(item)
                     self._n_bytes -= item.n_bytes
             self.something.clear()
             if self._is_open:
@@ -283,17 +279,18 @@ class Intake:
 
     def _thin(self) -> None:
         """Of more than may wait, leave out what is too much, of each batch as large a share."""
-        n_waiting = sum(len(item.rows) for item in self._items if isinstance(item, Offer))
+        n_waiting = sum(len(item) for item in self._items if isinstance(item, Offer))
         share = _BEHIND_S * self._rate_per_s / max(1, n_waiting)
         if share >= 1:
             return
         for i, item in enumerate(self._items):
             if isinstance(item, Offer):
-                kept = self._drawn(len(item.rows), round(share * len(item.rows)))
-                self._minute.add(self._filled_s, 0, len(kept) - len(item.rows))
-                self._items[i] = replace(
-                    item, rows=item.rows[kept], log_posteriors=item.log_posteriors[kept]
-                )
+                kept = self._drawn(len(item), round(share * len(item)))
+                self._minute.add(self._filled_s, 0, len(kept) - len(item))
+                self._n_bytes -= item.n_bytes
+                fewer = replace(item, columns=some(item.columns, kept.tolist()))
+                self._n_bytes += fewer.n_bytes
+                self._items[i] = fewer
 
     def _refilled(self) -> float:
         """Return how many tokens there are now."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from consumers.checkpoint import part_name
 from consumers.messages import Partition
 from consumers.recent import tables
 from consumers.recent.bounds import Bounds
@@ -22,7 +21,7 @@ from consumers.recent.file import Contents, open_file, place_name
 from consumers.recent.intake import Correct, Item, Offer, Remove
 from consumers.recent.known import At, Held, Known
 from consumers.recent.looking import Reading
-from consumers.recent.making import Maker, crc_of, values_of
+from consumers.recent.making import crc_of, placed, some, values_of
 from consumers.recent.rows import Change
 from consumers.recent.tables import Values
 
@@ -56,7 +55,7 @@ class Keeper:
     ----------
     path : Path
     bounds : Bounds
-    classes, fields : sequence of str
+    classes : sequence of str
         The model's.
     clock : callable
         Monotonic seconds.
@@ -85,14 +84,12 @@ class Keeper:
         path: Path,
         bounds: Bounds,
         classes: Sequence[str],
-        fields: Sequence[str],
         clock: Callable[[], float],
         first_key: int = 1,
     ) -> None:
         self._bounds = bounds
         self._clock = clock
         self._codes = {name: c for c, name in enumerate(classes)}
-        self._maker = Maker(self._codes, tuple(fields), self._lang_code)
         self.contents: Contents = open_file(path, classes, bounds.chunk_rows)
         self.reading = Reading(tuple(classes), self.contents.places.names)
         self._db = self.contents.db
@@ -227,19 +224,18 @@ class Keeper:
         return self.contents.places.code(place_name(place[0])), place[1]
 
     def _store(self, offer: Offer, done: Done) -> None:
-        """Make rows of an offer; they are written with those of others."""
-        partition = offer.messages.partition
-        place = self.contents.places.code(place_name(partition))
+        """Take in an offer; it is written with others."""
+        place = self.contents.places.code(place_name(offer.partition))
         chosen, replaced = self._known.unknown(offer, place, self._chunks)
         if replaced:
             self._write()
             self._remove(replaced)
-        done.n_known += len(offer.rows) - len(chosen)
+        done.n_known += len(offer) - len(chosen)
         while len(chosen):
-            chunk = self._chunk_with_room(offer.arrived_ms)
+            chunk = self._chunk_with_room(offer.columns["arrived_ms"][0])
             n = min(len(chosen), chunk.capacity - chunk.n)
-            columns = self._maker.columns(
-                offer, chosen[:n], chunk.next_key, place, part_name(partition)
+            columns = placed(
+                some(offer.columns, chosen[:n].tolist()), chunk.next_key, place, self._lang_code
             )
             said = self._known.said_of(columns["id"], place, columns["offset"])
             for k, correct in said.items():

@@ -19,10 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL
 from consumers.recent.chunk import Chunk
 from consumers.recent.intake import Correct, Offer
-from consumers.recent.making import crc_of
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -91,9 +89,8 @@ class Known:
         self, offer: Offer, place: int, chunks: Sequence[Chunk]
     ) -> tuple[NDArray[np.int64], list[Held]]:
         """Return which rows of an offer are to be stored, and held rows that must go for them."""
-        messages = offer.messages
-        offsets = messages.offsets[offer.rows]
-        labelled = messages.labels[offer.rows] != NO_LABEL
+        offsets = np.array(offer.columns["offset"], np.int64)
+        labelled = np.array([truth is not None for truth in offer.columns["truth"]], np.bool_)
         is_new = np.ones(len(offsets), np.bool_)
         replaced: list[Held] = []
         for kind in (False, True):
@@ -140,15 +137,14 @@ class Known:
         replaced: list[Held],
     ) -> list[bool]:
         """Tell which of the rows `again`, of places that lie behind, are new all the same."""
-        messages = offer.messages
-        offsets = messages.offsets[offer.rows[again]]
+        offsets = np.array(offer.columns["offset"], np.int64)[again]
         held: dict[int, tuple[Chunk, int]] = {}
         for chunk in chunks:
             at = chunk.at_offsets(place, offsets)
             held |= {offset: (chunk, key) for offset, key in at.items()}
         is_new = []
-        ids = messages.about(messages.raw, messages.at[offer.rows[again]]).ids
-        for crc, offset in zip(map(crc_of, ids), offsets.tolist(), strict=True):
+        crcs = [offer.columns["id_crc"][k] for k in again.tolist()]
+        for crc, offset in zip(crcs, offsets.tolist(), strict=True):
             if offset not in held:
                 is_new.append(self._gone.get((place, offset)) != crc)
                 continue

@@ -1,11 +1,14 @@
-"""Messages to rows of the table, here on the writer's thread: column by column.
+"""Messages to rows of the table, column by column.
 
-Python that runs for each message holds the interpreter's lock, which the learning needs. So a
-message is a handful of entries in lists here, and becomes an object only where somebody looks.
+Python that runs for each message holds the interpreter's lock. A thread of its own for it would
+take the lock from the learning at the worst of moments, and cost many times what it does. So the
+thread that has just judged a message makes its row, while the batch is still in the processor's
+cache; the store's thread is left with what SQLite does, which needs no lock.
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +18,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.checkpoint import part_name
 from consumers.messages import NO_LABEL, Messages, pairs
-from consumers.recent.intake import Offer
 from consumers.recent.matching import without_marks
-from consumers.recent.signs import signs_of
-from consumers.recent.tables import Values
+from consumers.recent.signs import signs_of, with_lang
+from consumers.recent.tables import COLUMNS, Values
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
@@ -36,7 +39,7 @@ def crc_of(id: str) -> int:  # noqa: A002 -- it is one
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes rows.
+    """Makes rows; any thread may use it.
 
     Attributes
     ----------
@@ -44,62 +47,59 @@ class Maker:
         The number of each of the model's classes.
     fields : tuple of str
         The model's.
-    lang_code : callable
-        Returns the number of a language, of None too.
+    times_made_up : bool
+        Whether what messages say of their own time means nothing.
     """
 
     codes: Mapping[str, int]
     fields: tuple[str, ...]
-    lang_code: Callable[[str | None], int]
+    times_made_up: bool = False
 
     def columns(
-        self, offer: Offer, chosen: NDArray[np.int64], first_key: int, place: int, part: str
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        log_posteriors: NDArray[np.float64],
+        arrived_ms: int,
     ) -> Columns:
-        """Return some of the messages of an offer as columns of the table.
+        """Return some messages as columns of the table.
 
         Parameters
         ----------
-        offer : Offer
-        chosen : ndarray of shape (n,), int64
-            Positions in its `rows`, ascending.
-        first_key : int
-            The first row's key; the others count up.
-        place : int
-            The number of its partition.
-        part : str
-            The model's part that labelled messages of it teach.
+        messages : Messages
+        rows : ndarray of shape (n,), int64
+            Which of them, ascending.
+        log_posteriors : ndarray of shape (n, n_classes), in nats
+        arrived_ms : int
+            When they came, in Unix milliseconds.
 
         Returns
         -------
         dict of str to list of length n
-            By the names of `tables.COLUMNS`, in their order.
+            All of `tables.COLUMNS` but those that only the file can give; see `placed`.
         """
-        messages, n = offer.messages, len(chosen)
-        at = offer.rows[chosen]
-        about = messages.about(messages.raw, messages.at[at])
-        texts = messages.shown_texts(at)
+        n = len(rows)
+        about = messages.about(messages.raw, messages.at[rows])
+        texts = messages.shown_texts(rows)
         shown = [
             without_marks((text or pairs(own))[:TEXT_MAX])
             for text, own in zip(texts, about.fields, strict=True)
         ]
-        langs = [self.lang_code(lang) for lang in about.langs]
-        shares = np.exp(offer.log_posteriors[chosen])
+        shares = np.exp(log_posteriors)
         likeliest = shares.argmax(axis=1)
-        truths = self._truths(messages, at)
-        made: Columns = {
-            "key": list(range(first_key, first_key + n)),
+        truths = self._truths(messages, rows)
+        part = part_name(messages.partition)
+        return {
             "id": about.ids,
-            "id_crc": [crc_of(name) for name in about.ids],
-            "place": [place] * n,
-            "offset": messages.offsets[at].tolist(),
-            "time_ms": [-1] * n if offer.times_made_up else _bounded(about.times_ms),
-            "arrived_ms": [offer.arrived_ms] * n,
+            "id_crc": list(map(crc_of, about.ids)),
+            "offset": messages.offsets[rows].tolist(),
+            "time_ms": [-1] * n if self.times_made_up else _bounded(about.times_ms),
+            "arrived_ms": [arrived_ms] * n,
             "user": about.users,
             "lang": about.langs,
-            "lang_code": langs,
             "text": shown,
-            "signs": list(map(signs_of, shown, langs)),
-            "example": self._examples(messages, at, texts, shown),
+            "signs": list(map(signs_of, shown)),
+            "example": self._examples(messages, rows, texts, shown),
             "label": likeliest.tolist(),
             "probability": shares[np.arange(n), likeliest].tolist(),
             "probabilities": [_json(row).decode() for row in shares.tolist()],
@@ -108,47 +108,89 @@ class Maker:
             "taught_part": [None if truth is None else part for truth in truths],
             "corrected": [None] * n,
         }
-        return made
 
-    def _truths(self, messages: Messages, at: NDArray[np.int64]) -> list[int | None]:
+    def _truths(self, messages: Messages, rows: NDArray[np.int64]) -> list[int | None]:
         codes = [self.codes.get(name) for name in messages.classes]
-        return [None if k == NO_LABEL else codes[k] for k in messages.labels[at].tolist()]
+        return [None if k == NO_LABEL else codes[k] for k in messages.labels[rows].tolist()]
 
     def _examples(
-        self, messages: Messages, at: NDArray[np.int64], texts: list[str], shown: list[str]
+        self, messages: Messages, rows: NDArray[np.int64], texts: list[str], shown: list[str]
     ) -> list[str | None]:
         """Return the fields that the model reads, as they were decoded, as JSON.
 
         That is None where they are just the text that is shown.
         """
-        fields = {name: _values(messages, at, texts, name) for name in self.fields}
+        names = [name for name in self.fields if name != "text"]
+        others = zip(*(_values(messages, rows, name) for name in names), strict=True)
+        has_text = len(names) < len(self.fields)
         made: list[str | None] = []
-        for text, values in zip(shown, zip(*fields.values(), strict=True), strict=True):
-            own = {name: v for name, v in zip(fields, values, strict=True) if v is not None}
-            made.append(None if own == {"text": text} else _json(own).decode())
+        for text, kept, values in zip(
+            texts, shown, others if names else itertools.repeat(()), strict=False
+        ):
+            own = {name: v for name, v in zip(names, values, strict=True) if v is not None}
+            if has_text and not own and text == kept:
+                made.append(None)
+                continue
+            made.append(_json({"text": text} | own if has_text else own).decode())
         return made
 
 
-def _bounded(times_ms: Sequence[int]) -> list[int]:
-    return [max(-_TIME_MAX_MS, min(time_ms, _TIME_MAX_MS)) for time_ms in times_ms]
+def some(columns: Columns, chosen: Sequence[int]) -> Columns:
+    """Return some rows, given by their positions, ascending."""
+    if len(chosen) == len(columns["id"]):
+        return columns
+    return {name: [column[k] for k in chosen] for name, column in columns.items()}
 
 
-def _values(
-    messages: Messages, at: NDArray[np.int64], texts: list[str], name: str
-) -> Sequence[Any]:
-    """Return one field of some messages, None where it is missing."""
-    if name == "text":
-        return texts
-    column = messages.fields.get(name)
-    if column is None:
-        return [None] * len(at)
-    if not isinstance(column, TextColumn):
-        return [None if value != value else value for value in column[at].tolist()]  # noqa: PLR0124 -- nan
-    data, starts, ends = column.texts
-    lies = zip(starts[at].tolist(), ends[at].tolist(), strict=True)
-    return [None if e < 0 else data[s:e].tobytes().decode("utf-8", "replace") for s, e in lies]
+def placed(
+    columns: Columns, first_key: int, place: int, lang_code: Callable[[str | None], int]
+) -> Columns:
+    """Return rows with what the file knows of them.
+
+    Parameters
+    ----------
+    columns : dict of str to list of length n
+        As `Maker.columns` made them.
+    first_key : int
+        The first row's key; the others count up.
+    place : int
+        The number of their partition.
+    lang_code : callable
+        Returns the number of a language, of None too.
+
+    Returns
+    -------
+    dict of str to list of length n
+        By the names of `tables.COLUMNS`, in their order.
+    """
+    n = len(columns["id"])
+    langs = list(map(lang_code, columns["lang"]))
+    whole = columns | {
+        "key": list(range(first_key, first_key + n)),
+        "place": [place] * n,
+        "lang_code": langs,
+        "signs": list(map(with_lang, columns["signs"], langs)),
+    }
+    return {name: whole[name] for name in COLUMNS}
 
 
 def values_of(columns: Columns) -> list[Values]:
-    """Return columns as rows."""
+    """Return all columns as rows."""
     return list(zip(*columns.values(), strict=True))
+
+
+def _bounded(times_ms: list[int]) -> list[int]:
+    bounded: list[int] = np.clip(times_ms, -_TIME_MAX_MS, _TIME_MAX_MS).tolist()
+    return bounded
+
+
+def _values(messages: Messages, rows: NDArray[np.int64], name: str) -> list[Any]:
+    """Return one field of some messages, None where it is missing."""
+    column = messages.fields.get(name)
+    if column is None:
+        return [None] * len(rows)
+    if not isinstance(column, TextColumn):
+        return [None if np.isnan(value) else value for value in column[rows].tolist()]
+    data, starts, ends = column.texts
+    lies = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+    return [None if e < 0 else data[s:e].tobytes().decode("utf-8", "replace") for s, e in lies]

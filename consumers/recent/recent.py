@@ -17,6 +17,7 @@ from consumers.recent.counting import counted, picked
 from consumers.recent.finding import COUNTED_MAX
 from consumers.recent.intake import Correct, Forget, Intake, Remove
 from consumers.recent.keyed import Keys, Parts, keys_of
+from consumers.recent.making import Maker
 from consumers.recent.query import Query
 from consumers.recent.rows import Change, Counted, Found, RecentState, Row
 from consumers.recent.tables import KEY_LAST
@@ -82,10 +83,10 @@ class Recent:
             self._folder = tempfile.TemporaryDirectory(prefix="streamnb-")
             path = Path(self._folder.name) / FILE_NAME
         self._path = path
-        self._intake = Intake(
-            settings.rate_max_per_s, wall_clock, clock, times_made_up=times_made_up
-        )
-        self._writer = Writer(path, self._intake, self._bounds, classes, fields, wall_clock, clock)
+        codes = {name: c for c, name in enumerate(classes)}
+        maker = Maker(codes, tuple(fields), times_made_up=times_made_up)
+        self._intake = Intake(settings.rate_max_per_s, maker, wall_clock, clock)
+        self._writer = Writer(path, self._intake, self._bounds, classes, wall_clock, clock)
         self.listeners: list[Callable[[Sequence[Row]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
 
@@ -105,7 +106,7 @@ class Recent:
     def offer(
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
-        """Take in messages that were judged; returns within microseconds and never waits.
+        """Take in messages that were judged: a few microseconds for each that is kept, no wait.
 
         Parameters
         ----------

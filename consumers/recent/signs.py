@@ -99,17 +99,22 @@ def lang_sign(code: int) -> str:
 ANY_LANG = _LANG  # what the sign of every message begins with
 
 
-def signs_of(text: str, lang_code: int) -> str:
-    r"""Return all signs of a text and its language, separated by blanks.
+def with_lang(signs: str, code: int) -> str:
+    """Return the signs of a message: that of its language, and those of its text."""
+    return f"{lang_sign(code)} {signs}" if signs else lang_sign(code)
+
+
+def signs_of(text: str) -> str:
+    r"""Return all signs of a text, separated by blanks.
 
     Examples
     --------
-    >>> signs_of("#Obama and @the_other", 3)
-    '\ue005\ue0053 \ue000Obama \ue001the\ue002other'
+    >>> signs_of("#Obama and @the_other")
+    '\ue000Obama \ue001the\ue002other'
     """
-    found = [lang_sign(lang_code)]
     if text.isascii() and "#" not in text and "@" not in text:  # which nearly all are
-        return found[0]
+        return ""
+    found: list[str] = []
     for match in SIGN.finditer(text):
         kind = Kind[str(match.lastgroup)]
         value = match[kind.name]

@@ -37,7 +37,7 @@ class Writer:
     intake : Intake
         Where it takes from; its end ends the thread.
     bounds : Bounds
-    classes, fields : sequence of str
+    classes : sequence of str
         The model's.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
@@ -60,7 +60,6 @@ class Writer:
         intake: Intake,
         bounds: Bounds,
         classes: Sequence[str],
-        fields: Sequence[str],
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
@@ -68,7 +67,6 @@ class Writer:
         self._intake = intake
         self._bounds = bounds
         self._classes = tuple(classes)
-        self._fields = tuple(fields)
         self._wall_clock = wall_clock
         self._clock = clock
         self._keeper: Keeper | None = None
@@ -139,7 +137,7 @@ class Writer:
 
     def _lose(self, items: Sequence[Item]) -> None:
         """Count messages that are lost; keep what people and the stream want changed."""
-        self.n_failed += sum(len(item.rows) for item in items if isinstance(item, Offer))
+        self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
         self._intake.put_back([item for item in items if not isinstance(item, Offer)])
 
     def _say(self, error: Exception) -> None:
@@ -152,7 +150,7 @@ class Writer:
     def _open(self) -> None:
         try:
             self._keeper = keeper = Keeper(
-                self._path, self._bounds, self._classes, self._fields, self._clock, self._first_key
+                self._path, self._bounds, self._classes, self._clock, self._first_key
             )
         except (sqlite3.Error, OSError) as error:
             self._say(error)

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from consumers.messages import Messages
 from consumers.recent import parse
 from consumers.recent.intake import BURST_S, Forget, Intake, Offer
-from tests.consumers.recent_tools import Clock, clock_of, made, offer, running, settle, tell, tweets
+from consumers.recent.making import Maker
+from tests.consumers.recent_tools import (
+    CLASSES,
+    Clock,
+    clock_of,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+)
 
 BATCH = 500
 TOLD = tweets(["good day"] * BATCH)
@@ -20,7 +31,12 @@ POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 def intake_of(rate_max_per_s: float) -> tuple[Intake, Clock]:
     """Return an open intake and its clock."""
     clock = Clock(0.0)
-    intake = Intake(rate_max_per_s, Clock(1.0), clock)
+    intake = Intake(
+        rate_max_per_s,
+        Maker({name: c for c, name in enumerate(CLASSES)}, ("text",)),
+        Clock(1.0),
+        clock,
+    )
     intake.open()
     return intake, clock
 
@@ -34,7 +50,7 @@ def n_taken(intake: Intake) -> int:
     """Take all that waits, however many turns it takes, and count its messages."""
     n = 0
     while items := intake.take():
-        n += sum(len(item.rows) for item in items if isinstance(item, Offer))
+        n += sum(len(item) for item in items if isinstance(item, Offer))
     return n
 
 
@@ -72,10 +88,10 @@ def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
     intake, clock = intake_of(4_000.0)
     for _ in range(41):
         give(intake)  # the last batch finds no token
-    assert sum(len(item.rows) for item in intake.take() if isinstance(item, Offer)) == 1_000
+    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 1_000
     assert intake.something.is_set()
     clock.now_s += 1.0
-    assert sum(len(item.rows) for item in intake.take() if isinstance(item, Offer)) == 19_000
+    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 19_000
     assert not intake.something.is_set()
 
 
@@ -97,17 +113,9 @@ def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
         intake.offer(TOLD, np.arange(BATCH), posteriors)
     (item,) = intake.take()
     assert isinstance(item, Offer)
-    assert (item.log_posteriors == posteriors[item.messages.offsets[item.rows]]).all()
-
-
-def test_what_waits_does_not_keep_its_batch() -> None:
-    """A sample of a batch holds a share of its bytes, not all of them."""
-    intake, _ = intake_of(10.0)
-    give(intake)
-    (item,) = intake.take()
-    assert isinstance(item, Offer)
-    assert 40 <= len(item.rows) <= 50
-    assert item.n_bytes <= len(TOLD.raw.buffer) / 9
+    expected = np.exp(posteriors[item.columns["offset"]])
+    assert item.columns["probability"] == pytest.approx(expected.max(axis=1))
+    assert item.columns["label"] == expected.argmax(axis=1).tolist()
 
 
 def test_a_sample_is_spread_over_the_batch() -> None:
@@ -123,7 +131,7 @@ def test_a_sample_is_spread_over_the_batch() -> None:
         give(intake)
         for item in intake.take():
             assert isinstance(item, Offer)
-            rows = item.messages.offsets[item.rows]
+            rows = np.array(item.columns["offset"])
             assert (np.diff(rows) > 0).all()
             shares += np.bincount(rows * 10 // BATCH, minlength=10)
             odd += int((rows % 2).sum())
@@ -140,7 +148,9 @@ def test_what_is_taken_keeps_its_posterior() -> None:
     intake.offer(TOLD, np.arange(BATCH), posteriors)
     (item,) = intake.take()
     assert isinstance(item, Offer)
-    assert (item.log_posteriors == posteriors[item.messages.offsets[item.rows]]).all()
+    expected = np.exp(posteriors[item.columns["offset"]])
+    assert item.columns["probability"] == pytest.approx(expected.max(axis=1))
+    assert item.columns["label"] == expected.argmax(axis=1).tolist()
 
 
 def test_long_messages_cost_more() -> None:
@@ -153,7 +163,7 @@ def test_long_messages_cost_more() -> None:
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
-    monkeypatch.setattr("consumers.recent.intake.BYTES_MAX", 3 * len(TOLD.raw.buffer))
+    monkeypatch.setattr("consumers.recent.intake.BYTES_MAX", 3 * BATCH * 1_008)
     intake, _ = intake_of(1e6)
     for _ in range(5):
         give(intake)
