@@ -206,7 +206,8 @@ class Pipeline:
 
     def _forget(self, recent: Recent, messages: Messages) -> None:
         """Forget what the stream deleted; runs on the predictor's thread, behind what it judged."""
-        recent.forget_ids(messages.about(messages.raw, messages.at[messages.deleted]).ids)
+        ids = messages.about(messages.raw, messages.at[messages.deleted]).ids
+        recent.forget_ids(ids, (messages.partition, messages.offsets[messages.deleted].tolist()))
 
     def _hand_on(self, run: Callable[[], None]) -> None:
         """Have something done on the predictor's thread, behind all that it was asked so far."""

@@ -19,6 +19,7 @@ from consumers.messages import Partition
 from consumers.recent import tables
 from consumers.recent.chunk import Chunk, restored
 
+LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
 _VERSION = 1
 _APPLICATION = 0x6E625253  # tells our files from other SQLite files
 _CACHE_KIB = 16_000
@@ -75,6 +76,12 @@ class Contents:
     places: Register
     langs: Register
     gone: dict[tuple[int, int], int]
+
+    def lang_code(self, lang: str | None) -> int:
+        """Return the number of a language, of a new one too; 0 for those that are unknown."""
+        if not lang or (lang not in self.langs.codes and len(self.langs.names) > LANGS_MAX):
+            return 0
+        return self.langs.code(lang)
 
 
 def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:

@@ -27,7 +27,7 @@ from consumers.recent.making import Columns, Maker, some
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
 # as dozens of them. At random, so that the batches of two partitions that take turns both have one.
-_SAMPLE_S = (0.03, 0.09)
+_SAMPLE_S = (0.05, 0.15)
 _PIECE_S = 0.25  # messages that are then taken at once, as a time at the long run's rate
 _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thinned
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
@@ -65,9 +65,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Messages that the stream has deleted."""
+    """Messages that the stream has deleted: by deletions `at` a partition's offsets, if told."""
 
     ids: Sequence[str]
+    at: tuple[Partition, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,12 @@ from consumers.recent.bounds import Bounds
 from consumers.recent.chunk import Chunk
 from consumers.recent.file import Contents, open_file, place_name
 from consumers.recent.intake import Correct, Item, Offer, Remove
-from consumers.recent.known import At, Held, Known
+from consumers.recent.known import At, Held, Known, not_behind
 from consumers.recent.looking import Reading
 from consumers.recent.making import crc_of, placed, some, values_of
 from consumers.recent.rows import Change
 from consumers.recent.tables import Values
 
-LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
 
 
@@ -188,9 +187,14 @@ class Keeper:
         if isinstance(item, Correct):
             self._correct(item, done)
             return
-        held = self._held([item.id] if isinstance(item, Remove) else item.ids)
         if isinstance(item, Remove):
-            held = self._bury(item, held)
+            held = self._bury(item)
+        elif item.at is None:
+            held = self._held(item.ids)
+        else:
+            place = self.contents.places.code(place_name(item.at[0]))
+            last = dict(zip(item.ids, item.at[1], strict=True))
+            held = not_behind(self._held(item.ids), place, last)
         self._remove(held)
         removed = dict.fromkeys(one.id for one in held)
         done.changes += [Change(name, None, removed=True) for name in removed]
@@ -209,15 +213,14 @@ class Keeper:
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
 
-    def _bury(self, item: Remove, held: list[Held]) -> list[Held]:
-        """Remember what is removed for good, and return which of the rows of its id that are."""
-        crc = crc_of(item.id)
-        if item.at is None:
-            self._known.bury(self._db, dict.fromkeys((one.at for one in held), crc))
-            return held
-        place, offset = at = self._at(item.at)
-        held = [one for one in held if one.at[0] != place or one.at[1] <= offset]
-        self._known.bury(self._db, dict.fromkeys([at, *(one.at for one in held)], crc))
+    def _bury(self, item: Remove) -> list[Held]:
+        """Remember what is removed for good, and return which rows that are."""
+        held, places = self._held([item.id]), []
+        if item.at is not None:
+            places = [self._at(item.at)]
+            held = not_behind(held, places[0][0], {item.id: places[0][1]})
+        places += [one.at for one in held]
+        self._known.bury(self._db, dict.fromkeys(places, crc_of(item.id)))
         return held
 
     def _at(self, place: tuple[Partition, int]) -> At:
@@ -235,7 +238,10 @@ class Keeper:
             chunk = self._chunk_with_room(offer.columns["arrived_ms"][0])
             n = min(len(chosen), chunk.capacity - chunk.n)
             columns = placed(
-                some(offer.columns, chosen[:n].tolist()), chunk.next_key, place, self._lang_code
+                some(offer.columns, chosen[:n].tolist()),
+                chunk.next_key,
+                place,
+                self.contents.lang_code,
             )
             said = self._known.said_of(columns["id"], place, columns["offset"])
             for k, correct in said.items():
@@ -310,12 +316,6 @@ class Keeper:
             tables.delete(self._db, chunk.number, keys)
             if chunk.dirty_since_s is None:
                 chunk.dirty_since_s = self._clock()
-
-    def _lang_code(self, lang: str | None) -> int:
-        langs = self.contents.langs
-        if not lang or (lang not in langs.codes and len(langs.names) > LANGS_MAX):
-            return 0
-        return langs.code(lang)
 
     def _save(self) -> None:
         """Write what is told of chunks, places and languages."""

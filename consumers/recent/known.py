@@ -13,7 +13,7 @@ all that were held of its partition.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,11 @@ class Held(NamedTuple):
         """Its place in the stream."""
         own, i = self.chunk.columns, self.key - self.chunk.first_key
         return int(own["place"][i]), int(own["offset"][i])
+
+
+def not_behind(held: Sequence[Held], place: int, last: Mapping[str, int]) -> list[Held]:
+    """Return rows without those of a partition that stand behind the last offset of their id."""
+    return [one for one in held if one.at[0] != place or one.at[1] <= last[one.id]]
 
 
 class Known:

@@ -170,6 +170,23 @@ def test_the_stream_deletes_behind_what_it_told() -> None:
         assert [found.row.text for found in store.search(parse("")).rows] == ["four", "three"]
 
 
+def test_what_was_made_anew_stays() -> None:
+    """A deletion leaves what stands behind it in its partition, whenever it is heard of."""
+    with running(None) as store:
+        offer(store, tweets([{"text": "one", "id": "a"}, "two"]))
+        offer(store, tweets([{"text": "three", "id": "a"}, {"text": "four", "id": "b"}], first=4))
+        store.forget_ids(["a", "b", "a"], (LOG, [2, 3, 3]))
+        settle(store)
+        assert [found.row.text for found in store.search(parse("")).rows] == [
+            "four",
+            "three",
+            "two",
+        ]
+        store.forget_ids(["a", "b"], (Partition("other", 0), [1, 1]))
+        settle(store)
+        assert [found.row.text for found in store.search(parse("")).rows] == ["two"]
+
+
 def test_a_correction_is_absolute() -> None:
     """A correction says what a message teaches now and who says so, however often it is given."""
     with running(None) as store:
