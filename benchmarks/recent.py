@@ -43,6 +43,7 @@ _QUERIES = {
     "words seldom together": "i zebra ",
     "a beginning of two letters": "th",
     "three beginnings": "to* co* wa* ",
+    "three beginnings of three letters": "con* pro* tha* ",
     "a phrase of frequent words": '"the i"',
     "all but a word": "-the ",
     "a beginning, not another": "th* -an* ",

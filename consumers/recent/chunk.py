@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_UNSORTED_MAX = 4_096
 _TYPES: dict[str, Any] = {
     "id_crc": np.uint32,
     "place": np.int32,
@@ -118,6 +119,7 @@ class Chunk:
         """Take back what could not be written: rows, and what was told of them."""
         self.alive[self.n_committed : self.n] = False
         self.n = self.n_committed
+        self._order, self._sorted = self._order[:0], self._sorted[:0]
         self.n_offered, self.n_bytes, self.dirty_since_s = figures
 
     def is_alive(self, key: int) -> bool:
@@ -139,17 +141,21 @@ class Chunk:
     def with_crcs(self, crcs: NDArray[np.uint32]) -> list[int]:
         """Return the keys of rows, gone ones too, whose ids may have one of these checksums.
 
-        Rows are sorted by their checksums for it, once for each state of the chunk.
+        Rows are sorted by their checksums for it, but for the last thousands, which are looked
+        through: else each question to a growing chunk would sort it anew.
         """
-        n = self.n
-        if len(self._sorted) != n:
-            self._order = np.argsort(self.columns["id_crc"][:n], kind="stable")
-            self._sorted = self.columns["id_crc"][self._order]
+        own = self.columns["id_crc"][: self.n]
+        if self.n - len(self._sorted) > _UNSORTED_MAX:
+            self._order = np.argsort(own, kind="stable")
+            self._sorted = own[self._order]
         begins = np.searchsorted(self._sorted, crcs, side="left")
         ends = np.searchsorted(self._sorted, crcs, side="right")
         hit = np.flatnonzero(ends > begins)
         at = [self._order[begins[k] : ends[k]] for k in hit.tolist()]
-        return sorted(int(k) + self.first_key for k in np.concatenate(at)) if at else []
+        n_sorted = len(self._sorted)
+        at.append(np.flatnonzero(np.isin(own[n_sorted:], crcs)) + n_sorted)
+        keys: list[int] = (np.sort(np.concatenate(at)) + self.first_key).tolist()
+        return keys
 
     def at_offsets(self, place: int, offsets: NDArray[np.int64]) -> dict[int, int]:
         """Return the keys of rows, gone ones too, that came from some places: offset → key."""
