@@ -8,7 +8,6 @@ cache; the store's thread is left with what SQLite does, which needs no lock.
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,18 +120,20 @@ class Maker:
         That is None where they are just the text that is shown.
         """
         names = [name for name in self.fields if name != "text"]
-        others = zip(*(_values(messages, rows, name) for name in names), strict=True)
         has_text = len(names) < len(self.fields)
-        made: list[str | None] = []
-        for text, kept, values in zip(
-            texts, shown, others if names else itertools.repeat(()), strict=False
-        ):
-            own = {name: v for name, v in zip(names, values, strict=True) if v is not None}
-            if has_text and not own and text == kept:
-                made.append(None)
-                continue
-            made.append(_json({"text": text} | own if has_text else own).decode())
-        return made
+        others: list[dict[str, Any]] = [{}] * len(texts)
+        if names:
+            columns = [_values(messages, rows, name) for name in names]
+            others = [
+                {name: v for name, v in zip(names, values, strict=True) if v is not None}
+                for values in zip(*columns, strict=True)
+            ]
+        return [
+            None
+            if has_text and not other and text == kept
+            else _json({"text": text} | other if has_text else other).decode()
+            for text, kept, other in zip(texts, shown, others, strict=True)
+        ]
 
 
 def some(columns: Columns, chosen: Sequence[int]) -> Columns:
