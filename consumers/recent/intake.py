@@ -1,8 +1,8 @@
 """What comes in: which messages are taken, and the queue in which they wait for the writer.
 
-More may come than is worth keeping. Then a sample is taken: each batch gives as many as a bucket
-of tokens allows, drawn evenly over its rows. The bucket is full at first and holds five seconds'
-worth, so that a short stream is kept whole however quickly it comes.
+More may come than is worth keeping. Then a sample is taken: about ten times a second a batch gives
+as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
+holds five seconds' worth, so that a short stream is kept whole however quickly it comes.
 
 Rows of the table wait, not the batches they came in; the queue is bounded by their bytes.
 While the stream is too fast, a burst is stored little by little, for the learning needs the
