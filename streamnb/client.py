@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
@@ -76,12 +77,12 @@ class Client:
         return list(self._ask("POST", "/v1/predict", {what: list(examples), **more})["predictions"])
 
     def search(self, query: str = "", **more: Any) -> dict[str, Any]:
-        """Return the newest messages that match; `lang`, `limit`, `before`."""
-        return self._ask("GET", "/v1/search?" + urlencode({"q": query, **more}))
+        """Return the newest messages that match; `lang`, `limit`, `before`, or None for each."""
+        return self._ask("GET", _address("/v1/search", query, more))
 
     def summary(self, query: str = "", **more: Any) -> dict[str, Any]:
         """Return shares and counts over the newest messages that match; `lang`."""
-        return self._ask("GET", "/v1/summary?" + urlencode({"q": query, **more}))
+        return self._ask("GET", _address("/v1/summary", query, more))
 
     def label(self, name: str, label: str) -> dict[str, Any]:
         """Say what label the message of an id should have; it is safe in the log on return."""
@@ -100,20 +101,35 @@ class Client:
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         request = Request(self._url + path, data, headers, method=method)  # noqa: S310 -- the caller's own daemon
         try:
-            with self._open(request, timeout=self._timeout_s) as answer:
-                return dict(json.loads(answer.read()))
-        except HTTPError as error:
-            with error:
-                raise ApiError(error.code, _problem(error.read())) from None
-        except OSError as error:
+            with self._answer(request) as answer:
+                status, body = answer.status, answer.read()
+        except (OSError, HTTPException) as error:
             detail = f"{self._url}: {getattr(error, 'reason', error)}"
             raise ApiError(None, {"title": "No answer", "detail": detail}) from None
+        found = _json(body)
+        if found is None or status >= 400:
+            # What is no JSON, from a proxy or another server perhaps, stands as its own detail.
+            raise ApiError(status, found or {"detail": body[:200].decode("utf-8", "replace")})
+        return found
+
+    def _answer(self, request: Request) -> Any:
+        """Return the open answer, whatever its status."""
+        try:
+            return self._open(request, timeout=self._timeout_s)
+        except HTTPError as error:
+            return error
 
 
-def _problem(body: bytes) -> dict[str, Any]:
-    """Return problem details; what is none, from a proxy perhaps, stands as their detail."""
+def _address(path: str, query: str, more: Mapping[str, Any]) -> str:
+    """Return an address with its parameters; None is one that is not given."""
+    given = {name: value for name, value in more.items() if value is not None}
+    return f"{path}?{urlencode({'q': query, **given})}"
+
+
+def _json(body: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None where it is something else."""
     try:
         found = json.loads(body)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"detail": body[:200].decode("utf-8", "replace")}
+        return None
+    return found if isinstance(found, dict) else None

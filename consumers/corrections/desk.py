@@ -208,7 +208,7 @@ class Desk:
 
     def _check_label(self, label: str) -> None:
         if label not in self._classes:
-            raise UnknownLabel(f"label {label!r} is none of {', '.join(self._classes)}")
+            raise UnknownLabel(f"label {label!r:.200} is none of {', '.join(self._classes)}")
 
     def _find(self, id: str) -> Remembered:  # noqa: A002
         """Return what is known of a message; its lock is held."""

@@ -99,7 +99,7 @@ class Journal:
             with contextlib.suppress(OSError):  # the log may be on the same full disk
                 log.error("journal_not_written", path=str(self._path), detail=str(ours.error))
             raise NotWritten(
-                f"the journal {self._path} did not take the correction ({ours.error.strerror}); "
+                f"the journal did not take the correction ({ours.error.strerror}); "
                 "nothing was changed. Make room or mend the disk, and send it again"
             ) from ours.error
         return Written(self.partition, ours.offset)

@@ -113,7 +113,8 @@ class Hub:
             yield page
         finally:
             self._pages.close(page)
-            self._poked.set()
+            if not self._pages.n_pages:
+                self._poked.set()  # what is kept for pages can go
 
     def tick(self) -> None:
         """Take in what has come, and tell the pages what is new."""
@@ -133,12 +134,16 @@ class Hub:
             for change in arrived.changes.values()
         ]
         # Before the lists of messages, which show the changes already.
-        self._pages.tell_all([*events, self._status()])
+        self._pages.tell_all(events, self._status())
         self._tell(watched)
 
     def welcome(self) -> None:
-        """Tell new pages how things stand, without waiting for the next tick."""
-        self._pages.tell_all([self._status()])
+        """Tell new pages how things stand, without waiting for the next tick.
+
+        What is known of them already they were told when they came; the others hear nothing.
+        """
+        if not self._pages.know_status:
+            self._pages.tell_all([], self._status())
         self._tell([each for each in self._pages.all() if not each.told])
 
     def _status(self) -> Event:

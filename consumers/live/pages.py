@@ -88,6 +88,7 @@ class Pages:
         self._keys: dict[Subscription, set[Key]] = {}
         self._clients: dict[Subscription, str] = {}
         self._n_pages_of: Counter[str] = Counter()
+        self._status: Event | None = None  # what the pages that are open were told last
 
     @property
     def n_pages(self) -> int:
@@ -98,6 +99,11 @@ class Pages:
     def n_queries(self) -> int:
         """How many different queries they watch."""
         return len(self._watched)
+
+    @property
+    def know_status(self) -> bool:
+        """Whether a page that comes is told the status at once."""
+        return self._status is not None
 
     def all(self) -> list[Watched]:
         """Return all that is watched."""
@@ -117,7 +123,7 @@ class Pages:
             self._clients[page] = client
             self._n_pages_of[client] += 1
             self._keys[page] = set()
-            events: list[Event] = []
+            events = [] if self._status is None else [self._status]
             for index, (text, lang) in enumerate(asked):
                 try:
                     query = parse(text)
@@ -141,6 +147,8 @@ class Pages:
                 watched.pages.pop(page, None)
                 if not watched.pages:
                     self._watched.pop(key, None)
+            if not self._keys:
+                self._status = None  # it would be an old one when the next page comes
             client = self._clients.pop(page, None)
             if client is not None:
                 self._n_pages_of[client] -= 1
@@ -168,11 +176,13 @@ class Pages:
         for watched in self.all():
             watched.standing.is_stale = True
 
-    def tell_all(self, events: Sequence[Event]) -> None:
-        """Tell every page the same."""
+    def tell_all(self, events: Sequence[Event], status: Event) -> None:
+        """Tell every page the same; those that come later are told the status."""
         with self._lock:
+            if self._keys:
+                self._status = status
             for page in self._keys:
-                page.put(events)
+                page.put([*events, status])
 
     def _check_room(self, client: str) -> None:
         if self._closed:

@@ -15,6 +15,7 @@ reaches FTS5 as its syntax, see `matching`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from consumers.errors import ConsumerError
@@ -150,12 +151,14 @@ def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
 
 def _may_go_on(word: str, starred: bool, at_end: bool) -> bool:
     """Tell whether a word is a beginning; refuse one that is too short for it."""
-    if starred and len(word) < PREFIX_MIN:
+    # A letter is one, however many marks stand on it: to FTS5 it is the letter alone.
+    n_letters = sum(not unicodedata.combining(c) for c in unicodedata.normalize("NFD", word))
+    if starred and n_letters < PREFIX_MIN:
         raise QueryError(
             f"{_short(word + '*')} would find nearly everything: type at least {PREFIX_MIN} letters"
             " before the *."
         )
-    return (starred or at_end) and len(word) >= PREFIX_MIN
+    return (starred or at_end) and n_letters >= PREFIX_MIN
 
 
 def _is_letter(character: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pydantic import Field, SecretStr, field_validator
@@ -10,6 +11,7 @@ from consumers.settings.addresses import CorrectionsAddress, OutputAddress
 from consumers.settings.base import Section, wrong
 
 TOKEN_CHARACTERS_MIN = 16
+_ASCII = re.compile("[!-~][ -~]*[!-~]")
 
 
 class LearningSettings(Section):
@@ -109,5 +111,10 @@ class HttpSettings(Section):
             raise wrong(
                 f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
                 "`openssl rand -hex 16`"
+            )
+        if token is not None and not _ASCII.fullmatch(token.get_secret_value()):
+            raise wrong(
+                "must be of letters, digits and signs of ASCII, without blanks around them: others "
+                "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"
             )
         return token

@@ -63,12 +63,14 @@ def make_app(rooms: Rooms) -> FastAPI:
     )
     http, asker = rooms.settings.http, Asker(rooms.settings)
     judge = Judge(rooms.predictor, asker.text_field, http.request_timeout_s)
-    workers = app.state.workers = Workers(http.request_timeout_s)
+    workers, patient = Workers(http.request_timeout_s), Workers(http.request_timeout_s)
+    app.state.workers = workers, patient
     routes = [
         # The one that is asked most comes first: they are looked through in this order.
         *predicting_routes(rooms, judge, asker),
         *searching_routes(rooms, judge, workers),
-        *correcting_routes(rooms, workers, asker),
+        # A log that does not answer keeps those who correct waiting, and nobody else.
+        *correcting_routes(rooms, patient, asker),
         *modelling_routes(rooms, judge, workers),
         *event_routes(rooms),
         *probe_routes(rooms),
@@ -85,8 +87,11 @@ class PageFiles(StaticFiles):
     """The page's files; a browser asks each time whether it still has the newest."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file, or 304 where the browser has it."""
+        """Return a whole file, or 304 where the browser has it."""
+        # Nobody needs a part of so small a file, and a Range that is wrong would be told as text.
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
         response = await super().get_response(path, scope)
+        response.headers["Accept-Ranges"] = "none"
         response.headers["Cache-Control"] = "no-cache"
         return response
 

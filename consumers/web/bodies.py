@@ -13,7 +13,6 @@ from consumers.web.problems import ProblemError
 T = TypeVar("T")
 
 HELD_BYTES_MAX = 64 << 20  # of all bodies together, whoever sends them
-_DRAINED_BYTES_MAX = 8 << 20
 _JSON = "application/json"
 
 

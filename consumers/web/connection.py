@@ -14,6 +14,7 @@ import socket
 import struct
 from typing import Any
 
+import httptools
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -86,7 +87,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._waits_since_s: float | None = None  # for the rest of a request
         self._stuck_since_s: float | None = None  # with an answer that is not taken
-        self._head_bytes = 0
+        self._head_bytes = 0  # also of what stands around the body's chunks, and behind them
         self._is_turned_away = False
         self._is_deaf = False  # to what comes behind the last request that is answered
         self._answering: RequestResponseCycle | None = None
@@ -118,9 +119,37 @@ class Connection(HttpToolsProtocol):
         if self._is_turned_away or self._is_deaf:
             return
         self._head_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            while data and not self._is_deaf:
+                data = self._read(data)
+        except httptools.HttpParserError:
+            self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
         if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
+
+    def _read(self, data: bytes) -> bytes:
+        """Read on; return what is still to be read.
+
+        Another protocol that a request offers is passed over, as RFC 9110 (7.8) lets a server do.
+        The parser would stop before the request's body: it reads that request without the offer.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if not self._is_offer():
+                return b""  # it would be for the other end of the tunnel
+            version = self.parser.get_http_version().encode()
+            head = [
+                b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version),
+                *(b"%s: %s" % pair for pair in self.headers if pair[0] != b"upgrade"),
+            ]
+            return b"\r\n".join([*head, b"", data[offer.args[0] :]])
+        return b""
+
+    def _is_offer(self) -> bool:
+        """Tell whether a request offers another protocol; one that tunnels is none of ours."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer also a client who has nothing more to say."""
@@ -139,25 +168,26 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to answer, or let the request wait for those before it."""
-        if self._is_deaf:
+        if self._is_deaf or self._is_offer():
             return
         super().on_headers_complete()
         if not self.pipeline:
             self._answering = self.cycle
-        self._head_bytes = -(1 << 62)  # what comes now is the body's, which has a bound of its own
+        self._head_bytes = 0
         if len(self.pipeline) > PIPELINED_MAX:
             self._is_deaf, self._waits_since_s = True, None
             refusing: Any = Guard(_too_many, self.config.metrics)
             self.pipeline[0] = (self.pipeline[0][0], refusing)
 
     def on_body(self, body: bytes) -> None:
-        """Take in a part of a body."""
+        """Take in a part of a body, which has a bound of its own."""
+        self._head_bytes = 0
         if not self._is_deaf:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is whole."""
-        if self._is_deaf:
+        if self._is_deaf or self._is_offer():
             return
         self._waits_since_s = None
         self._head_bytes = 0
@@ -176,10 +206,6 @@ class Connection(HttpToolsProtocol):
         if self._answering is not None:
             self._answering.disconnected = True
             self._answering.message_event.set()
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 -- uvicorn's words, not ours
-        """Answer what is no HTTP."""
-        self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
 
     def sweep(self, now_s: float) -> None:
         """Let go of a client who has kept us waiting for too long."""
@@ -211,6 +237,11 @@ class Connection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             self.config.metrics.count_request(OTHER, OTHER, status, None)
             self._write(ProblemError(status, detail))
+        elif not cycle.more_body:
+            # What is wrong came behind it: whoever waits gets their own answer, and then the end.
+            cycle.keep_alive = False
+            self._is_deaf, self._waits_since_s = True, None
+            return
         elif not cycle.response_started and not self.pipeline:
             # The application counts this one: it hears that the client is gone.
             self._write(ProblemError(status, detail))

@@ -26,13 +26,13 @@ from consumers.corrections.errors import (
 from consumers.web.access import check_change
 from consumers.web.asked import Asker
 from consumers.web.bodies import Bodies, decoded
-from consumers.web.parameters import message_id
+from consumers.web.parameters import Parameters, message_id
 from consumers.web.problems import ProblemError, room_is_off, way_to_corrections
 from consumers.web.rooms import Rooms
 from consumers.web.route import PlainRoute, Told, json_response, parameter
 from consumers.web.searching import MESSAGES
 from consumers.web.wire import DeleteReceipt, LabelReceipt, LabelRequest
-from consumers.web.workers import Workers
+from consumers.web.workers import LateError, Workers
 
 _PROBLEMS = {
     401: "The token is missing or another one.",
@@ -59,7 +59,11 @@ DELETE = Told(
     "Unlearn a message, and remove it at once",
     DeleteReceipt,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
-    problems=_PROBLEMS,
+    problems=_PROBLEMS
+    | {
+        400: "The id is not UTF-8.",
+        422: "No message can have such an id, or more stands behind it.",
+    },
     status=202,
 )
 _STATUS: dict[type[CorrectionError], int] = {
@@ -78,6 +82,7 @@ def correcting_routes(rooms: Rooms, workers: Workers, asker: Asker) -> list[Plai
 
     async def label(request: Request) -> Response:
         check_change(request, http)
+        Parameters(request, ())
         said = decoded(await bodies.read(request), decoder)
         desk = _desk(rooms)
         receipt = await _handed_in(workers, _teaching(desk, said, asker))
@@ -124,6 +129,12 @@ async def _handed_in(workers: Workers, hand_in: Callable[[], Receipt]) -> Receip
     try:
         # The log's own limit comes first: it knows whether the correction is in doubt.
         return await workers.run(hand_in, 2 * OUTCOME_TIMEOUT_S)
+    except LateError:
+        raise ProblemError(
+            504,
+            "the correction is still on its way into the log, and may come into it later; look "
+            "again before sending it anew",
+        ) from None
     except CorrectionError as error:
         status = _STATUS.get(type(error), 422)
         headers = {"Retry-After": "1"} if status == 503 else {}

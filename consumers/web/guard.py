@@ -6,6 +6,7 @@ of the error itself.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 
@@ -48,9 +49,12 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
             await self._app(scope, receive, send)
-            return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s = time.perf_counter()
         method = scope["method"]
         # A HEAD is answered as a GET is; the server leaves the body off.
@@ -74,6 +78,10 @@ class Guard:
             await error.response()(scope, receive, guarded)
         except (ClientDisconnect, OSError):
             status = status or GONE  # there is nobody to tell
+        except asyncio.CancelledError:
+            if status == 0:
+                await _stopping().response()(scope, receive, guarded)
+            raise
         except Exception:
             if status:
                 log.exception("answer_broken_off", route=_route(inner))
@@ -85,6 +93,15 @@ class Guard:
             self._metrics.count_request(
                 _route(inner), method, status or GONE, took_s if status else None
             )
+
+
+def _stopping() -> ProblemError:
+    """Return what those hear whom the server has waited for as long as it may."""
+    return ProblemError(
+        503,
+        "the daemon is stopping, and may have done what was asked or not; look when it is back",
+        headers={"Connection": "close", "Retry-After": "5"},
+    )
 
 
 def _unforeseen(name: str) -> ProblemError:

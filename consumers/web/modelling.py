@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from consumers.web.access import NOT_OPEN, is_open, needs_token
 from consumers.web.judging import Judge
+from consumers.web.parameters import Parameters
 from consumers.web.problems import way_to_corrections
 from consumers.web.rooms import Rooms
 from consumers.web.route import PlainRoute, Told, json_response
@@ -25,17 +26,20 @@ from consumers.web.workers import Workers
 from streamnb import Snapshot, __version__
 from streamnb.overview import n_features
 
-MODEL = Told("The model, and how well it does", ModelAnswer)
-PAGE = Told("What the page must know at its start", PageAnswer)
+_PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
+MODEL = Told("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
+PAGE = Told("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
 
 
 def modelling_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
     """Return the routes `/v1/model` and `/v1/page`."""
 
-    async def model(_request: Request) -> Response:
+    async def model(request: Request) -> Response:
+        Parameters(request, ())
         return json_response(await judge.ask(partial(_model, rooms)))
 
-    async def page(_request: Request) -> Response:
+    async def page(request: Request) -> Response:
+        Parameters(request, ())
         return json_response(await workers.run(partial(_page, rooms)))
 
     return [PlainRoute("/v1/model", model, MODEL), PlainRoute("/v1/page", page, PAGE)]

@@ -48,9 +48,8 @@ class Parameters:
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             if name not in names:
-                raise ProblemError(
-                    422, f"there is no parameter {name[:80]!r}; there are {', '.join(names)}"
-                )
+                others = f"there are {', '.join(names)}" if names else "this path takes none"
+                raise ProblemError(422, f"there is no parameter {name[:80]!r}; {others}")
             if "\0" in value:
                 raise ProblemError(422, f"{name} holds a NUL; leave it out")
             self._values.setdefault(name, []).append(value)
@@ -112,8 +111,14 @@ def message_id(request: Request, prefix: str) -> str:
     Raises
     ------
     ProblemError
-        400 where it is not UTF-8, 404 where there is none, 422 where no message can have it.
+        400 where it is not UTF-8, 404 where there is none, 422 where no message can have it, or
+        something stands behind it.
     """
+    if request.scope["query_string"]:
+        raise ProblemError(
+            422,
+            "there are no parameters behind an id; write a question mark that belongs to it as %3F",
+        )
     raw: bytes = request.scope["raw_path"]
     try:
         found = unquote(raw.decode("ascii"), errors="strict").removeprefix(prefix)

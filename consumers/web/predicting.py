@@ -14,6 +14,7 @@ from consumers.web.asked import Asked, Asker
 from consumers.web.bodies import Bodies, decoded
 from consumers.web.explaining import explained, interval
 from consumers.web.judging import Judge, judged
+from consumers.web.parameters import Parameters
 from consumers.web.problems import ProblemError
 from consumers.web.rooms import Rooms
 from consumers.web.route import FRESH, PlainRoute, Told, json_response
@@ -41,6 +42,7 @@ def predicting_routes(rooms: Rooms, judge: Judge, asker: Asker) -> list[PlainRou
     decoder = msgspec.json.Decoder(PredictRequest)
 
     async def predict(request: Request) -> Response:
+        Parameters(request, ())
         asked = decoded(await bodies.read(request), decoder)
         if asked.text is not None and judge.text_field is not None and _is_text_alone(asked):
             return json_response(await judge.judge_text(asked.text))

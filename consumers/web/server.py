@@ -125,7 +125,8 @@ class HttpServer:
             log.exception("HTTP could not be served")
         finally:
             chatter.setLevel(level)
-            app.state.workers.close()
+            for workers in app.state.workers:
+                workers.close()
 
 
 def _come_first() -> None:

@@ -8,7 +8,7 @@ probabilities lie between 0 and 1, scores are in nats, and a number that is not 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -23,6 +23,12 @@ QUERIES_MAX = 12
 QUERY_CHARS_MAX = 500
 LANG_CHARS_MAX = 35  # the longest that BCP 47 asks for
 ID_CHARS_MAX = 1_000
+
+if TYPE_CHECKING:
+    Nats = float
+else:
+    # A class that is ruled out makes it infinite, for which JSON has no number: it is null there.
+    Nats = float | None
 
 Label = str
 ByClass = dict[Label, float]
@@ -52,7 +58,7 @@ class Feature(Struct):
 
     group: str
     feature: str
-    score: float
+    score: Nats
     counts: ByClass
     likelihoods: ByClass
 
@@ -65,7 +71,7 @@ class Explanation(Struct):
 
     label: Label
     other: Label
-    intercept: float
+    intercept: Nats
     features: list[Feature]
 
 
@@ -82,7 +88,7 @@ class Prediction(Struct, omit_defaults=True, gc=False):
 
     label: Label
     probabilities: ByClass
-    log_posteriors: ByClass
+    log_posteriors: dict[Label, Nats]
     explanation: Explanation | None = None
     interval: Interval | None = None
 

@@ -15,6 +15,10 @@ THREADS = 4
 WAITING_MAX = 64
 
 
+class LateError(ProblemError):
+    """A task has not come to its end in time, and is still at it."""
+
+
 class Workers:
     """A small pool of threads with a bounded number of tasks.
 
@@ -41,8 +45,10 @@ class Workers:
 
         Raises
         ------
+        LateError
+            Where it has begun and took too long: it may come to its end yet.
         ProblemError
-            503 where too many are waiting, or it took too long.
+            503 where too many are waiting, or it waited for too long itself: it never begins.
         """
         if self._n_tasks >= THREADS + WAITING_MAX:
             raise _busy("too much is being asked at once")
@@ -57,7 +63,8 @@ class Workers:
             async with asyncio.timeout(timeout_s):
                 return await waiting
         except TimeoutError:
-            raise _busy(f"there was no answer within {timeout_s:g} s") from None
+            why = f"there was no answer within {timeout_s:g} s"
+            raise (_busy if future.cancel() else _late)(why) from None
 
     def close(self) -> None:
         """Let the threads end once they have done what they are at."""
@@ -74,3 +81,7 @@ def _tell(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
 
 def _busy(why: str) -> ProblemError:
     return ProblemError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})
+
+
+def _late(why: str) -> ProblemError:
+    return LateError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})

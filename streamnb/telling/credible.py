@@ -80,7 +80,7 @@ def delta_interval(
     variance = sum((each for _, each in groups), prior[1])
     if (mean == -np.inf).all():  # every class is impossible: the class prior answers
         mean, variance = prior
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = -NormalDist().inv_cdf((1 - level) / 2)  # (1 + level) / 2 may round to 1
     out = np.empty((2, len(mean)))
     for c in range(len(mean)):
         others = np.delete(mean, c)

@@ -142,6 +142,16 @@ def test_a_short_token_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "token", ["0123456789abcdéf", "0123456789abcde\udcff", "0123456789abcdef "]
+)
+def test_a_token_that_no_header_carries_is_refused(tmp_path: Path, token: str) -> None:
+    """A token that one client would send otherwise than another is a mistake, and is not shown."""
+    text = mistakes(tmp_path, "http: {token: '${A}'}", A=token)
+    assert "http.token: must be of letters, digits and signs of ASCII" in text
+    assert "0123" not in text
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("a: [1\nb: }", "line 2, column 2"),

@@ -180,6 +180,7 @@ def test_a_page_that_asks_wrongly_is_told_so(served: Served, query: str, said: s
 
 def test_a_page_that_goes_is_forgotten(served: Served) -> None:
     """A connection that ends takes its subscription along, and the query that nobody else had."""
+    served.until_no_page()  # of another test, which may be on its way out
     with served.page("q=melon%20") as page:
         page.until("status")
         assert (served.hub.n_pages, served.hub.n_queries) == (1, 1)

@@ -167,6 +167,7 @@ def test_operators_are_words(empty: BatchIndex, text: str) -> None:
     [
         ("obam", True), ("obam ", False), ("obam!", False), ("o", False), ("day obam", True),
         ("#ob", True), ("@o", False), ('"good da', True), ('"good day"', False), ("-obam", False),
+        ("e\u0301", False), ("e\u0301t", True),
         ("obam*", False), ("天気", False), ("😀", False), ("don't", False), ("", False),
     ],
 )  # fmt: skip
@@ -183,7 +184,7 @@ def test_nothing_typed_asks_for_everything() -> None:
         parse('!! -""')
 
 
-@pytest.mark.parametrize("text", ["a*", "#a*", "good o*", "-x*", "é*"])
+@pytest.mark.parametrize("text", ["a*", "#a*", "good o*", "-x*", "é*", "e\u0301*", "#x\u030c*"])
 def test_beginnings_of_one_letter_are_refused(text: str) -> None:
     """A single letter before a star would find nearly everything, and the answer says so."""
     with pytest.raises(QueryError, match="would find nearly everything: type at least 2 letters"):

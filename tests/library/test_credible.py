@@ -47,6 +47,14 @@ def test_the_class_prior_alone_is_a_beta_distribution(level: float) -> None:
     np.testing.assert_allclose(found[0], 1 - wanted[::-1], atol=0.005)
 
 
+def test_a_level_next_to_one_is_nearly_everything() -> None:
+    """The largest level below 1 has an interval too, by either method."""
+    level = math.nextafter(1.0, 0.0)
+    low, high = two_classes(7, 3).credible_interval_one({"text": "sun"}, level, method="delta")[1]
+    assert 0 < low < 0.05
+    assert 0.95 < high < 1
+
+
 def test_one_flag_is_a_product_of_betas() -> None:
     """With fixed class priors the odds are a ratio of two Betas: quantiles by quadrature."""
     model = NaiveBayes([0, 1], Fixed({0: 0.5, 1: 0.5}), {"flags": Flags(fields=["reply"])})
