@@ -15,6 +15,7 @@ from consumers.web.rooms import Rooms
 from consumers.web.route import PlainRoute, Told, json_response
 from consumers.web.showing import sample_of
 from consumers.web.wire import (
+    LANG_CHARS_MAX,
     CheckpointAge,
     ClassRow,
     Corrections,
@@ -29,6 +30,11 @@ from streamnb.overview import n_features
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
 MODEL = Told("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
 PAGE = Told("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
+
+
+def _askable(languages: list[str]) -> list[str]:
+    """Return the languages that a search takes; messages may call theirs by any name."""
+    return [name for name in languages if len(name) <= LANG_CHARS_MAX and "\0" not in name]
 
 
 def modelling_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
@@ -51,7 +57,7 @@ def _page(rooms: Rooms) -> PageAnswer:
         version=__version__,
         source=rooms.status().source,
         classes=list(settings.model.classes),
-        languages=[] if recent is None else recent.languages(),
+        languages=_askable([] if recent is None else recent.languages()),
         unsure_below=settings.page.unsure_below,
         messages_min=settings.page.share_messages_min,
         corrections=_corrections(rooms),

@@ -56,5 +56,16 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(page.get_by_test_id("message")).to_have_count(2)
         expect(page.get_by_test_id("message").last).to_have_attribute("data-id", first)
         assert page.evaluate("window.still") is True
+        assert daemon.stop() == 0
+    # A daemon with another model, and with nothing kept, has a page of its own.
+    path.write_text("")
+    other = write_config(
+        path.parent / "other.yaml", http={"port": port}, model={"classes": ["calm", "cross"]},
+        checkpoint={"folder": None}, **{**sections, "corrections": {"to": "none"}},
+    )  # fmt: skip
+    with Daemon(other) as daemon:
+        expect(page.get_by_test_id("messages-empty")).to_be_visible()
+        expect(page.get_by_test_id("message")).to_have_count(0)
+        expect(page.get_by_test_id("count-row")).to_contain_text(["calm", "cross"])
         page.goto("about:blank")
         assert daemon.stop() == 0

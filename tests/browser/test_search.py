@@ -229,3 +229,25 @@ def test_older_tweets(book: Book, open_page: Callable[..., Opened]) -> None:
     assert not set(shown(page, 20)) & set(newest)
     page.get_by_test_id("newest").click()
     assert shown(page, 50) == newest
+
+
+def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A page of older tweets that comes after another search has begun is dropped."""
+    book.write(*[f"echidna number {i}" for i in range(60)], "one numbat", label=None)
+    book.until_found("echidna", 60)
+    book.until_found("numbat", 1)
+    page, _ = open_page(f"{book.address}/?q=echidna")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/search?*", hold)
+    with page.expect_request("**/v1/search?*"):
+        page.get_by_test_id("older").click()
+    ask(page, "numbat")
+    with page.expect_response("**/v1/search?*"):
+        held[0].continue_()
+    (last,) = book.write("another numbat")
+    expect(page.get_by_test_id("message").first).to_have_attribute("data-id", last)
+    shown(page, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "web" / "page"
 FIRST_PAINT_MS_MAX = 300
 SCRIPT_BYTES_MAX = 60_000
 ANSWER_MS_MAX = 100
-SEARCHED_MS_MAX = 250  # for all that was found, daemon and fifty new rows included
 RUSH_PER_S = 1_000.0
 ROWS_MAX = 50  # that the page lists at a time
 TRIES = 30
@@ -52,22 +52,28 @@ ANSWERS = """n => new Promise(resolve => {
     look();
 })"""
 
-# Sends the search off; resolves to the times until its heading is there, and until all of it is.
+# Sends the search off; resolves, once the frame is drawn that has its heading, its figures and its
+# tweets, to the time that took, and to where the last of those tweets ends on the screen.
 SEARCH = """word => new Promise(resolve => {
     const find = id => document.querySelector(`[data-testid=${id}]`);
-    const start_ms = performance.now();
-    let heading_ms = null;
     const look = () => {
-        const now_ms = performance.now() - start_ms;
-        if (find('search-heading').textContent.endsWith(word)) heading_ms ??= now_ms;
-        const isThere = heading_ms !== null
+        const isThere = find('search-heading').textContent.endsWith(word)
             && find('search-figures').getAttribute('aria-busy') === 'false'
             && find('message-text')?.querySelector('b')?.textContent.toLowerCase() === word;
-        if (isThere) resolve([heading_ms, now_ms]);
-        else requestAnimationFrame(look);
+        if (!isThere) return;
+        watch.disconnect();
+        const channel = new MessageChannel();  // its message comes once the frame is drawn
+        channel.port1.onmessage = () => {
+            const took_ms = performance.now() - start_ms;
+            const last = find('messages').lastElementChild;
+            resolve([took_ms, last.getBoundingClientRect().bottom / innerHeight]);
+        };
+        channel.port2.postMessage(null);
     };
+    const watch = new MutationObserver(look);  // hears of changes before they are drawn
+    watch.observe(find('view-search'), {attributes: true, childList: true, subtree: true});
+    const start_ms = performance.now();
     find('search-form').requestSubmit();
-    requestAnimationFrame(look);
 })"""
 
 
@@ -156,15 +162,21 @@ def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., 
 
 
 def test_searching_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
-    """A new search has its heading within 100 ms, and figures and tweets within 250 ms."""
+    """Of a new search all that fits on the screen is drawn within 100 ms, and then all the rest."""
     page, _ = open_page(rush)
-    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+    rows = page.get_by_test_id("message")
+    expect(rows.nth(20)).to_be_visible()
+    words = itertools.cycle(["coffee", "monday", "obama", "school", "rain", "work", "cat"])
 
-    headings_ms, all_ms = [], []
-    for word in ("coffee", "monday", "obama", "python", "school", "rain", "work", "cat", "pizza"):
-        page.get_by_test_id("search-box").fill(word)
-        heading_ms, there_ms = page.evaluate(SEARCH, word)
-        headings_ms.append(heading_ms)
-        all_ms.append(there_ms)
-    assert statistics.median(headings_ms) <= ANSWER_MS_MAX, headings_ms
-    assert statistics.median(all_ms) <= SEARCHED_MS_MAX, all_ms
+    def searched_ms() -> float:
+        all_ms: list[float] = []
+        for _ in range(3):
+            word = next(words)
+            page.get_by_test_id("search-box").fill(word)
+            took_ms, screens = page.evaluate(SEARCH, word)
+            assert screens >= 1
+            expect(rows).to_have_count(ROWS_MAX)
+            all_ms.append(took_ms)
+        return statistics.median(all_ms)
+
+    assert best_ms(searched_ms, ANSWER_MS_MAX) <= ANSWER_MS_MAX

@@ -20,6 +20,7 @@ from consumers.recent import Recent
 from consumers.web.rooms import Rooms
 from consumers.web.workers import THREADS
 from streamnb.client import ApiError, Client
+from tests.consumers.recent_tools import running, tell
 from tests.consumers.serving import PATIENCE_S, rooms, served, settings
 
 TIMEOUT_S = 1.0
@@ -185,3 +186,17 @@ def test_problems_are_json(http: httpx.Client) -> None:
         answer = http.get(path)
         assert answer.headers["content-type"] == "application/problem+json"
         assert json.loads(answer.content)["status"] == answer.status_code
+
+
+def test_a_language_that_is_offered_can_be_asked_for() -> None:
+    """Messages may call their language by any name; those that no search takes are not offered."""
+    langs = ["en", "y" * 35, "y" * 36, "with\0NUL"]
+    with running(None) as store, rooms(settings()) as made, served(made, recent=store) as port:
+        tell(store, [{"text": "good day", "lang": lang} for lang in langs])
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
+        with client:
+            offered = client.get("/v1/page").json()["languages"]
+            assert offered == ["en", "y" * 35]
+            for lang in offered:
+                found = client.get("/v1/search", params={"lang": lang})
+                assert len(found.json()["messages"]) == 1

@@ -1,4 +1,4 @@
-/** Correcting what the model thinks: teaching a label, and deleting a message. */
+/** Teaching a label, and deleting a message. */
 
 import { ask, messagePath } from "./api.js";
 import { classNames } from "./classes.js";
@@ -11,7 +11,7 @@ let corrections = null;
 export const setCorrections = (value) => (corrections = value);
 export const correctionsOn = () => corrections.enabled;
 
-/** Return the token, asked for the first time; empty where the reader would rather not say. */
+/** Return the token, which is asked for once; empty where the reader does not say. */
 async function token() {
   const known = sessionStorage.getItem(TOKEN);
   if (known) return known;
@@ -29,7 +29,7 @@ function tell(state, how, words) {
   text(state, words);
 }
 
-/** Send a correction and tell how it fares; true once the daemon has it safe. */
+/** Send a correction and tell how it fares; true once it is safe. */
 async function send(state, path, options) {
   tell(state, "sending", "sending…");
   try {
@@ -43,12 +43,12 @@ async function send(state, path, options) {
   }
 }
 
-/** Make a row teach its message's label; return what keeps that true to the message. */
+/** Make a row teach a label; return what keeps that true to its message. */
 export function makeTeaching(row, message) {
   const state = part(row, "teach-state");
   const select = part(row, "teach-select");
   const buttons = [...row.querySelectorAll(".thumb")];
-  // Of just these two classes thumbs say it all; of any others, a chooser does.
+  // Of these two classes thumbs say it all.
   const isThumbs = classNames().toSorted().join() === "negative,positive";
   let current = message;
   let isSending = false;

@@ -1,7 +1,4 @@
-/**
- * Making and updating elements. Text only ever becomes text nodes: nothing from outside is read as
- * markup. Updates touch only what changed: nothing flickers, and focus and scrolling stay.
- */
+/** Making and updating elements. Text only ever becomes text nodes; updates touch only what changed. */
 
 export const $ = (id) => document.getElementById(id);
 export const part = (node, name) => node.querySelector(`.${name}`);
@@ -36,7 +33,7 @@ export function attr(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-/** Set a text, only where it differs: screen readers are not told a thing twice. */
+/** Set a text where it differs: nobody is told a thing twice. */
 export function text(node, words) {
   if (node.textContent !== words) node.textContent = words;
 }
@@ -50,10 +47,7 @@ export const announce = (words) => text($("announcer"), words);
 
 const nodesOf = new WeakMap();
 
-/**
- * Make `parent` hold one element an item, in order. Those of items that were there stay the very same
- * elements, and are not moved when others come before them.
- */
+/** Make `parent` hold one element an item, in order. Those that were there stay, and are not moved. */
 export function keyed(parent, items, keyOf, create) {
   if (!nodesOf.has(parent)) parent.replaceChildren();
   const before = nodesOf.get(parent) ?? new Map();
@@ -79,7 +73,7 @@ export function coalesced(work) {
   };
 }
 
-/** Return a function that has `work` done once nobody asked for `pauseMs`; `stop()` calls it off. */
+/** Return a function that has `work` done after a pause; `stop()` calls it off. */
 export function debounced(work, pauseMs) {
   let timer = 0;
   const stop = () => clearTimeout(timer);

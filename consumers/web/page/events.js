@@ -1,8 +1,6 @@
-/**
- * One stream of server-sent events for all queries of the page. It says whether the daemon is there,
- * comes back by itself, and rests while nobody sees the page.
- */
+/** One stream of events for all queries. It comes back by itself, and rests while nobody sees the page. */
 
+import { ask } from "./api.js";
 import { on } from "./dom.js";
 import { asked } from "./route.js";
 
@@ -11,11 +9,11 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
 
-/** Return a stream; `onState` is told "live" or "offline". */
+/** `onState` is told "live", or "offline" and the error that is known. */
 export function makeStream(onEvent, onState) {
   let path = null;
   let source = null;
-  let timer = 0; // until the next try, or until silence means that nobody is there
+  let timer = 0; // until the next try, or until silence says that nobody is there
   let unseenTimer = 0;
 
   function close() {
@@ -37,13 +35,20 @@ export function makeStream(onEvent, onState) {
 
   function open() {
     close();
+    if (!path) return;
     source = new EventSource(path);
     on(source, "open", () => {
       onState("live");
       heard();
     });
-    // How browsers come back by themselves differs; this is one way for all.
-    on(source, "error", lost);
+    // How browsers come back differs; this is one way for all.
+    on(source, "error", async ({ target }) => {
+      const isRefused = target.readyState === EventSource.CLOSED;
+      lost();
+      // It does not tell why; the same asked in the plain way is told.
+      const error = isRefused ? await ask(path).catch((problem) => problem) : null;
+      if (!source) onState("offline", error);
+    });
     for (const kind of KINDS) {
       on(source, kind, (event) => {
         heard();

@@ -1,20 +1,21 @@
-/** Why a text was judged as it was: what each word pushed, and what was learned about it. */
+/** Why a text was judged so: what each word pushed, and what was learned about it. */
 
-import { bar, named } from "./classes.js";
+import { bar, classNames, named } from "./classes.js";
 import { copy, el, part } from "./dom.js";
 import { count, likelihood, signed } from "./format.js";
 
-const CLASSES_MAX = 3; // of more, only the two that are weighed against each other are shown
+const CLASSES_MAX = 3; // of more, the two that are weighed against each other
 
-/** Return what was learned of a feature in a class; numbers, for example, have no counts. */
+/** Return what was learned of a feature in a class; numbers have no counts. */
 function learned({ counts, likelihoods }, label) {
   const theta = likelihoods?.[label];
   const small = Number.isFinite(theta) && el("small", ` θ ${likelihood(theta)}`);
   return el("td.number", label in (counts ?? {}) && count(counts[label]), small);
 }
 
-/** Return an explanation as a table; `labels` are the model's classes. */
-export function explanationTable({ label, other, intercept, features }, labels) {
+/** Return an explanation as a table. */
+export function explanationTable({ label, other, intercept, features }) {
+  const labels = classNames();
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];
   const forces = [intercept, ...features.map(({ score }) => score)];
   const most = Math.max(...forces.map(Math.abs)) || 1;
@@ -42,6 +43,6 @@ export function explanationTable({ label, other, intercept, features }, labels) 
     .toSorted((a, b) => Math.abs(b.score) - Math.abs(a.score))
     .map((one) => row("tr@push-row", hasGroups ? `${one.group}: ${one.feature}` : one.feature, one.score, one));
   part(node, "rows").append(...rows, row("tr.intercept@intercept-row", "before any word", intercept));
-  part(node, "sum").append(row("tr", "together", forces.reduce((sum, score) => sum + score)));
+  part(node, "sum").append(row("tr", "together", forces.reduce((sum, score) => sum + (score ?? NaN), 0)));
   return node;
 }

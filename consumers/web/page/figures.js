@@ -1,17 +1,16 @@
-/** The figures of a search, and in words what they stand on. */
+/** The figures of a search. */
 
-import { makeBars } from "./bars.js";
 import { classNames, leading } from "./classes.js";
 import { $, on, say, text } from "./dom.js";
 import { count, fine, percent, withError } from "./format.js";
-import { makeRing } from "./ring.js";
 import { makeSeries } from "./series.js";
+import { makeBars, makeRing } from "./shares.js";
 
-/** Return `{share, low, high}` by class: corrected where that can be, else `{share}` as judged. */
+/** Return `{share, low, high}` by class: corrected, or else `{share}` as judged. */
 export const sharesOf = ({ corrected, raw, classes }) =>
   Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
 
-/** Return shares in words: "negative 38% ± 4, positive 62% ± 4". */
+/** Return "negative 38% ± 4, positive 62% ± 4". */
 export const inWords = (shares) =>
   Object.entries(shares).map(([label, share]) => `${label} ${withError(share)}`).join(", ");
 
@@ -33,7 +32,7 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   return `A sample: ${percent(share, +(share < 0.095))} of the stream is kept here, ${rates}.`;
 }
 
-/** Return what draws a summary. Its elements are made once, and then only change. */
+/** Return what draws a summary. */
 export function makeFigures() {
   const labels = classNames();
   const ring = makeRing(labels);

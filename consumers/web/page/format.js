@@ -22,13 +22,16 @@ export const fine = (x) => percent(x, 1);
 export const likelihood = (x) => write(x, { maximumSignificantDigits: 2 });
 
 /** Return a number with its sign always there. */
-export const signed = (x, digits = 2) => (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits);
+export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);
 
-// As many digits as it needs: what is nearly certain is not 100%.
-export const probability = (p) =>
-  p > 0.9999 && p < 1 ? `> ${percent(0.9999, 2)}` : percent(p, p > 0.995 || p < 0.005 ? 2 : 0);
+/** Return a probability: what is nearly certain is not 100%, nor is its opposite 0%. */
+export function probability(p, digits = 0) {
+  if (p < 0.0001) return `< ${percent(0.0001, 2)}`;
+  if (p > 0.9999) return `> ${percent(0.9999, 2)}`;
+  return percent(p, p > 0.995 || p < 0.005 ? 2 : digits);
+}
 
-/** Return "62% ± 4", or both ends where the interval does not lie evenly about the share. */
+/** Return "62% ± 4", or both ends where the share is not in their middle. */
 export function withError({ share, low, high }) {
   if (!Number.isFinite(high - low)) return percent(share);
   const half = (high - low) / 2;
@@ -38,12 +41,12 @@ export function withError({ share, low, high }) {
   return `${percent(share)} ± ${decimal(100 * half, half < 0.0095 ? 1 : 0)}`;
 }
 
-export const withinWords = ({ low, high, level }) => `${fine(low)} to ${fine(high)}, with ${percent(level)} credibility`;
+export function withinWords({ low, high, level }) {
+  const [from, to] = [probability(low, 1), probability(high, 1)];
+  return `${from === to ? from : `${from} to ${to}`}, with ${percent(level)} credibility`;
+}
 
-const time = (options) => {
-  const format = new Intl.DateTimeFormat(locales, options);
-  return (timeMs) => format.format(timeMs);
-};
+const time = (options) => new Intl.DateTimeFormat(locales, options).format;
 export const clock = time({ timeStyle: "medium" });
 export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
 const date = time({ dateStyle: "medium", timeStyle: "short" });
@@ -69,9 +72,11 @@ export function span(seconds) {
   return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });
 }
 
+const names = new Intl.DisplayNames(locales, { type: "language" });
+
 export function language(code) {
   try {
-    const name = new Intl.DisplayNames(locales, { type: "language" }).of(code);
+    const name = names.of(code);
     return name === code ? code : `${name} (${code})`;
   } catch {
     return code; // a stream may call a language what it likes

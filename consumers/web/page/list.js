@@ -1,7 +1,4 @@
-/**
- * The list of messages, newest first. It is live, but keeps still while somebody reads: while the
- * pointer or the focus is in it, while a message is open, while it is scrolled into, or on request.
- */
+/** The list of messages, newest first. It is live, but keeps still while somebody reads. */
 
 import { attr, $, coalesced, keyed, on, say, text } from "./dom.js";
 import { count } from "./format.js";
@@ -10,6 +7,7 @@ import { makeRow } from "./row.js";
 const ROWS_MAX = 50;
 // More at a time could not be read: the newest stand for the rest.
 const ROWS_AT_A_TIME_MAX = 8;
+const ROW_PX_MIN = 76;
 
 const keyOf = ({ key, id }) => `${key} ${id}`;
 
@@ -20,15 +18,24 @@ export function makeList(onGone) {
   let shown = [];
   let waiting = []; // newer than all that is shown
   let isLive = true; // false on a page of older ones
+  let most = ROWS_MAX; // to be drawn in the next frame
+  let isComing = false; // on top of others: a little movement shows it
 
   const onToggle = () => pause("open", list.querySelector("[aria-expanded=true]"));
   const draw = coalesced(() => {
-    const rows = keyed(list, shown, keyOf, (message) => makeRow(message, onToggle, onGone));
+    const rows = keyed(list, shown.slice(0, most), keyOf, (message) => {
+      const row = makeRow(message, onToggle, onGone);
+      row.classList.toggle("coming", isComing);
+      return row;
+    });
     rows.forEach((row, i) => row.update(shown[i]));
     onToggle();
+    if (most < shown.length) draw();
+    most = ROWS_MAX;
   });
 
   function take(newer, before = shown) {
+    isComing = before.length > 0;
     shown = [...newer, ...before].slice(0, ROWS_MAX);
     waiting = [];
     draw();
@@ -56,7 +63,10 @@ export function makeList(onGone) {
   on(list, "focusout", (event) => pause("focus", list.contains(event.relatedTarget)));
   const isAbove = ([entry]) => pause("reading", !entry.isIntersecting && entry.boundingClientRect.top < 0);
   new IntersectionObserver(isAbove).observe($("messages-heading"));
-  on($("show-new"), "click", () => take(waiting));
+  on($("show-new"), "click", () => {
+    take(waiting);
+    $("pause").focus(); // this button is gone
+  });
   $("pause").disabled = false;
   on($("pause"), "click", ({ currentTarget: button }) => {
     const isOn = !reasons.has("button");
@@ -65,24 +75,25 @@ export function makeList(onGone) {
     pause("button", isOn);
   });
 
-  /** Show these instead of what was there; `live`: newer ones may come on top of them. */
-  function replace(messages, live = true) {
-    isLive = live;
-    take(messages, []);
-  }
-
   return {
-    replace,
+    /** Show others, `live` if newer ones may follow: what fits on the screen at once, the rest a frame later. */
+    replace(messages, live = true) {
+      isLive = live;
+      most = Math.ceil(innerHeight / ROW_PX_MIN);
+      take(messages, []);
+    },
     /** Hear which are the newest now: show them, or keep them back while somebody reads. */
     receive(messages) {
-      if (!isLive || messages.length === 0) return;
+      if (!isLive) return;
+      // What had the focus may have gone without a word.
+      if (!list.contains(document.activeElement)) reasons.delete("focus");
       const newestKey = shown[0]?.key ?? -1;
-      // Keys only grow: where they do not, the daemon has begun a new store.
-      if (messages[0].key < newestKey) return replace(messages);
+      // Keys only grow: where they do not, messages have left, or the daemon has begun a new store.
+      if (!(messages[0]?.key >= newestKey)) return take(messages, []);
       const byKey = new Map(messages.map((message) => [message.key, message]));
       shown = shown.map((message) => byKey.get(message.key) ?? message);
       const newer = messages.filter(({ key }) => key > newestKey);
-      if (reasons.size === 0) return take(shown.length ? newer.slice(0, ROWS_AT_A_TIME_MAX) : newer);
+      if (reasons.size === 0) return take(newer.slice(0, Math.max(ROWS_AT_A_TIME_MAX, ROWS_MAX - shown.length)));
       waiting = newer;
       draw();
       return tell();
@@ -95,6 +106,7 @@ export function makeList(onGone) {
       tell();
     },
     tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),
+    isLive: () => isLive,
     size: () => shown.length,
     oldestKey: () => shown.at(-1)?.key,
   };

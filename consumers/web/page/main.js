@@ -1,4 +1,4 @@
-/** Begins the page: asks what there is, shows the view of the address, and keeps it live. */
+/** Begins the page, shows the view of the address, and keeps it live. */
 
 import { ask } from "./api.js";
 import { classNames, setClasses } from "./classes.js";
@@ -8,7 +8,7 @@ import { makeStream } from "./events.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
 import { read, VIEWS, write } from "./route.js";
-import { savedEvent, savedSearches, showSaved } from "./saved.js";
+import { loadSaved, savedEvent, savedSearches, showSaved } from "./saved.js";
 import { makeSearch } from "./search.js";
 import { makeTryIt } from "./try_it.js";
 
@@ -20,6 +20,7 @@ let showTryIt = null;
 let state = "connecting";
 let rate = "";
 let hasRecent = true;
+const silence = $("offline-why").textContent;
 
 function showConnection() {
   attr($("connection"), "data-state", state);
@@ -27,14 +28,17 @@ function showConnection() {
   $("offline").hidden = state !== "offline";
 }
 
-function onState(next) {
+/** Show whether the daemon is there, and where it refuses to answer, why. */
+function onState(next, error) {
+  const isNews = next !== state || error !== undefined;
+  if (isNews) text($("offline-why"), error?.status ? `The daemon refuses: ${error.message}` : silence);
   if (state === "offline" && next === "live") announce("The daemon is back.");
   if (state === "live" && next === "offline") announce("The daemon does not answer.");
   state = next;
   showConnection();
 }
 
-/** Hand on what came: the search that is shown is the first query, saved ones follow. */
+/** Hand on what came: the first query is the search, saved ones follow. */
 function onEvent(kind, data) {
   // This page was made for a daemon of other classes.
   if (kind === "summary" && String(data.classes) !== String(classNames())) location.reload();
@@ -56,13 +60,12 @@ function show(isTyping = false) {
   const query = { q: route.q, lang: route.lang };
   if (route.view === "search") search.show(query, isTyping);
   else document.title = `${$(`tab-${route.view}`).textContent} · streamnb`;
-  // In the other views it still tells the daemon's state.
   if (hasRecent) stream.watch([query, ...savedSearches()]);
   showModel(route.view === "model");
   if (route.view === "try") showTryIt(route.text);
 }
 
-/** Follow links between views without loading the page anew, where they are plainly clicked. */
+/** Follow links between views without loading the page anew. */
 function follow(event) {
   const link = event.target.closest("a[data-view]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -80,7 +83,7 @@ function onSaved() {
 function build({ version, source, classes, languages, corrections, sample }) {
   setClasses(classes);
   setCorrections(corrections);
-  say($("corrections-off"), corrections.enabled ? null : `Corrections are off. ${corrections.reason ?? ""}`);
+  say($("corrections-off"), corrections.enabled ? null : corrections.reason);
   const onQuery = (query, isTyping) => {
     write({ view: "search", ...query }, isTyping);
     show(isTyping);
@@ -91,15 +94,15 @@ function build({ version, source, classes, languages, corrections, sample }) {
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));
   text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${classes.join(", ")}.`);
   hasRecent = sample !== null;
-  if (!hasRecent) search.problem({ detail: "No recent messages are kept here to be searched (recent.enabled)." });
+  document.body.dataset.recent = hasRecent;
 }
 
 async function learnOfDaemon() {
   for (;;) {
     try {
       return await ask("/v1/page");
-    } catch {
-      onState("offline");
+    } catch (error) {
+      onState("offline", error);
       await new Promise((resolve) => setTimeout(resolve, TICK_MS));
     }
   }
@@ -109,6 +112,7 @@ async function begin() {
   $("q").value = read().q;
   for (const view of VIEWS) $(`view-${view}`).hidden = view !== read().view;
   build(await learnOfDaemon());
+  loadSaved();
   showSaved(onSaved);
   const isEarly = $("q").value !== read().q; // typed before the daemon answered
   show(isEarly);
@@ -116,6 +120,10 @@ async function begin() {
   on($("retry"), "click", stream.retry);
   on(document, "click", follow);
   on(window, "popstate", () => show());
+  on(window, "storage", () => {
+    loadSaved(); // another tab may have saved one
+    onSaved();
+  });
   setInterval(() => search.tick(Date.now()), TICK_MS);
 }
 

@@ -1,14 +1,13 @@
-/** The view of the model. It asks every two seconds, and only while somebody looks. */
+/** The view of the model. It asks only while somebody looks. */
 
 import { ask } from "./api.js";
 import { $, on, say, text } from "./dom.js";
 import * as format from "./format.js";
-import { drawCalibration, drawLine } from "./lines.js";
-import { classRows, confusionRows, movingWords, tellingWords } from "./quality.js";
+import { classRows, confusionRows, drawCalibration, drawLine, movingWords, tellingWords } from "./quality.js";
 
 const REFRESH_MS = 2_000;
 
-/** Return the value at a path such as "prequential.window.n". */
+/** `path` is such as "prequential.window.n". */
 const valueAt = (model, path) => path.split(".").reduce((value, name) => value?.[name], model);
 
 function draw(model) {

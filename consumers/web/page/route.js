@@ -1,4 +1,4 @@
-/** What is looked at stands in the address, so that it can be linked to, kept and gone back to. */
+/** What is looked at stands in the address: it can be linked to, kept and gone back to. */
 
 import { queryOf } from "./api.js";
 
@@ -16,18 +16,12 @@ export function address({ view, q, lang, text }) {
   return `/${queryOf({ view, text })}`;
 }
 
-/**
- * Write a route into the address. What is typed step by step is one entry of the history; what was
- * committed before stays an entry of its own.
- */
+/** Write a route into the address. What is typed step by step is one entry of the history. */
 export function write(route, isTyping) {
   const url = address(route);
   const isOver = history.state?.isTyping || url === location.pathname + location.search;
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
-/**
- * Return a query as the daemon is asked: it takes a last word without a blank for one that is still
- * being typed, and the page says so itself, by a star.
- */
+/** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
 export const asked = ({ q, lang }) => ({ q: q && `${q} `, lang });

@@ -5,9 +5,9 @@ import { classNames, look, mark, named } from "./classes.js";
 import { correctionsOn, makeDeleting, makeTeaching } from "./correct.js";
 import { attr, copy, el, on, part, text } from "./dom.js";
 import { explanationTable } from "./explain.js";
-import { ago, fullTime, probability, withinWords } from "./format.js";
+import { ago, fullTime, language, probability, withinWords } from "./format.js";
 
-const TINT_MAX = 24; // per cent: text stays readable on it, in both themes
+const TINT_MAX = 24; // per cent: text stays readable on it
 
 /** Return how strong a tint is: none where all classes are as probable. */
 function tint(p) {
@@ -15,7 +15,7 @@ function tint(p) {
   return TINT_MAX * Math.max(0, (p - least) / (1 - least));
 }
 
-/** Return what is known of an opened message, in the order in which one asks. */
+/** Return what is known of an opened message. */
 function detail({ id, label, explanation, interval, now, truth }, onGone) {
   const then = now.label === label ? "." : `; when this came it said ${label}.`;
   const sure = ` at ${probability(now.probabilities[now.label])}${then}`;
@@ -24,7 +24,7 @@ function detail({ id, label, explanation, interval, now, truth }, onGone) {
     interval && el("li@credible-interval", "From what it has seen of these words: ", withinWords(interval), "."),
     truth && el("li@stream-label", "The stream itself called it ", named(truth), "."),
   ];
-  const why = explanation && explanationTable(explanation, classNames());
+  const why = explanation && explanationTable(explanation);
   return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
 }
 
@@ -59,7 +59,7 @@ export function makeRow(message, onToggle, onGone) {
   node.tick = (nowMs) => text(time, ago(message.time_ms, nowMs));
   node.update = (next) => {
     if (next === current) return;
-    // Every second piece is a word of the query, which may be another one. All is plain text.
+    // Every second piece is a word of the query, which may be another one.
     if (String(next.marked) !== String(current?.marked)) {
       words.replaceChildren(...next.marked.map((piece, i) => (i % 2 ? el("b", piece) : piece)));
     }
@@ -79,7 +79,7 @@ export function makeRow(message, onToggle, onGone) {
   text(part(node, "user"), message.user ? `@${message.user}` : "somebody");
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
-  attr(words, "lang", message.lang);
+  if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is
   part(node, "judged").prepend(mark(message.label));
   node.update(message);
   node.tick(Date.now());

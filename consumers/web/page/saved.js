@@ -1,24 +1,29 @@
-/** Saved searches as small cards, side by side. They are kept in this browser alone. */
+/** Saved searches as cards. They are kept in this browser alone. */
 
 import { classNames, named } from "./classes.js";
 import { attr, $, copy, el, keyed, on, part, text } from "./dom.js";
 import { inWords, sharesOf } from "./figures.js";
 import { count, probability, withError } from "./format.js";
-import { makeRing } from "./ring.js";
 import { address } from "./route.js";
+import { makeRing } from "./shares.js";
 
 const KEY = "streamnb.saved";
 const SAVED_MAX = 8;
 const CLASSES_MAX = 3; // on a card
 
-let kept = [];
-try {
-  kept = JSON.parse(localStorage.getItem(KEY)).map(({ q, lang }) => ({ q: String(q), lang: String(lang) }));
-} catch {
-  // Nothing is kept there, or storage is forbidden.
-}
-
 const keyOf = ({ q, lang }) => `${lang} ${q}`;
+
+let kept = [];
+
+/** Read those that are kept, each once. */
+export function loadSaved() {
+  try {
+    const all = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
+    kept = [...new Map(all.map((one) => [keyOf(one), one])).values()].slice(0, SAVED_MAX);
+  } catch {
+    // Nothing is kept, or storage forbidden.
+  }
+}
 
 export const savedSearches = () => kept;
 
@@ -56,6 +61,7 @@ function makeCard(search, onChange) {
   on(remove, "click", () => {
     toggleSaved(search);
     onChange();
+    $("save-search").focus(); // what had the focus is gone
   });
   part(node, "card-top").after(ring);
 
@@ -69,12 +75,12 @@ function makeCard(search, onChange) {
     text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} so far`);
   };
   node.messages = ({ messages: [first] }) =>
-    first && text(newest, `${probability(first.probability)} ${first.label}: ${first.text}`);
+    text(newest, first ? `${probability(first.probability)} ${first.label}: ${first.text}` : "");
   node.problem = ({ detail }) => text(newest, detail);
   return node;
 }
 
-/** Draw the cards; `onChange` is called when one was taken away by its button. */
+/** Draw the cards; `onChange` hears when one was taken away. */
 export function showSaved(onChange) {
   $("saved").hidden = kept.length === 0;
   keyed($("saved-cards"), kept, keyOf, (search) => makeCard(search, onChange));

@@ -11,10 +11,7 @@ import { showSaveButton, toggleSaved } from "./saved.js";
 const TYPING_MS = 250;
 const PAGE = 50;
 
-/**
- * Return what is searched while somebody types: the last word as the beginning of one, but for a
- * single letter, with which too much begins; inside quotes nothing is guessed.
- */
+/** Return what is searched while somebody types: the last word begins one, but for a single letter. */
 function asYouType(typed) {
   const last = /(?:^|\s)[-#@]*([\p{L}\p{N}_]+)$/u.exec(typed);
   if (!last || typed.split('"').length % 2 === 0) return typed.trim();
@@ -44,7 +41,10 @@ export function makeSearch(onQuery, onSaved) {
     drawFigures(summary);
     isBusy(false);
   });
-  const typed = debounced(() => onQuery({ q: asYouType(box.value), lang: lang.value }, true), TYPING_MS);
+  const typed = debounced(
+    () => box.checkVisibility() && onQuery({ q: asYouType(box.value), lang: lang.value }, true),
+    TYPING_MS,
+  );
 
   function commit(event) {
     event.preventDefault();
@@ -62,11 +62,14 @@ export function makeSearch(onQuery, onSaved) {
 
   /** Turn to the page before a key, or without one to the newest. */
   async function turn(before) {
+    const asking = query;
     try {
       const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before })}`);
+      if (asking !== query) return;
       list.replace(page.messages, !before);
       $("older").hidden = !page.more;
       $("stream").scrollIntoView();
+      $("pause").focus(); // the button may be gone
     } catch (error) {
       say($("search-problem"), error.message);
     }
@@ -86,11 +89,10 @@ export function makeSearch(onQuery, onSaved) {
   }
 
   function showMessages(messages) {
-    if (isFresh) {
-      isFresh = false;
-      list.replace(messages);
-      $("older").hidden = messages.length < PAGE;
-    } else list.receive(messages);
+    if (isFresh) list.replace(messages);
+    else list.receive(messages);
+    isFresh = false;
+    if (list.isLive()) $("older").hidden = messages.length < PAGE;
     showEmpty();
   }
 
@@ -103,9 +105,11 @@ export function makeSearch(onQuery, onSaved) {
     change,
     tick: list.tick,
     languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
-    /** Show a query's heading; what was found follows as it comes. */
     show(next, isTyping) {
-      if (!isTyping && box.value.trim() !== next.q) box.value = next.q;
+      if (!isTyping) {
+        typed.stop();
+        if (box.value.trim() !== next.q) box.value = next.q;
+      }
       lang.value = next.lang;
       if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
       document.title = next.q ? `${next.q} · streamnb` : "streamnb";

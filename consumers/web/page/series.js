@@ -1,4 +1,4 @@
-/** Shares by class over time as a stacked area, with the number of messages beneath. */
+/** Shares by class over time, with the number of messages beneath. */
 
 import { leading, look } from "./classes.js";
 import { attr, $, svg, text } from "./dom.js";

@@ -1,35 +1,31 @@
-/**
- * Light or dark. No module: it runs before anything is painted, so that dark never begins with a
- * flash of light.
- */
-(() => {
-  const root = document.documentElement;
+/** Light or dark. No module: it runs before anything is painted, so that dark has no flash of light. */
+{
+  const KEY = "streamnb.theme";
+  const { dataset } = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
   try {
-    chosen = localStorage.getItem("streamnb.theme");
+    chosen = localStorage.getItem(KEY);
   } catch {
-    // Where storage is forbidden the system's choice holds.
+    // Storage is forbidden: the system's choice holds.
   }
 
-  function show() {
-    root.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
-    const button = document.getElementById("theme");
-    button?.setAttribute("aria-pressed", String(root.dataset.theme === "dark"));
-  }
+  const show = () => {
+    dataset.theme = chosen ?? (system.matches ? "dark" : "light");
+    document.getElementById("theme")?.setAttribute("aria-pressed", dataset.theme === "dark");
+  };
 
   show();
   system.addEventListener("change", show);
-  document.addEventListener("DOMContentLoaded", () => {
+  addEventListener("DOMContentLoaded", show);
+  addEventListener("click", ({ target }) => {
+    if (!target.closest("#theme")) return;
+    chosen = dataset.theme === "dark" ? "light" : "dark";
     show();
-    document.getElementById("theme").addEventListener("click", () => {
-      chosen = root.dataset.theme === "dark" ? "light" : "dark";
-      try {
-        localStorage.setItem("streamnb.theme", chosen);
-      } catch {
-        // It holds for this visit.
-      }
-      show();
-    });
+    try {
+      localStorage.setItem(KEY, chosen);
+    } catch {
+      // It holds for this visit.
+    }
   });
-})();
+}

@@ -1,15 +1,15 @@
-/** Try it: the posterior moves as one types, with what each word pushed. */
+/** Try it: the posterior moves as one types. */
 
 import { ask } from "./api.js";
-import { makeBars } from "./bars.js";
 import { classNames, named } from "./classes.js";
 import { $, debounced, el, on, say } from "./dom.js";
 import { explanationTable } from "./explain.js";
 import { probability, withinWords } from "./format.js";
+import { makeBars } from "./shares.js";
 
 const TYPING_MS = 100;
 
-/** Return the message that a text is, as JSON; throws where it is none. */
+/** Return the message that a text is; throws where it is none. */
 function messageOf(said) {
   const message = JSON.parse(said);
   if (message?.constructor !== Object) throw new SyntaxError("not an object");
@@ -31,10 +31,10 @@ export function makeTryIt(onText) {
     const sure = el("strong", probability(probabilities[label]));
     $("try-label").replaceChildren(named(label), sure, el("span.note", n ? interval && withinWords(interval) : "nothing is learned yet"));
     bars.update((name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
-    $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation, labels)] : []));
+    $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation)] : []));
   }
 
-  /** Judge what stands there; an answer that comes after a newer one is dropped. */
+  /** Judge what stands there; an answer after a newer one is dropped. */
   async function judge() {
     const turn = ++asked;
     const said = (isJson.checked ? json : sentence).value.trim();
@@ -54,13 +54,12 @@ export function makeTryIt(onText) {
     if (turn === asked) say($("try-problem"), problem);
   }
 
-  const typed = debounced(judge, TYPING_MS);
-  on(sentence, "input", () => {
-    onText(sentence.value);
-    typed();
-  });
-  on(json, "input", typed);
-  for (const id of ["try-mode-text", "try-mode-json"]) on($(id), "change", judge);
+  const typed = debounced(() => {
+    if (sentence.checkVisibility()) onText(sentence.value);
+    judge();
+  }, TYPING_MS);
+  for (const box of [sentence, json]) on(box, "input", typed);
+  on($("try-modes"), "change", judge);
 
   return (said) => {
     if (said !== sentence.value) sentence.value = said;

@@ -1,11 +1,37 @@
-/** Shares as a ring. Where there are two classes, the uncertain stretch of their border is drawn. */
+/** Shares by class, as bars and as a ring, with error bars where there are such. */
 
-import { look } from "./classes.js";
-import { attr, svg } from "./dom.js";
+import { bar, look, named } from "./classes.js";
+import { attr, el, say, svg, text } from "./dom.js";
 
 const OUTER = 46;
 const INNER = 31;
 const WHISKER = 49.2;
+
+/** Return rows of bars, one a class; `row`, `figure` and `raw` are hooks for tests. */
+export function makeBars(labels, row, figure, raw = "raw") {
+  const updates = [];
+  const rows = labels.map((label) => {
+    const own = { "data-class": label };
+    const stripe = bar(label, 0);
+    const whisker = el("span.whisker");
+    const words = el(`span.bar-figure@${figure}`, own);
+    const plain = el(`span.bar-raw@${raw}`, own);
+    updates.push((value) => {
+      stripe.style.setProperty("--share", value.share);
+      whisker.hidden = !(value.high > value.low);
+      whisker.style.setProperty("--from", value.low);
+      whisker.style.setProperty("--share", value.high - value.low);
+      text(words, value.words);
+      say(plain, value.raw);
+    });
+    return el(`li@${row}`, own, named(label), el("span.bar-words", words, plain), el("span.track", stripe, whisker));
+  });
+  const list = el("ul.bars", rows);
+
+  /** Draw what `valueOf(label)` returns: `{share, low, high, words, raw}`, shares of the track. */
+  list.update = (valueOf) => labels.forEach((label, i) => updates[i](valueOf(label)));
+  return list;
+}
 
 function point(radius, turn) {
   const angle = 2 * Math.PI * turn;
@@ -16,12 +42,12 @@ const arc = (radius, from, to) =>
   `A${radius} ${radius} 0 ${+(Math.abs(to - from) > 0.5)} ${+(to > from)} ${point(radius, to)}`;
 
 function piece(from, to) {
-  // A whole turn would begin where it ends, and nothing would be drawn: it stops just short of it.
+  // A whole turn would end where it begins, and nothing be drawn.
   const end = Math.min(to, from + 0.9999);
   return `M${point(OUTER, from)}${arc(OUTER, from, end)}L${point(INNER, end)}${arc(INNER, end, from)}Z`;
 }
 
-/** Return the error bar: an arc along the outside with a tick at each end. */
+/** An arc along the outside, with a tick at each end. */
 function whisker(low, high) {
   const tick = (turn) => `M${point(INNER - 2, turn)}L${point(WHISKER, turn)}`;
   return `${tick(low)}${tick(high)}M${point(WHISKER, low)}${arc(WHISKER, low, high)}`;
