@@ -65,10 +65,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Messages that the stream has deleted: by deletions `at` a partition's offsets, if told."""
+    """Messages that the stream has deleted, by deletions `at` offsets of a partition."""
 
     ids: Sequence[str]
-    at: tuple[Partition, Sequence[int]] | None = None
+    at: tuple[Partition, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ class Keeper:
     ) -> None:
         self._bounds = bounds
         self._clock = clock
-        self._codes = {name: c for c, name in enumerate(classes)}
+        self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
+        self._codes[None] = None
         self.contents: Contents = open_file(path, classes, bounds.chunk_rows)
         self.reading = Reading(tuple(classes), self.contents.places.names)
         self._db = self.contents.db
@@ -189,8 +190,6 @@ class Keeper:
             return
         if isinstance(item, Remove):
             held = self._bury(item)
-        elif item.at is None:
-            held = self._held(item.ids)
         else:
             place = self.contents.places.code(place_name(item.at[0]))
             last = dict(zip(item.ids, item.at[1], strict=True))
@@ -208,7 +207,7 @@ class Keeper:
             if not alive:
                 self._known.expect(item, at)
         for one in alive[-1:]:
-            label = None if item.label is None else self._codes[item.label]
+            label = self._codes[item.label]
             tables.teach(self._db, one.chunk.number, one.key, label, item.part)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
@@ -245,8 +244,7 @@ class Keeper:
             )
             said = self._known.said_of(columns["id"], place, columns["offset"])
             for k, correct in said.items():
-                label = None if correct.label is None else self._codes[correct.label]
-                columns["taught"][k] = columns["corrected"][k] = label
+                columns["taught"][k] = columns["corrected"][k] = self._codes[correct.label]
                 columns["taught_part"][k] = correct.part
             values = values_of(columns)
             chunk.add(columns)

@@ -118,9 +118,7 @@ class Recent:
         """
         self._intake.offer(messages, rows, log_posteriors)
 
-    def forget_ids(
-        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]] | None = None
-    ) -> None:
+    def forget_ids(self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]) -> None:
         """Forget messages that the stream deleted, behind all that was offered before; no wait.
 
         All of an id go, but those that stand behind the deletion `at` an offset of its partition.

@@ -18,6 +18,7 @@ PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "web" / "page"
 FIRST_PAINT_MS_MAX = 300
 SCRIPT_BYTES_MAX = 60_000
 ANSWER_MS_MAX = 100
+SEARCHED_MS_MAX = 250  # for all fifty rows that were found
 RUSH_PER_S = 1_000.0
 ROWS_MAX = 50  # that the page lists at a time
 TRIES = 30
@@ -52,21 +53,31 @@ ANSWERS = """n => new Promise(resolve => {
     look();
 })"""
 
-# Sends the search off; resolves, once the frame is drawn that has its heading, its figures and its
-# tweets, to the time that took, and to where the last of those tweets ends on the screen.
-SEARCH = """word => new Promise(resolve => {
+# Sends the search off; resolves, once all rows are there, to the times until the heading was, until
+# the frame was drawn that has heading, figures and tweets, and until all were; and to where the
+# last of the tweets of that frame ends on the screen.
+SEARCH = """([word, rows]) => new Promise(resolve => {
     const find = id => document.querySelector(`[data-testid=${id}]`);
+    let heading_ms = null, drawn_ms = null, screens = 0, isDrawing = false;
+    const since = () => performance.now() - start_ms;
     const look = () => {
-        const isThere = find('search-heading').textContent.endsWith(word)
+        if (find('search-heading').textContent.endsWith(word)) heading_ms ??= since();
+        const isThere = heading_ms !== null
             && find('search-figures').getAttribute('aria-busy') === 'false'
             && find('message-text')?.querySelector('b')?.textContent.toLowerCase() === word;
         if (!isThere) return;
-        watch.disconnect();
+        if (drawn_ms !== null && find('messages').childElementCount === rows) {
+            watch.disconnect();
+            resolve([heading_ms, drawn_ms, since(), screens]);
+        }
+        if (isDrawing) return;
+        isDrawing = true;
         const channel = new MessageChannel();  // its message comes once the frame is drawn
         channel.port1.onmessage = () => {
-            const took_ms = performance.now() - start_ms;
+            drawn_ms = since();
             const last = find('messages').lastElementChild;
-            resolve([took_ms, last.getBoundingClientRect().bottom / innerHeight]);
+            screens = last.getBoundingClientRect().bottom / innerHeight;
+            look();
         };
         channel.port2.postMessage(null);
     };
@@ -162,21 +173,23 @@ def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., 
 
 
 def test_searching_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
-    """Of a new search all that fits on the screen is drawn within 100 ms, and then all the rest."""
+    """Of a new search all that fits on the screen is drawn within 100 ms, the rest within 250."""
     page, _ = open_page(rush)
-    rows = page.get_by_test_id("message")
-    expect(rows.nth(20)).to_be_visible()
+    expect(page.get_by_test_id("message").nth(20)).to_be_visible()
     words = itertools.cycle(["coffee", "monday", "obama", "school", "rain", "work", "cat"])
 
-    def searched_ms() -> float:
-        all_ms: list[float] = []
-        for _ in range(3):
-            word = next(words)
-            page.get_by_test_id("search-box").fill(word)
-            took_ms, screens = page.evaluate(SEARCH, word)
-            assert screens >= 1
-            expect(rows).to_have_count(ROWS_MAX)
-            all_ms.append(took_ms)
-        return statistics.median(all_ms)
+    def searched() -> list[float]:
+        word = next(words)
+        page.get_by_test_id("search-box").fill(word)
+        times: list[float] = page.evaluate(SEARCH, [word, ROWS_MAX])
+        assert times.pop() >= 1  # a screenful
+        return times
 
-    assert best_ms(searched_ms, ANSWER_MS_MAX) <= ANSWER_MS_MAX
+    headings_ms, _, all_ms = zip(*(searched() for _ in range(9)), strict=True)
+    assert statistics.median(headings_ms) <= ANSWER_MS_MAX, headings_ms
+    assert statistics.median(all_ms) <= SEARCHED_MS_MAX, all_ms
+
+    def drawn_ms() -> float:
+        return statistics.median(searched()[1] for _ in range(3))
+
+    assert best_ms(drawn_ms, ANSWER_MS_MAX) <= ANSWER_MS_MAX

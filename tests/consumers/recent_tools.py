@@ -99,6 +99,11 @@ def tell(store: Recent, rows: Sequence[dict[str, Any] | str], first: int = 0) ->
     settle(store)
 
 
+def forget(store: Recent, names: Sequence[str]) -> None:
+    """Forget all messages of some ids, as a deletion in another partition has it."""
+    store.forget_ids(names, (Partition("elsewhere", 0), [0] * len(names)))
+
+
 def ids(store: Recent, text: str, **asked: Any) -> list[str]:
     """Return the ids of what a query finds, newest first."""
     return [found.row.id for found in store.search(parse(text), **asked).rows]

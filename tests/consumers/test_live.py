@@ -10,6 +10,7 @@ from consumers.live import Asked, Event, NotWatchedError, Subscription, pages, p
 from consumers.recent import BatchIndex, QueryError, parse
 from consumers.recent.recent import Recent
 from tests.consumers.living import Page, Plain, Said, Stream, events, make_hub
+from tests.consumers.recent_tools import forget
 
 LOVE = Asked("love ", None)
 
@@ -188,7 +189,7 @@ def test_too_much_for_a_tick_is_asked_of_the_store(
     page = Page(hub, [LOVE])
     hub.tick()
     say(stream, "love one", "love two", "love three")
-    stream.recent.forget_ids(["love one", "love two"])
+    forget(stream.recent, ["love one", "love two"])
     stream.settle()
     assert len(hub._pending._rows) + len(hub._pending._changes) <= 3
     hub.tick()

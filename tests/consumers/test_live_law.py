@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from consumers.live import Asked, Hub, standing, window
 from consumers.recent import finding, parse, recent
 from consumers.settings.running import RecentSettings
 from tests.consumers.living import Page, Said, Stream, make_hub
+from tests.consumers.recent_tools import forget
 
 NEWEST = 4
 QUERIES = (
@@ -82,7 +84,7 @@ def _do(step: tuple[str, Any], stream: Stream, kept: Hub, pages: list[Page]) -> 
     changes: dict[str, Callable[[Any], None]] = {
         "say": stream.say,
         "remove": stream.recent.remove,
-        "forget": stream.recent.forget_ids,
+        "forget": partial(forget, stream.recent),
         "correct": lambda found: stream.recent.correct(found[0], found[1], None),
     }
     if name in changes:

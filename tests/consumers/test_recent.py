@@ -14,6 +14,7 @@ from consumers.recent import Change, Recent, Row, StoreError, parse
 from tests.consumers.recent_tools import (
     LOG,
     clock_of,
+    forget,
     ids,
     made,
     offer,
@@ -155,7 +156,7 @@ def test_words_of_removed_messages_are_gone_after_a_stop(tmp_path: Path) -> None
     path = tmp_path / "recent.db"
     with running(path) as store:
         tell(store, ["one xylophonist", "good day"])
-        store.forget_ids(["m0"])
+        forget(store, ["m0"])
     assert b"xylophonist" not in path.read_bytes()
     assert b"good day" in path.read_bytes()
 
@@ -164,7 +165,7 @@ def test_the_stream_deletes_behind_what_it_told() -> None:
     """A deletion of the stream removes all messages of an id that came before it, none after."""
     with running(None) as store:
         offer(store, tweets([{"text": "one", "id": "a"}, {"text": "two", "id": "a"}, "three"]))
-        store.forget_ids(["a", "nobody"])
+        forget(store, ["a", "nobody"])
         offer(store, tweets([{"text": "four", "id": "a"}], first=3))
         settle(store)
         assert [found.row.text for found in store.search(parse("")).rows] == ["four", "three"]
@@ -259,7 +260,7 @@ def test_who_listens_hears_of_all_that_changes() -> None:
     assert rows[1] == store.get("m1")
     store.correct("m0", "positive", "c/0")
     store.remove("m0")
-    store.forget_ids(["m1", "nobody"])
+    forget(store, ["m1", "nobody"])
     store.stop()
     assert changes == [
         Change("m0", "positive", removed=False),
@@ -284,7 +285,7 @@ def check_that_it_is_empty(store: Recent) -> None:
     offer(store, tweets(["good"], first=5))
     store.remove("m0")
     store.correct("m0", None, None)
-    store.forget_ids(["m0"])
+    forget(store, ["m0"])
     assert store.search(parse("good")).rows == ()
     assert store.counted(parse("")).n == 0
     assert store.counted(parse("good")).n == 0
