@@ -1,9 +1,13 @@
-"""`python -m benchmarks [CASE ...]`: runs the cases, prints a table, writes JSON if asked to."""
+"""`python -m benchmarks [CASE ...]`: runs the cases, prints a table, writes JSON if asked to.
+
+`python -m benchmarks against_tree PATH [CASE ...]` compares this tree with another one.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks import against_tree
 from benchmarks.against_river import bernoulli, multinomial, one_at_a_time
 from benchmarks.against_sklearn import sklearn
 from benchmarks.against_vw import vw, vw_pairs
@@ -145,4 +150,8 @@ def _hand_out(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    if sys.argv[1:2] == ["against_tree"]:
+        del sys.argv[1]
+        typer.run(against_tree.main)
+    else:
+        typer.run(main)
