@@ -171,7 +171,7 @@ class GroupState(ABC):
         return self.encode(self.read(columns, 1), 0, 1, labels, learn=learn)
 
     def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Any:
-        """Return one row as a batch for `to_unlearn`; nothing that can be saved changes."""
+        """Return one row as a batch for `to_unlearn`; the group stays as it is."""
         return self.encode(fields, 0, 1, labels, learn=False)
 
     # ---- what the state can do -----------------------------------------------------------------

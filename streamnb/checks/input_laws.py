@@ -11,6 +11,7 @@ import numpy as np
 
 from streamnb.categories.spec import Categories
 from streamnb.checks.case import Broken, Case, DoesNotApply, teach
+from streamnb.checks.comparing import must_be_same
 from streamnb.errors import InputError
 from streamnb.flags.spec import Flags
 from streamnb.model import NaiveBayes
@@ -75,11 +76,11 @@ def new_classes_join(case: Case) -> None:
 
 
 def bad_input_changes_nothing(case: Case) -> None:
-    """What cannot be used is refused as an `InputError`, and leaves the model's bytes alone."""
+    """What cannot be used is refused as an `InputError`; bytes and answers stay what they were."""
     model = case.learned()
     if not case.examples:
         raise DoesNotApply("there is no example")
-    before = model.to_bytes()
+    before, twin = model.to_bytes(), model.clone()
     for what, attempt in _attempts(case, model).items():
         try:
             attempt()
@@ -88,6 +89,8 @@ def bad_input_changes_nothing(case: Case) -> None:
                 raise Broken(f"{what} was refused, and has changed the model") from None
         else:
             raise Broken(f"{what} was not refused")
+    # Not in the bytes alone: what memory holds beyond them must not show in an answer.
+    must_be_same(model, twin, case.probes)
 
 
 def _attempts(case: Case, model: NaiveBayes) -> dict[str, Callable[[], None]]:
@@ -124,6 +127,9 @@ def _attempts(case: Case, model: NaiveBayes) -> dict[str, Callable[[], None]]:
     for bad in (-1.0, float("nan"), float("inf"), "1", None):
         attempts[f"the weight {bad!r}"] = one(x, y, bad)
         attempts[f"the weight {bad!r} in a batch"] = many(columns, labels, [*ones[:-1], bad])
+    attempts["taking back a class that nobody knows"] = lambda: model.unlearn_one(
+        x, "a class that nobody knows", time_s=time_s
+    )
     return attempts
 
 

@@ -31,7 +31,7 @@ from streamnb.words.bag_rows import (
     have_form,
     is_sparse,
 )
-from streamnb.words.counted import CountedState
+from streamnb.words.counted import BatchToUnlearn, CountedState
 from streamnb.words.text import check_dictionary, check_max, check_words
 
 
@@ -143,7 +143,7 @@ class BagState(CountedState):
         names = counted.names_at[first:last]
         counts = counted.counts[first:last]
         columns = self._columns(counted, names, begin, end, labels, learn=learn)
-        known = columns >= 0
+        known = (columns >= 0) if learn else (columns >= 0) & (columns < self._n_counted)
         ends = np.concatenate(([0], np.cumsum(known)))[counted.indptr[begin : end + 1] - first]
         if self.spec.likelihood.counts_occurrences:
             kept_counts = np.ascontiguousarray(counts[known])
@@ -151,6 +151,21 @@ class BagState(CountedState):
             kept_counts = np.ones(int(known.sum()))
         rows = Rows(np.ascontiguousarray(columns[known]), kept_counts, ends.astype(np.int64))
         return Batch(rows, np.ascontiguousarray(counted.there[begin:end]))
+
+    def encode_to_unlearn(self, counted: SparseRows, labels: NDArray[np.int32]) -> BatchToUnlearn:
+        """Return one row with its unknown words; the vocabulary stays as it is."""
+        n = int(counted.indptr[1])
+        names, counts = counted.names_at[:n], counted.counts[:n]
+        columns = self._columns(counted, names, 0, 1, labels, learn=False)
+        if self.n_declared:  # other words are none
+            known = columns >= 0
+            names, counts, columns = names[known], counts[known], columns[known]
+        if not self.spec.likelihood.counts_occurrences:
+            counts = np.ones(len(counts))
+        rows = Rows(columns, counts, np.array([0, len(columns)]))
+        return BatchToUnlearn(
+            rows, counted.there[:1].copy(), lambda at: counted.names[int(names[at])]
+        )
 
     def _columns(
         self,
@@ -203,6 +218,7 @@ class BagState(CountedState):
             columns = self.vocabulary.enter(fps, texts)
         else:
             columns = self.vocabulary.look_up(fps)
+            columns[columns >= self._n_counted] = -1
         counts = np.ones(len(words))
         if self.spec.likelihood.counts_occurrences:
             counts[:] = [counted[word] for word in words]

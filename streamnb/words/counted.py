@@ -7,7 +7,9 @@ each part has counts over the same vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +27,21 @@ from streamnb.statistics import UNBOUNDED, kept
 from streamnb.tokenizer import fingerprints
 from streamnb.vocabulary import Vocabulary
 from streamnb.words.part import CountedPart
+
+
+@dataclass(frozen=True, slots=True)
+class BatchToUnlearn(Batch):
+    """One row to be taken back, looked up in the vocabulary and never entered into it.
+
+    The column of a word that the vocabulary lacks is -1.
+
+    Attributes
+    ----------
+    word : callable
+        Returns the text of an entry, for an error.
+    """
+
+    word: Callable[[int], str]
 
 
 class CountedState(GroupState):
@@ -138,22 +155,22 @@ class CountedState(GroupState):
     def find(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the columns of words with a count above zero or declared, -1 for others."""
         columns = self.vocabulary.find(words, self.key).astype(np.int64)
-        known = columns >= 0
+        known = (columns >= 0) & (columns < self._n_counted)
+        columns[~known] = -1
         if not self.n_declared:
             columns[known] = np.where(
                 self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
             )
         return columns
 
-    def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Batch:
-        """Return one row with its unknown words: they get columns, at zero, which no file holds."""
-        batch: Batch = self.encode(fields, 0, 1, labels, learn=True)
-        return batch
+    @abstractmethod
+    def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> BatchToUnlearn:
+        """Return one row with its unknown words; the vocabulary stays as it is."""
 
     # ---- what the state can do -----------------------------------------------------------------
 
     def to_unlearn(
-        self, batch: Batch, label: int, weight: float, part: GroupPart | None
+        self, batch: BatchToUnlearn, label: int, weight: float, part: GroupPart | None
     ) -> tuple[Batch, int]:
         """Return a batch of one row without the words that have left; see `GroupState`."""
         if not batch.there[0]:
@@ -164,9 +181,9 @@ class CountedState(GroupState):
         columns = batch.rows.columns[:n].astype(np.int64)
         wanted = weight * batch.rows.counts[:n]
         held = np.zeros(n)
-        there = columns < len(counts.by_word)
+        there = (columns >= 0) & (columns < len(counts.by_word))
         held[there] = counts.by_word[columns[there], label]
-        short = held < wanted * (1.0 - DUST)
+        short = (held < wanted * (1.0 - DUST)) | (columns < 0)
         if counts.examples[label] < weight * (1.0 - DUST):
             raise InputError(
                 f"group {self.name!r}: an example of weight {weight:g} cannot be unlearned, as its"
@@ -174,10 +191,10 @@ class CountedState(GroupState):
             )
         if short.any() and not n_dropped:
             at = int(np.flatnonzero(short)[0])
-            word = self.vocabulary.words(columns[at : at + 1])[0]
             raise InputError(
-                f"group {self.name!r}: {word!r} cannot be unlearned {wanted[at]:g} times, as its"
-                f" class holds {held[at]:g}. Unlearn what was learned, once, with its own class."
+                f"group {self.name!r}: {batch.word(at)!r} cannot be unlearned {wanted[at]:g} times,"
+                f" as its class holds {held[at]:g}. Unlearn what was learned, once, with its own"
+                " class."
             )
         keep = np.flatnonzero(~short)
         rows = Rows(

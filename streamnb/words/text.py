@@ -19,7 +19,8 @@ from streamnb.labels import nobody
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
-from streamnb.words.counted import CountedState
+from streamnb.vocabulary import Vocabulary
+from streamnb.words.counted import BatchToUnlearn, CountedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,32 @@ class WordsState(CountedState):
         self, text: TextPieces, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
     ) -> Batch:
         """Return texts `begin` to `end` as columns and counts; to learn, new words get columns."""
+        learn = learn and not self.n_declared
+        return self._batch(text, begin, end, labels, self.vocabulary, learn=learn)
+
+    def encode_to_unlearn(self, text: TextPieces, labels: NDArray[np.int32]) -> BatchToUnlearn:
+        """Return one row with its unknown words; the vocabulary stays as it is."""
+        if self.n_declared:  # other words are none
+            own, is_new = self.vocabulary, False
+        else:  # read into a vocabulary of its own, so that an unknown word has a text to tell
+            own, is_new = Vocabulary(), True
+        batch = self._batch(text, 0, 1, labels, own, learn=is_new)
+        n = int(batch.rows.indptr[1])
+        found = batch.rows.columns[:n]
+        columns = self.vocabulary.look_up(own.table.fingerprints[found])
+        rows = Rows(columns, batch.rows.counts[:n].copy(), batch.rows.indptr)
+        return BatchToUnlearn(rows, batch.there, lambda at: own.words(found[at : at + 1])[0])
+
+    def _batch(
+        self,
+        text: TextPieces,
+        begin: int,
+        end: int,
+        labels: NDArray[np.int32],
+        vocabulary: Vocabulary,
+        *,
+        learn: bool,
+    ) -> Batch:
         texts = text.piece(begin, end)
         n = end - begin
         sizes = np.maximum(texts.ends - texts.starts, 0)
@@ -205,7 +232,7 @@ class WordsState(CountedState):
             np.zeros(n + 1, dtype=np.int64),
         )
         scratch = scratch_for(int(sizes.max(initial=0)), longest)
-        self._encode(texts, labels, scratch, rows, learn=learn)
+        self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
         return Batch(rows, texts.ends >= 0)
 
     def has_short(self, x: Mapping[str, Any]) -> bool:
@@ -216,21 +243,24 @@ class WordsState(CountedState):
     def encode_one(self, x: Mapping[str, Any], desk: Desk, *, learn: bool) -> Batch:
         """Return one short text as `encode` does, at the thread's own desk."""
         scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
-        self._encode(desk.texts, _FIRST if learn else _NONE, scratch, desk.batch.rows, learn=learn)
+        labels = _FIRST if learn else _NONE
+        learn = learn and not self.n_declared
+        self._encode(desk.texts, labels, self.vocabulary, scratch, desk.batch.rows, learn=learn)
         return desk.batch
 
     def _encode(
         self,
         texts: Texts,
         labels: NDArray[np.int32],
+        vocabulary: Vocabulary,
         scratch: Scratch,
         rows: Rows,
         *,
         learn: bool,
     ) -> None:
         n = len(texts.starts)
-        n_known = self.vocabulary.n_words
-        learn = learn and not self.n_declared
+        # Words without counts are unseen: a call that was broken off may have left some.
+        n_known = self._n_counted
         row = 0
         while row < n:
             row, why, wanted = lookup.encode(
@@ -240,9 +270,9 @@ class WordsState(CountedState):
                 learn,
                 n_known,
                 self.reader,
-                self.vocabulary.table,
+                vocabulary.table,
                 scratch,
                 rows,
             )
             if why != lookup.DONE:
-                self.vocabulary.make_room(why, wanted)
+                vocabulary.make_room(why, wanted)

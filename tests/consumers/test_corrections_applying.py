@@ -21,6 +21,7 @@ from consumers.metrics import Metrics
 from streamnb import EveryExamples, EveryInterval, Learner, SnapshotBoard
 from streamnb.overview import n_features
 from streamnb.packing import pack
+from streamnb.words.counted import CountedState
 from tests.consumers.correcting import JOURNAL_PART, STREAM, Life, Store, by_part
 from tests.endtoend.learned import examples
 
@@ -160,6 +161,30 @@ def test_a_label_that_cannot_be_learned_brings_back_what_it_replaced(
     assert refused == ["negative"]
     assert by_part(life.learner.model) == before
     assert life.value("refused") == 1.0
+
+
+def test_taking_back_words_that_nobody_wrote_leaves_no_trace(life: Life) -> None:
+    """A correction of a text that was never learned is refused, and gives no word a place."""
+    model = life.learner.model
+    before = by_part(model)
+    (group,) = model._groups.values()
+    assert isinstance(group, CountedState)
+    n_words = group.vocabulary.n_words
+    say(
+        life,
+        kind="label",
+        label="negative",
+        was=life.found[0][1],
+        was_part="t/0",
+        example={"text": "qwx qwy qwz"},
+        partition=("t", 0),
+        offset=0,
+    )
+    with capture_logs():
+        life.correct()
+    assert life.value("refused") == 1.0
+    assert by_part(model) == before
+    assert group.vocabulary.n_words == n_words
 
 
 def test_lines_that_are_no_corrections_are_rejects(life: Life) -> None:
