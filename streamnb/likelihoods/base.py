@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -26,6 +27,21 @@ class Batch:
 
     rows: Rows
     there: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchToUnlearn(Batch):
+    """One row to be taken back, looked up in the vocabulary and never entered into it.
+
+    The column of a word that the vocabulary lacks is -1.
+
+    Attributes
+    ----------
+    word : callable
+        Returns the text of an entry, for an error.
+    """
+
+    word: Callable[[int], str]
 
 
 class Estimator(Protocol):

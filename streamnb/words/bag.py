@@ -19,7 +19,7 @@ from streamnb.decay import WEIGHT_MAX, WEIGHT_MIN
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Rows, Texts
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
-from streamnb.likelihoods.base import Batch
+from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.matrix import first_there
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.words.bag_rows import (
@@ -31,7 +31,7 @@ from streamnb.words.bag_rows import (
     have_form,
     is_sparse,
 )
-from streamnb.words.counted import BatchToUnlearn, CountedState
+from streamnb.words.counted import CountedState
 from streamnb.words.text import check_dictionary, check_max, check_words
 
 

@@ -7,9 +7,7 @@ each part has counts over the same vocabulary.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -22,26 +20,11 @@ from streamnb.kernels import counting, lookup
 from streamnb.kernels.layout import DECLARED, LIVE, Rows
 from streamnb.kernels.posterior import DUST
 from streamnb.likelihoods import WordLikelihood
-from streamnb.likelihoods.base import Batch
+from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.statistics import UNBOUNDED, kept
 from streamnb.tokenizer import fingerprints
 from streamnb.vocabulary import Vocabulary
 from streamnb.words.part import CountedPart
-
-
-@dataclass(frozen=True, slots=True)
-class BatchToUnlearn(Batch):
-    """One row to be taken back, looked up in the vocabulary and never entered into it.
-
-    The column of a word that the vocabulary lacks is -1.
-
-    Attributes
-    ----------
-    word : callable
-        Returns the text of an entry, for an error.
-    """
-
-    word: Callable[[int], str]
 
 
 class CountedState(GroupState):
@@ -162,10 +145,6 @@ class CountedState(GroupState):
                 self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
             )
         return columns
-
-    @abstractmethod
-    def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> BatchToUnlearn:
-        """Return one row with its unknown words; the vocabulary stays as it is."""
 
     # ---- what the state can do -----------------------------------------------------------------
 

@@ -17,10 +17,10 @@ from streamnb.kernels import lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import nobody
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
-from streamnb.likelihoods.base import Batch
+from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
 from streamnb.vocabulary import Vocabulary
-from streamnb.words.counted import BatchToUnlearn, CountedState
+from streamnb.words.counted import CountedState
 
 
 @dataclass(frozen=True, slots=True)
