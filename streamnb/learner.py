@@ -112,7 +112,10 @@ class Learner:
         return self._version
 
     def learn(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
-        """Judge, then learn examples of one part; see `NaiveBayes.prequential_many`.
+        """Judge, then learn examples of one part, and publish if the policy says so.
+
+        See `NaiveBayes.prequential_many`. A snapshot stands between two calls: one call publishes
+        once at most, however many examples it brings.
 
         Parameters
         ----------
@@ -132,10 +135,14 @@ class Learner:
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
-        return self.model.prequential_many(columns, labels, part=part)
+        posteriors = self.model.prequential_many(columns, labels, part=part)
+        self.publish_if_due()
+        return posteriors
 
     def learn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
         """Learn one example of a part unjudged: a correction, not one of the stream.
+
+        It does not publish, so that no snapshot stands between taking back and learning anew.
 
         Parameters
         ----------
@@ -172,9 +179,10 @@ class Learner:
         self._is_corrected = True
 
     def publish_if_due(self) -> bool:
-        """Publish where the policy says so, and return whether it was due.
+        """Publish if the policy says so, and return whether it was due.
 
-        An unchanged model's snapshot simply stays.
+        `learn` does so by itself. Ask between batches where time passes without any, and behind
+        `learn_one` and `unlearn_one`. An unchanged model's snapshot simply stays.
         """
         if not self._policy.is_due(self.model.n_examples):
             return False

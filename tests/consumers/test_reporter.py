@@ -91,7 +91,7 @@ class Run:
 
     def learner(self) -> Learner:
         """Return a learner that has published the model as it is."""
-        return Learner(self.model, self.board, EveryExamples(1), self.clock)
+        return Learner(self.model, self.board, EveryExamples(1_000), self.clock)
 
     def update(self) -> Status:
         """Let the reporter report once more; return what was shown."""

@@ -101,7 +101,8 @@ def test_nothing_new_keeps_the_snapshot() -> None:
     assert learner.publish_if_due()
     assert board.current() is before
     assert learner.version == 2
-    assert policy.told == [(0, 0.0), (3, 0.0), (3, 0.0)]
+    # At the start, by learning, and three times that nothing was new.
+    assert policy.told == [(0, 0.0), *[(3, 0.0)] * 4]
 
 
 def test_learning_answers_with_what_stood_before() -> None:
@@ -163,17 +164,18 @@ def test_publishing_takes_at_most_its_share(
         assert not policy.is_due(0)
 
 
-def run(start: NaiveBayes, stream: Sequence[Example], every: int, cut: int) -> list[object]:
+def run(start: NaiveBayes, stream: Sequence[Example], every: int) -> list[object]:
     """Return each snapshot of a run: its version, its age and all it says."""
     board = SnapshotBoard()
     learner = Learner(start, board, EveryExamples(every), Clock())
     seen: list[object] = []
-    for begin in range(0, len(stream) + 1, cut):
-        for example in stream[begin : begin + cut]:
-            columns = {"text": [example.text], "user": [example.user]}
-            learner.learn(example.part or "t/0", columns, [example.label])
-        due = learner.model.n_examples >= _last(board).n_examples + every
-        assert learner.publish_if_due() == due
+    for example in stream:
+        before = _last(board)
+        columns = {"text": [example.text], "user": [example.user]}
+        learner.learn(example.part or "t/0", columns, [example.label])
+        due = learner.model.n_examples >= before.n_examples + every
+        assert (_last(board) is not before) == due
+        assert not learner.publish_if_due()  # learning has published what was due
         if due:
             seen.append((_last(board).version, _last(board).n_examples, facts(_last(board))))
     return seen
@@ -185,9 +187,9 @@ def _last(board: SnapshotBoard) -> Snapshot:
     return current
 
 
-@given(start=models(), stream=examples(in_parts=True), every=st.integers(1, 9), cut=st.just(3))
+@given(start=models(), stream=examples(in_parts=True), every=st.integers(1, 9))
 def test_by_examples_every_run_publishes_alike(
-    start: NaiveBayes, stream: list[Example], every: int, cut: int
+    start: NaiveBayes, stream: list[Example], every: int
 ) -> None:
     """Two runs over a recorded stream publish the same snapshots, bit for bit."""
     twin = NaiveBayes(
@@ -195,7 +197,32 @@ def test_by_examples_every_run_publishes_alike(
         start._class_prior,
         {name: group.spec for name, group in start._groups.items()},
     )
-    assert run(start, stream, every, cut) == run(twin, stream, every, cut)
+    assert run(start, stream, every) == run(twin, stream, every)
+
+
+def test_learning_publishes_by_its_policy() -> None:
+    """Every 500 examples there is a snapshot, and nobody but `learn` has to ask for it."""
+    board, seen = SnapshotBoard(), []
+    learner = Learner(model(), board, EveryExamples(500), Clock())
+    for _ in range(40_086 // 100):
+        teach(learner, 100)
+        seen.append(_last(board).n_examples)
+    teach(learner, 86)
+    assert seen == [500 * (n // 500) for n in range(100, 40_001, 100)]
+    assert (learner.version, _last(board).n_examples) == (81, 40_000)
+
+
+def test_a_correction_is_published_whole() -> None:
+    """Between taking an example back and learning it anew no snapshot comes, however often due."""
+    board = SnapshotBoard()
+    learner = Learner(model(), board, Watched(), Clock())
+    teach(learner)
+    before = _last(board)
+    learner.unlearn_one("t/0", {"text": "good day"}, "pos")
+    learner.learn_one("t/0", {"text": "good day"}, "neg")
+    assert _last(board) is before
+    assert learner.publish_if_due()
+    assert _last(board).class_counts.tolist() == [1.0, 0.0]
 
 
 @given(start=models(), stream=examples(in_parts=False), more=examples(in_parts=False))
