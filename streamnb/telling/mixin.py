@@ -110,13 +110,15 @@ class Telling(Judging):
     def training_log_likelihood(self) -> float:
         """Return the joint Σ log p(x, y) of all that was learned, under the present estimates.
 
-        From the statistics alone, without multinomial coefficients: weighted, and decayed up to
-        now. What has left a full vocabulary is not in it.
+        It is what `log_likelihood` gives for the same examples, from the statistics alone: without
+        multinomial coefficients, weighted, and decayed up to now. What has left a full vocabulary
+        is not in it.
 
         Raises
         ------
         InputError
-            Where a group has no likelihood.
+            If a group has no likelihood, or one that does not follow from its statistics: numbers
+            under `NormalInverseGamma`. Give the examples to `log_likelihood` then.
         """
         held = self._class_counts / self._clock.scale
         with np.errstate(invalid="ignore"):

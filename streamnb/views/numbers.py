@@ -34,8 +34,19 @@ class NumbersView(View):
     def log_likelihood(self) -> float:
         """Return Σ log p(x | y) of all that was learned, from n, mean and M2 alone.
 
-        Under a prior with location and variance in the Gaussian. A point mass adds nothing.
+        A point mass adds nothing.
+
+        Raises
+        ------
+        InputError
+            Under a prior: Student's t depends on more of the numbers than n, mean and M2.
         """
+        if self._is_bayes:
+            raise InputError(
+                f"group {self.state.name!r}: under NormalInverseGamma the predictive is Student's"
+                " t, and the likelihood of what was learned does not follow from n, mean and M2."
+                " Give the examples themselves to log_likelihood."
+            )
         p = self._posterior
         there = (p.n > 0.0) & (p.variance > 0.0)
         n, v = p.n[there], p.variance[there]

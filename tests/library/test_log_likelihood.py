@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist, fmean, pvariance
+from typing import Any
 
 import pytest
 from hypothesis import given
 
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import (
+    Bernoulli,
+    Beta,
+    Dirichlet,
+    Gaussian,
+    Multinomial,
+    NaiveBayes,
+    NormalInverseGamma,
+    Numbers,
+    VarianceFloor,
+    Words,
+)
 from streamnb.errors import InputError
 from streamnb.groups import Group
+from streamnb.numbers.state import NumbersState
 from tests.library.asking import Stream, columns_of, groups, learned, scale_of, streams
 from tests.library.test_mathematics import DOCUMENTS, ten_documents
 
@@ -95,3 +109,50 @@ def test_a_mean_of_nothing_is_refused() -> None:
     model = learned([], {"text": Words(Bernoulli())})
     with pytest.raises(InputError, match="at least one"):
         model.log_loss({"text": []}, [])
+
+
+@pytest.mark.parametrize("variance", ["own", "shared"])
+@pytest.mark.parametrize("share", [0.0, 1e-9, 0.1])
+def test_numbers_have_the_log_likelihood_of_their_data(variance: Any, share: float) -> None:
+    """From n, mean and M2 alone comes Σ log N(x; μ_c, σ²_c) over the data, as from the data."""
+    values, labels = [1.0, 2.5, 2.0, -3.0, -1.0, 0.25], ["a", "a", "a", "b", "b", "b"]
+    model = NaiveBayes(features={"x": Numbers(Gaussian(VarianceFloor(share), variance))})
+    model.learn_many({"x": values}, labels)
+    own = {c: [v for v, y in zip(values, labels, strict=True) if y == c] for c in "ab"}
+    spreads = {c: pvariance(mine) for c, mine in own.items()}
+    if variance == "shared":
+        spreads = dict.fromkeys(own, fmean(spreads.values()))
+    floor = share * pvariance(values)
+    naive = sum(
+        math.log(3 + 1)
+        - math.log(6 + 2)
+        + math.log(NormalDist(fmean(own[c]), math.sqrt(spreads[c] + floor)).pdf(v))
+        for c in own
+        for v in own[c]
+    )
+    assert model.training_log_likelihood() == pytest.approx(naive, rel=1e-12)
+    assert model.log_likelihood({"x": values}, labels) == pytest.approx(naive, rel=1e-12)
+
+
+def test_under_a_prior_moments_do_not_tell_the_log_likelihood() -> None:
+    """Two sets of numbers of equal n, mean and M2 differ under Student's t: it is refused."""
+    root = math.sqrt(3.0)
+    said = []
+    for values in ([-root, 0.0, 0.0, root, 0.0, 0.0], [-1.0, 1.0, -1.0, 1.0, -1.0, 1.0]):
+        prior = NormalInverseGamma(mean=0.0, kappa=1.0, alpha=2.0, beta=3.0)
+        model = NaiveBayes(features={"x": Numbers(Gaussian(prior))})
+        model.learn_many({"x": values}, ["a"] * 6)
+        group = model._groups["x"]
+        assert isinstance(group, NumbersState)
+        held = group.moments()
+        assert [held[name].item() for name in ("n", "mean")] == [6.0, pytest.approx(0.0)]
+        assert held["M2"].item() == pytest.approx(6.0)
+        with pytest.raises(InputError, match=r"'x'.*Student's t.* to log_likelihood"):
+            model.training_log_likelihood()
+        # The naive twin: a = 2 + 6/2, b = 3 + 6/2, κ' = 7, m = 0.
+        a, spread = 5.0, 6.0 * 8.0 / (5.0 * 7.0)
+        each = math.lgamma(a + 0.5) - math.lgamma(a) - 0.5 * math.log(2.0 * math.pi * a * spread)
+        naive = sum(each - (a + 0.5) * math.log1p(v * v / (2.0 * a * spread)) for v in values)
+        said.append(model.log_likelihood({"x": values}, ["a"] * 6))
+        assert said[-1] == pytest.approx(naive, rel=1e-12)
+    assert abs(said[0] - said[1]) > 0.1
