@@ -240,9 +240,11 @@ class CategoriesState(GroupState):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.table = self.table.view()
-        self.fit(self.table.fields)
-        twin.alphas = self.alphas
-        twin.counts = category_counts.copy(self.counts, self.table.vocabulary.n_words)
+        n_words, n_fields = twin.table.vocabulary.n_words, len(twin.table.fields)
+        # Room for all that the table has: reading a snapshot then changes nothing of it.
+        fitted = category_counts.with_room(self.counts, n_words, n_fields)
+        twin.counts = category_counts.copy(fitted, n_words)
+        twin.alphas = twin._alphas(twin.table.fields, self.counts.seen.shape[1])
         return twin
 
     def is_loose(self) -> bool:

@@ -210,7 +210,9 @@ class FlagsState(GroupState):
         """Return a copy that later learning does not touch."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.counts = flag_counts.copy(self.counts)
+        # Room for all fields of the table: reading a snapshot then changes nothing of it.
+        n_classes = self.counts.true.shape[1]
+        twin.counts = flag_counts.copy(flag_counts.sized(self.counts, len(self.table), n_classes))
         return twin
 
     # ---- parts and files -----------------------------------------------------------------------

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from streamnb import Bernoulli, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb import (
+    Bag,
+    Bernoulli,
+    Categories,
+    Flags,
+    Gaussian,
+    Multinomial,
+    NaiveBayes,
+    NormalInverseGamma,
+    Numbers,
+    Snapshot,
+    Words,
+)
 from streamnb.reading import Readable
 from tests.strategies import Example, groups, streams
 
@@ -54,6 +66,56 @@ def test_a_snapshot_never_changes(
     assert everything(snapshot) == expected
     teach(model, after)
     assert everything(snapshot) == expected
+
+
+KINDS: dict[str, tuple[Any, list[Any]]] = {
+    "words": (Words(Bernoulli()), ["a b", "c d"]),
+    "bag": (Bag(Multinomial(), field="f"), [{"a": 1}, {"c": 2}]),
+    "categories": (Categories(), ["red", "blue"]),
+    "flags": (Flags(), [True, False]),
+    "numbers": (Numbers(), [1.5, 2.5]),
+    "numbers, with a prior": (Numbers(Gaussian(NormalInverseGamma())), [1.5, 2.5]),
+}
+
+
+def memory_of(value: Any, found: dict[int, tuple[Any, bytes]]) -> dict[int, tuple[Any, bytes]]:
+    """Return all arrays that a value holds, with what is in them."""
+    if isinstance(value, np.ndarray):
+        found[id(value)] = value, value.tobytes()
+    elif isinstance(value, tuple | list):
+        for each in value:
+            memory_of(each, found)
+    elif isinstance(value, dict):
+        memory_of(list(value.values()), found)
+    elif type(value).__module__.startswith("streamnb"):
+        names = [*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())]
+        memory_of([getattr(value, name) for name in names if hasattr(value, name)], found)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("new", ["f", "g"])
+def test_reading_a_snapshot_changes_nothing_of_it(kind: str, new: str) -> None:
+    """Its arrays are the same ones with the same content, though reading was ahead of learning."""
+    group, values = KINDS[kind]
+    model = NaiveBayes(["x", "y"], features={"group": group})
+    model.learn_many({"f": [values[0]] * 2, "group": ["a b"] * 2}, ["x", "y"])
+    # New words and fields have places, and nothing is learned of them yet.
+    fields, _ = model._read({"group": ["e f"], "f": [values[0]], new: [values[1]]})
+    model._encode(fields, 0, 1, np.zeros(1, dtype=np.int32), learn=True)
+    snapshot = Snapshot(model, 1)
+    before = memory_of(vars(snapshot), {})
+    assert before
+    for name in ("f", "g"):
+        x = {"f": None, "group": "e f", name: values[1]}
+        snapshot.predict_log_proba_one(x)
+        snapshot.predict_many({key: [value] * 3 for key, value in x.items()})
+        snapshot.explain_one(x)
+    snapshot.most_informative(3)
+    snapshot.parameters()
+    after = memory_of(vars(snapshot), {})
+    assert after.keys() == before.keys()
+    assert [data for _, data in after.values()] == [data for _, data in before.values()]
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
