@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from streamnb.part import Part, count_learned
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, check, pseudo_counts
 from streamnb.unlearning import Unlearning
 
+Model = TypeVar("Model", bound="NaiveBayes")
 _LABELS = frozenset((str, int, bool))
 _NUMBERS = frozenset((float, int))
 
@@ -302,8 +303,15 @@ class NaiveBayes(Unlearning):
             ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by way of `to_bytes`."""
-        return type(self).from_bytes, (self.to_bytes(),)
+        """Pickle and copy by way of `to_bytes`, which does not hold `n_threads`."""
+        return _restored, (type(self), self.to_bytes(), self.n_threads)
+
+
+def _restored(kind: type[Model], data: bytes, n_threads: int) -> Model:
+    """Return the model that was pickled or copied."""
+    model = kind.from_bytes(data)
+    model.n_threads = n_threads
+    return model
 
 
 def _check_features(features: Any) -> None:

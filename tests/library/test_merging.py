@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -287,3 +289,14 @@ def test_dictionaries_merge_by_word() -> None:
     b = learn(model_of(groups), [Example("a c c", None, "ham")])
     assert (a + b).word_counts(["a", "c", "j", "e"])[:, 0].tolist() == [2.0, 2.0, 1.0, 0.0]
     assert (a + b).vocabulary_size == len(WORDS)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_copy_has_as_many_threads(n_threads: int) -> None:
+    """Cloned, copied or pickled, a model reads with as many threads as before."""
+    model = NaiveBayes(features={"text": Words(Multinomial())}, n_threads=n_threads)
+    model.learn_one({"text": "a"}, "x")
+    copies = [model.clone(), copy.copy(model), copy.deepcopy(model)]
+    copies.append(pickle.loads(pickle.dumps(model)))
+    assert [each.n_threads for each in copies] == [n_threads] * 4
+    assert {each.to_bytes() for each in copies} == {model.to_bytes()}
