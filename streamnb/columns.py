@@ -46,15 +46,29 @@ class TextColumn:
     texts: Texts
 
     def __post_init__(self) -> None:
-        arrays: list[NDArray[Any]] = list(self.texts)
-        for array, name in zip(arrays, Texts._fields, strict=True):
-            wanted = np.uint8 if name == "data" else np.int64
-            fits = array.dtype == wanted and array.ndim == 1
-            if not (fits and array.flags.c_contiguous and array.flags.writeable):
+        self.check()
+
+    def check(self) -> None:
+        """Refuse arrays that no kernel could read safely; done again whenever a column is read.
+
+        Raises
+        ------
+        InputError
+        """
+        if not isinstance(self.texts, Texts):
+            raise InputError(
+                "TextColumn takes Texts(data, starts, ends). Got"
+                f" {type(self.texts).__name__} instead."
+            )
+        for array, name in zip(self.texts, Texts._fields, strict=True):
+            wanted = np.dtype(np.uint8 if name == "data" else np.int64)
+            if not _is_plain_array(array, wanted):
+                flags = getattr(array, "flags", None)
                 raise InputError(
-                    f"TextColumn.{name} must be a writable, contiguous array of"
-                    f" {np.dtype(wanted)}. Got {array.dtype} of {array.ndim} dimensions,"
-                    f" writable: {array.flags.writeable}, instead."
+                    f"TextColumn.{name} must be a writable, contiguous array of {wanted}. Got"
+                    f" {getattr(array, 'dtype', type(array).__name__)} of"
+                    f" {getattr(array, 'ndim', 'no')} dimensions,"
+                    f" writable: {getattr(flags, 'writeable', False)}, instead."
                 )
         data, starts, ends = self.texts
         if len(starts) != len(ends) or starts.min(initial=0) < 0 or ends.max(initial=0) > len(data):
@@ -62,6 +76,18 @@ class TextColumn:
                 f"a TextColumn needs as many starts as ends, within its {len(data)} bytes. Got"
                 f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends up to"
                 f" {ends.max(initial=0)} instead."
+            )
+        backwards = np.flatnonzero((ends < starts) & (ends != -1))
+        if len(backwards):
+            row = int(backwards[0])
+            raise InputError(
+                f"TextColumn, row {row}: a text must end where it starts or behind, or at -1 if it"
+                f" is missing. Got start {starts[row]} and end {ends[row]} instead."
+            )
+        if starts.max(initial=0) > len(data):
+            raise InputError(
+                f"TextColumn.starts must lie within its {len(data)} bytes. Got"
+                f" {starts.max(initial=0)} instead."
             )
 
     def __len__(self) -> int:
@@ -71,6 +97,18 @@ class TextColumn:
         """Return rows `begin` to `end`, over the same buffer."""
         data, starts, ends = self.texts
         return Texts(data, starts[begin:end], ends[begin:end])
+
+
+def _is_plain_array(array: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether something is an array of one dimension as kernels take it on trust."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        return False
+    flags = array.flags
+    return (
+        array.dtype == dtype
+        and array.ndim == 1
+        and bool(flags.c_contiguous and flags.writeable and flags.aligned)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +147,7 @@ def text_column(field: str, values: Any) -> TextPieces:
         Where a value is neither text nor missing; it names the field, the row and the value.
     """
     if isinstance(values, TextColumn):
+        values.check()  # its arrays are the caller's, and may have changed since it was made
         return values
     _length(field, values)
     plain = values.tolist() if isinstance(values, np.ndarray) else list(values)

@@ -320,6 +320,8 @@ def are_amounts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _read(name: str, values: Any, n: int, low: float) -> NDArray[np.float64]:
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} must be numbers. Got an array with masked entries instead.")
     if hasattr(values, "__array__"):
         values = np.asarray(values)  # a series of a data frame is no Sequence
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
@@ -331,7 +333,7 @@ def _read(name: str, values: Any, n: int, low: float) -> NDArray[np.float64]:
         numbers = (int, float, np.integer, np.floating)
         wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, numbers)]
     try:
-        array = np.array(values, dtype=np.float64)
+        array = np.array([] if wrong else values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         wrong = [values]
     if wrong:

@@ -38,13 +38,17 @@ class Codes:
     classes: tuple[Label, ...]
 
     def __post_init__(self) -> None:
-        classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(self.classes))
+        given: Any = self.classes
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise InputError(f"Codes.classes must be a tuple of labels. Got {given!r} instead.")
+        classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(given))
         if len(set(classes)) < len(classes):
             raise InputError(f"Codes.classes must differ. Got {self.classes!r} instead.")
         object.__setattr__(self, "classes", classes)
         codes: Any = self.codes
         k = len(classes)
-        if not isinstance(codes, np.ndarray) or codes.dtype != np.int32 or codes.ndim != 1:
+        is_array = isinstance(codes, np.ndarray) and not isinstance(codes, np.ma.MaskedArray)
+        if not is_array or codes.dtype != np.int32 or codes.ndim != 1:
             raise InputError(
                 "Codes.codes must be an array of int32 with one dimension. Got"
                 f" {type(codes).__name__} of {getattr(codes, 'dtype', 'no dtype')} with"

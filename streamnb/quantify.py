@@ -278,8 +278,19 @@ def _nearest(rates: Floats, q: Floats) -> Floats:
     return found
 
 
+def _numbers(name: str, values: Any) -> Floats:
+    """Return counts as an array of their own."""
+    try:
+        found = np.array(values)
+    except (TypeError, ValueError):  # rows of different length
+        found = np.array(None)
+    if found.dtype.kind not in "biuf" or np.ma.is_masked(values):
+        raise InputError(f"{name} must hold numbers. Got {values!r} instead.")
+    return found.astype(np.float64)
+
+
 def _checked_confusion(confusion: Any) -> Floats:
-    found = np.array(confusion, dtype=np.float64)
+    found = _numbers("confusion", confusion)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or not len(found):
         raise InputError(
             "confusion must be square, a row and a column for each class. Got shape"
@@ -292,7 +303,7 @@ def _checked_confusion(confusion: Any) -> Floats:
 
 
 def _checked_counts(counts: Any, n_classes: int) -> Floats:
-    found = np.asarray(counts, dtype=np.float64)
+    found = _numbers("counts", counts)
     if found.shape != (n_classes,):
         raise InputError(
             f"counts must be one for each of {n_classes} classes. Got shape {found.shape} instead."

@@ -98,7 +98,7 @@ def value_column(field: str, values: Any, n: int) -> TextPieces:
 
 def _column(field: str, values: Any) -> TextPieces:
     if isinstance(values, TextColumn):
-        return values
+        return text_column(field, values)
     array = as_array(values)
     if array is not None and array.ndim == 1 and array.dtype.kind in "biuf":
         return _numbers(array)

@@ -128,7 +128,7 @@ class BagState(CountedState):
             return from_columns(own, n)
         values = columns.get(self.spec.field)
         if isinstance(values, CountTable):
-            table = values.by_name()
+            table = values.by_name(self.spec.field)
             words = check_dictionary(table.words) if table.words else ()
             return from_sparse(self.spec.field, table.matrix, words, n)
         if is_sparse(values):

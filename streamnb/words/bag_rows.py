@@ -51,14 +51,29 @@ class CountTable:
     words: Sequence[str]
     matrix: Any
 
+    def __post_init__(self) -> None:
+        if not is_sparse(self.matrix) or len(self.matrix.shape) != 2:
+            raise InputError(
+                "CountTable.matrix must be a sparse matrix of SciPy's with two dimensions. Got"
+                f" {type(self.matrix).__name__} instead."
+            )
+        words: Any = self.words
+        n_words = len(words) if isinstance(words, Sequence) else -1
+        if n_words != self.matrix.shape[1] or not all(isinstance(word, str) for word in words):
+            raise InputError(
+                f"CountTable.words must be a str for each of the {self.matrix.shape[1]} columns of"
+                f" its matrix. Got {self.words!r} instead."
+            )
+
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
 
-    def by_name(self) -> CountTable:
+    def by_name(self, field: str) -> CountTable:
         """Return the same counts, with the words in order."""
+        rows = _sound_rows(field, self.matrix)
         order = sorted(range(len(self.words)), key=self.words.__getitem__)
         words = [self.words[k] for k in order]
-        return CountTable(words, self.matrix.tocsr()[:, order]) if order else self
+        return CountTable(words, rows[:, order]) if order else self
 
 
 def from_columns(columns: Mapping[str, Any], n: int) -> SparseRows:
@@ -162,22 +177,13 @@ def from_sparse(field: str, matrix: Any, dictionary: Sequence[str] | None, n: in
     InputError
         Where it does not fit the dictionary, or holds a count that is negative or not finite.
     """
-    rows = matrix.tocsr()
+    rows = _sound_rows(field, matrix)
     if dictionary is None or rows.shape != (n, len(dictionary)):
         raise InputError(
             f"field {field!r}: a sparse matrix needs a column for each word of the dictionary"
             f" ({'none is declared' if dictionary is None else len(dictionary)}) and a row for each"
             f" of {n} examples. Got shape {rows.shape} instead."
         )
-    try:
-        rows.check_format(full_check=True)  # kernels take its places on trust
-    except ValueError as error:
-        raise InputError(f"field {field!r}: the sparse matrix is damaged: {error}.") from error
-    if not rows.has_canonical_format:
-        rows = rows.copy()  # it may be the caller's own
-        rows.sum_duplicates()
-    if rows.dtype.kind not in "biuf":
-        raise InputError(f"field {field!r}: counts must be numbers. Got {rows.dtype} instead.")
     counts = np.asarray(rows.data, dtype=np.float64)
     wrong = np.flatnonzero(~are_amounts(counts))
     if len(wrong):
@@ -190,6 +196,43 @@ def from_sparse(field: str, matrix: Any, dictionary: Sequence[str] | None, n: in
     return SparseRows(
         dictionary, at[nonzero], counts[nonzero], ends.astype(np.int64), np.ones(n, np.bool_)
     )
+
+
+def _sound_rows(field: str, matrix: Any) -> Any:
+    """Return a sparse matrix by rows, each word once a row.
+
+    SciPy's own conversions, as our kernels, take a matrix's places on trust: they are checked
+    before and after. What a matrix says of itself (`has_canonical_format`) is not relied on.
+
+    Raises
+    ------
+    InputError
+        Where it is damaged, or holds no numbers.
+    """
+    if getattr(matrix.dtype, "kind", "?") not in "biuf":
+        raise InputError(f"field {field!r}: counts must be numbers. Got {matrix.dtype} instead.")
+    try:
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        _check_places(matrix)
+        rows = matrix.tocsr()
+        rows.check_format(full_check=True)
+        rows = type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+        if not rows.has_canonical_format:
+            rows = rows.copy()  # it may be the caller's own
+            rows.sum_duplicates()
+    except (TypeError, ValueError, IndexError) as error:
+        raise InputError(f"field {field!r}: the sparse matrix is damaged: {error}.") from error
+    return rows
+
+
+def _check_places(matrix: Any) -> None:
+    """Refuse places of a matrix in coordinates, which SciPy's conversion takes on trust."""
+    for places, size in zip(getattr(matrix, "coords", ()), matrix.shape, strict=False):
+        if len(places) != len(matrix.data):
+            raise ValueError(f"{len(matrix.data)} counts have {len(places)} places")
+        if len(places) and not 0 <= places.min() <= places.max() < size:
+            raise ValueError(f"places must lie between 0 and {size - 1}")
 
 
 def _counted(field: str, row: int, value: Any) -> Mapping[str, float]:
