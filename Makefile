@@ -14,7 +14,7 @@ BIN := .venv/bin
 .PHONY: help
 help: ## Show this list
 	@printf 'streamnb: naive Bayes that learns from a stream, one message at a time.\n\n'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nMore for a command in ARGS:  make run ARGS="--help"   make test ARGS="-k gaussian"\n'
 
 .PHONY: setup
@@ -29,6 +29,10 @@ run: ## Learn from the made-up stream and show it live; ARGS go to `streamnb run
 .PHONY: test
 test: setup lint ## Run linters, types, import contracts and every test; ARGS go to pytest
 	@scripts/test.sh $(ARGS)
+
+.PHONY: boundscheck
+boundscheck: setup ## Test kernels and library with checked indices, a deep run; ARGS go to pytest
+	@scripts/test_boundscheck.sh $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, formatting, types and import contracts

@@ -6,7 +6,8 @@ second compilation in mid-stream. Entry points release the GIL, but for those th
 
 Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
-into. Kernels may live in other packages too (a transport's decoder is none of the library's
+into; with `NUMBA_BOUNDSCHECK=1` it is another folder, as numba does not tell that code apart
+either. Kernels may live in other packages too (a transport's decoder is none of the library's
 business): theirs is a folder of its own, named after their sources and ours. `STREAMNB_CACHE_DIR`
 moves these folders. One that can only be read is used as it is; where there is none and none can be
 made, kernels are compiled in memory at each start.
@@ -48,6 +49,8 @@ def _source_hash(folder: Path) -> str:
     for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
+    if numba.config.BOUNDSCHECK:  # other machine code of the same sources
+        digest.update(b"boundscheck")
     return digest.hexdigest()[:16]
 
 

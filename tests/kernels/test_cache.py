@@ -38,3 +38,13 @@ def test_where_no_folder_can_be_made_there_is_none(
     monkeypatch.setenv("STREAMNB_CACHE_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setattr(_jit, "_writable", lambda _: False)
     assert _jit.cache_folder.__wrapped__(SOURCES) is None
+
+
+def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels compiled with checked indices have a folder of their own; numba would mix them up."""
+    monkeypatch.setenv("STREAMNB_CACHE_DIR", str(tmp_path))
+    found = []
+    for checks in (0, 1):
+        monkeypatch.setattr(_jit.numba.config, "BOUNDSCHECK", checks)
+        found.append(_jit.cache_folder.__wrapped__(SOURCES))
+    assert len({None, *found}) == 3
