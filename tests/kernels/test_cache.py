@@ -45,6 +45,6 @@ def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("STREAMNB_CACHE_DIR", str(tmp_path))
     found = []
     for checks in (0, 1):
-        monkeypatch.setattr(_jit.numba.config, "BOUNDSCHECK", checks)
+        monkeypatch.setattr("numba.config.BOUNDSCHECK", checks)
         found.append(_jit.cache_folder.__wrapped__(SOURCES))
     assert len({None, *found}) == 3
