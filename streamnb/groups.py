@@ -15,10 +15,25 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError
 from streamnb.labels import JUDGE_ONLY
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
+
+
+def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
+    """Return an array of a file, which numpy would otherwise stretch to fit, or kernels overrun.
+
+    Raises
+    ------
+    InputError
+        Where it has another shape.
+    """
+    found = arrays[name]
+    if found.shape != shape:
+        raise InputError(f"{name}: shape {shape} is wanted. Got {found.shape} instead.")
+    return found
 
 
 class Teaching(NamedTuple):

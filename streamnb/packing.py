@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from streamnb.categories.spec import Categories
 from streamnb.decay import Clock, HalfLife
 from streamnb.errors import InputError
 from streamnb.flags.spec import Flags
-from streamnb.groups import Arrays, Group, GroupState
+from streamnb.groups import Arrays, Group, GroupState, of_shape
 from streamnb.learning import Learning
 from streamnb.numbers.spec import Numbers
 from streamnb.part import Part
@@ -34,6 +36,18 @@ _KINDS: dict[str, Any] = {
     "flags": Flags,
     "numbers": Numbers,
     "words": Words,
+}
+
+
+# Of a file's arrays of one dimension by the end of their names; all others are float64.
+_TYPES: dict[str, Any] = {
+    "fingerprints": np.uint64,
+    "words": np.uint8,
+    "word_ends": np.int64,
+    "values": np.uint8,
+    "value_ends": np.int64,
+    "field_of": np.int32,
+    "columns": np.int32,
 }
 
 
@@ -138,6 +152,7 @@ def unpack(
 
     `make` is the model's class: it is called with what `NaiveBayes` takes.
     """
+    _check_types(arrays)
     model = make(
         classes=header["classes"],
         class_prior=class_prior_from_dict(header["class_prior"]),
@@ -155,7 +170,7 @@ def unpack(
     parts: list[tuple[str | None, Part]] = []
     for i, section in enumerate(header["sections"]):
         part = Part(
-            arrays[f"sections/{i}/class_counts"].copy(),
+            of_shape(arrays, f"sections/{i}/class_counts", len(model.classes)).copy(),
             {
                 name: group.unpack_part(f"sections/{i}/{name}", arrays)
                 for name, group in groups.items()
@@ -175,6 +190,24 @@ def group_from_dict(spec: dict[str, Any]) -> Group:
     """Return the specification of a group that its `to_dict` described."""
     group: Group = _KINDS[spec["kind"]].from_dict(spec)
     return group
+
+
+def _check_types(arrays: Arrays) -> None:
+    """Refuse arrays of other types than ours: kernels take their types on trust.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, array in arrays.items():
+        end = name.rpartition("/")[2]
+        wanted = np.dtype(_TYPES.get(end, np.float64))
+        if array.dtype != wanted or (end in _TYPES and array.ndim != 1):
+            raise InputError(
+                f"{name}: {wanted} is wanted. Got {array.dtype} of {array.ndim} dimensions instead."
+            )
+        if name.endswith("/columns") and array.min(initial=0) < 0:
+            raise InputError(f"{name}: a column below zero, {array.min()}, is none.")
 
 
 def _check_names(model: FrozenModel) -> None:

@@ -17,7 +17,7 @@ from streamnb.categories.table import ValueTable
 from streamnb.categories.values import ValueColumns, are_categories, value_column
 from streamnb.errors import InputError
 from streamnb.fields import FieldTable, to_read
-from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import Alphas, ValueCounts
 from streamnb.kernels.posterior import DUST
@@ -314,7 +314,9 @@ class CategoriesState(GroupState):
         """Return the part that `CategoryPart.pack` gave."""
         part = self.new_part()
         columns = self._unpacked.columns[arrays[f"{prefix}/columns"]]
-        part.counts.by_value[columns] = arrays[f"{prefix}/by_value"]
-        part.counts.seen[self._unpacked.fields] = arrays[f"{prefix}/seen"]
+        n_classes, fields = self.counts.seen.shape[1], self._unpacked.fields
+        by_value = of_shape(arrays, f"{prefix}/by_value", len(columns), n_classes)
+        part.counts.by_value[columns] = by_value
+        part.counts.seen[fields] = of_shape(arrays, f"{prefix}/seen", len(fields), n_classes)
         category_counts.recount(part.counts, self.table)
         return part

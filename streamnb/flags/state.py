@@ -13,7 +13,7 @@ from streamnb.errors import InputError
 from streamnb.fields import FieldTable, to_read
 from streamnb.flags import counts as flag_counts
 from streamnb.flags.counts import FlagBatch, FlagPart
-from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
 from streamnb.kernels.flags import Betas
 from streamnb.kernels.posterior import DUST
 from streamnb.matrix import FLAGS, OneRow, first_there, read_matrix
@@ -256,7 +256,8 @@ class FlagsState(GroupState):
     def unpack_part(self, prefix: str, arrays: Arrays) -> FlagPart:
         """Return the part that `FlagPart.pack` gave."""
         part = self.new_part()
-        part.counts.true[self._unpacked] = arrays[f"{prefix}/true"]
-        part.counts.false[self._unpacked] = arrays[f"{prefix}/false"]
-        part.counts.examples[:] = arrays[f"{prefix}/examples"]
+        shape = len(self._unpacked), self.counts.true.shape[1]
+        part.counts.true[self._unpacked] = of_shape(arrays, f"{prefix}/true", *shape)
+        part.counts.false[self._unpacked] = of_shape(arrays, f"{prefix}/false", *shape)
+        part.counts.examples[:] = of_shape(arrays, f"{prefix}/examples", shape[1])
         return part

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.groups import Arrays
+from streamnb.groups import Arrays, of_shape
 from streamnb.kernels.moments import Moments
 
 # A sum of weights that decay has brought down to this is nothing: before the squares beside it
@@ -71,6 +71,7 @@ def pack(prefix: str, moments: Moments, columns: NDArray[np.int64]) -> Arrays:
     return {f"{prefix}/{name}": array for name, array in taken._asdict().items()}
 
 
-def unpack(prefix: str, arrays: Arrays) -> Moments:
-    """Return the moments that `pack` gave, in arrays of their own."""
-    return Moments(*(np.array(arrays[f"{prefix}/{name}"], order="C") for name in Moments._fields))
+def unpack(prefix: str, arrays: Arrays, shape: tuple[int, int]) -> Moments:
+    """Return the moments that `pack` gave, in arrays of their own, of 1 + n_classes and fields."""
+    packed = (of_shape(arrays, f"{prefix}/{name}", *shape) for name in Moments._fields)
+    return Moments(*(np.array(array, order="C") for array in packed))

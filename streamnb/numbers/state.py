@@ -244,4 +244,5 @@ class NumbersState(GroupState):
 
     def unpack_part(self, prefix: str, arrays: Arrays) -> NumbersPart:
         """Return the part that `NumbersPart.pack` gave."""
-        return NumbersPart(moments.unpack(prefix, arrays))
+        shape = len(self.held.n), len(self.table)
+        return NumbersPart(moments.unpack(prefix, arrays, shape))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamnb import statistics
 from streamnb.errors import InputError
-from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.groups import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
 from streamnb.kernels import counting, lookup
 from streamnb.kernels.layout import DECLARED, LIVE, Rows
 from streamnb.kernels.posterior import DUST
@@ -328,11 +328,12 @@ class CountedState(GroupState):
 
     def unpack_part(self, prefix: str, arrays: Arrays) -> CountedPart:
         """Return the part that `CountedPart.pack` gave."""
-        counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
-        counts.by_word[arrays[f"{prefix}/columns"]] = arrays[f"{prefix}/by_word"]
-        counts.examples[:] = arrays[f"{prefix}/examples"]
-        counts.tokens[:] = arrays[f"{prefix}/tokens"]
-        counts.state[:] = len(arrays[f"{prefix}/columns"]), self.counts.state[DECLARED]
+        n_classes, columns = len(self.counts.examples), arrays[f"{prefix}/columns"]
+        counts = statistics.empty(n_classes, self.vocabulary.capacity)
+        counts.by_word[columns] = of_shape(arrays, f"{prefix}/by_word", len(columns), n_classes)
+        counts.examples[:] = of_shape(arrays, f"{prefix}/examples", n_classes)
+        counts.tokens[:] = of_shape(arrays, f"{prefix}/tokens", n_classes)
+        counts.state[:] = len(columns), self.counts.state[DECLARED]
         return CountedPart(counts)
 
 

@@ -75,3 +75,46 @@ def test_places_that_lead_nowhere_are_refused(name: str, change: Callable[[Any],
     """What points beyond its buffer, or to nothing, is refused before any kernel follows it."""
     with pytest.raises(StoreError):
         NaiveBayes.from_bytes(forged(name, change))
+
+
+def parts_model() -> NaiveBayes:
+    """Return the small model, kept in two parts: their arrays are used as they stand."""
+    whole = model()
+    made = NaiveBayes(features={name: group.spec for name, group in whole._groups.items()})
+    x = {"text": "a b", "bag": {"c": 2}, "f": True, "k": "red", "n": 1.5}
+    for part, label in (("p/0", "x"), ("p/1", "y")):
+        made.learn_one(x, label, part=part)
+    return made
+
+
+def other_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of a type that is as wide, or half as wide."""
+    return array.astype(
+        {"<f8": "<i8", "<i4": "<i8", "<i8": "<i4", "<u8": "<i8"}.get(array.dtype.str, "<i4")
+    )
+
+
+def one_row(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return what numpy would stretch over all rows."""
+    return array[:1] if len(array) > 1 else np.concatenate((array, array))
+
+
+def deeper(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of one dimension more."""
+    return array[np.newaxis]
+
+
+@pytest.mark.parametrize("change", [other_type, one_row, deeper])
+@pytest.mark.parametrize("kept", [model, parts_model])
+def test_arrays_of_another_form_are_refused(
+    kept: Callable[[], NaiveBayes], change: Callable[[Any], Any]
+) -> None:
+    """Each array has its one type and shape: no kernel is handed another."""
+    data = kept().to_bytes()
+    for name in from_bytes(data)[1]:
+        if change is one_row and name.endswith(("/words", "/values")):
+            continue  # bytes behind the last text are nobody's
+        header, arrays = from_bytes(data)
+        arrays[name] = np.ascontiguousarray(change(arrays[name]))
+        with pytest.raises(StoreError):
+            NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
