@@ -20,6 +20,9 @@ _MILLISECONDS_MAX = 1e14
 _MICROSECONDS_MAX = 1e17
 _NANOSECONDS_MAX = 9e18
 
+# No form is longer: a text of a megabyte is no time, and must not stay in the caches as a key.
+_CHARACTERS_MAX = 100
+
 
 def to_unix_ms(value: Any) -> int | None:
     """Return a time as Unix milliseconds, or None where it cannot be understood.
@@ -29,7 +32,7 @@ def to_unix_ms(value: Any) -> int | None:
     value : object
         A string in ISO 8601 (UTC where it names no zone) or in Twitter's form, or a number, or a
         string of digits: Unix seconds, milliseconds, microseconds or nanoseconds, told apart by
-        size.
+        size. Whatever else it is, also a year that no calendar here has, is None, never an error.
 
     Examples
     --------
@@ -39,7 +42,7 @@ def to_unix_ms(value: Any) -> int | None:
     (1239081585000, None)
     """
     if value.__class__ is str:
-        return _from_text(value)
+        return _from_text(value) if len(value) <= _CHARACTERS_MAX else None
     if value.__class__ is int or value.__class__ is float:
         return _from_number(value)
     return None
@@ -53,7 +56,7 @@ def _from_text(text: str) -> int | None:
         return _from_number(int(text)) if len(text) < 20 else None
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return _twitter(text)
     return _since_epoch(when)
 
@@ -78,7 +81,7 @@ def _twitter(text: str) -> int | None:
         _, month, day, clock, zone, year = text.split()
         midnight_ms = _midnight(month, day, zone, year)
         hour, minute, second = map(int, clock.split(":"))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):  # the last for a year beyond a C integer
         return None
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
         return None

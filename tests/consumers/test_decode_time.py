@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
 import pytest
@@ -35,10 +37,34 @@ def test_digits_are_a_number_or_a_date() -> None:
     [
         "", "tomorrow", "Mon Apr 31 22:19:45 PDT 2009", "Mon Foo 06 22:19:45 PDT 2009",
         "Mon Apr 06 22:19 PDT 2009", "Mon Apr 06 22:19:45 XYZ 2009", "20091340", "1-1-1",
-        None, True, [], {}, 10**400, 1e300, "9" * 30,
+        "Sat Jul 09 01:09:05 +0000 9999999999", "Sat Jul 9999999999 01:09:05 +0000 2016",
+        "Sat Jul 09 01:09:05 +0000 -9999999999", f"Sat Jul 09 01:09:05 +0000 {10**400}",
+        "Sat Jul 09 01:09:05 +9999 2016", f"{10**10}-07-09T01:09:05Z", "9999-12-31T24:00:01",
+        f"2016-07-09{' ' * 1_000_000}", f"2016-07-09T01:09:05.{'0' * 5_000}Z",
+        None, True, [], {}, 10**400, -(10**400), 1e300, math.nan, math.inf, "9" * 30,
     ],
     ids=lambda value: repr(value)[:40],
 )  # fmt: skip
 def test_what_is_no_time_gives_way_to_the_source(value: Any) -> None:
     """What cannot be read as a time is no time, and never an error."""
     assert to_unix_ms(value) is None
+
+
+FORMS = (
+    "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "9999-W52-7", "20090407T051945Z",
+    "2009-04-07T05:19:45.123456789+00:00:00.999999", "Sat Jul 09 01:09:05 +0000 2016",
+    "Sat Jul 01 00:00:00 +2359 0001", "Sat Dec 31 23:59:59 -2359 9999", "1239081585000",
+)  # fmt: skip
+
+
+def test_any_text_is_a_time_or_none() -> None:
+    """A text near a time, to which anything has happened, is a time a browser knows, or none."""
+    rng = random.Random(13)  # noqa: S311 -- it draws cases
+    for _ in range(20_000):
+        text = list(rng.choice(FORMS))
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(text) + 1)
+            put = rng.choice("0123456789-+:.TWZ eJul²٣\0") * rng.choice((0, 1, 1, 1, 9, 30))
+            text[at : at + rng.choice((0, 1))] = put
+        found = to_unix_ms("".join(text))
+        assert found is None or abs(found) < 1 << 53, "".join(text)

@@ -161,6 +161,40 @@ def test_bad_messages_of_a_file(tmp_path: Path) -> None:
     check([json.loads(line) for line in lines], "file:tweets.jsonl", by_offset)
 
 
+def test_a_time_that_no_calendar_has_ends_no_daemon(tmp_path: Path) -> None:
+    """With the page on, the time of a deletion, an example or a question may be out of all reach.
+
+    What stands behind it is learned, the page shows it by the source's time, and a start from the
+    checkpoint behind it goes on.
+    """
+    far = "Sat Jul 9999999999 01:09:05 +0000 2016"
+    odd: list[dict[str, Any]] = [
+        {"id": 1, "operation": "delete", "created_at": far},
+        {"id": 2, "text": "faraway morning", "label": 4, "created_at": far},
+        {"id": 3, "text": "faraway evening", "created_at": far},
+    ]
+    stream = tmp_path / "tweets.jsonl"
+    lines = [*(json.dumps(each).encode() for each in odd), *messages(examples(50))]
+    stream.write_bytes(b"\n".join(lines) + b"\n")
+    config = write_config(
+        tmp_path / "config.yaml", source="file:tweets.jsonl", checkpoint={"folder": "state"}
+    )
+    with Daemon(config) as daemon:
+        daemon.until_metric("streamnb_examples_learned_total", 51)
+        found = daemon.until_page("/v1/search?q=faraway", 200, '"id":"2"')
+        assert {each["id"] for each in found["messages"]} == {"2", "3"}
+        assert daemon.stop() == 0, daemon.lines[-5:]
+        assert daemon.summary["messages"] == len(lines)
+        assert (daemon.summary["learned"], daemon.summary["rejected"]) == (51, {})
+    with stream.open("ab") as more:
+        more.write(b"\n".join([lines[0], lines[1], *messages(examples(20, first=50)), b""]))
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0, daemon.lines[-5:]
+        assert daemon.summary["messages"] == 22
+    learned = [*examples(70), *[("faraway morning", "positive")] * 2]
+    assert counts_at(tmp_path / "state") == counts_of(learned)
+
+
 @pytest.mark.integration
 def test_what_the_outputs_topics_refuse_is_shortened(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
