@@ -3,11 +3,15 @@ r"""Rows from JSON messages: a type with the declared fields alone, and the gett
 msgspec builds only what the type declares and steps over the rest, so a message of 3 kB of which
 five fields are wanted costs little more than one that has only these. Lone surrogates (`"\ud800"`,
 half of an emoji that was cut in two) are JSON but not text; they become U+FFFD, as a browser would.
+
+How deep a message may be nested is a number of our own. What Python allows depends on how deep the
+calling thread's stack is: a message that one thread had just read, another could not.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 import re
@@ -24,6 +28,13 @@ from consumers.messages import Reason
 Getter = Callable[[Any], Any]
 
 _SHOWN_MAX = 60
+
+# Arrays and objects within each other, the message itself among them. A fifth of what Python allows
+# at an empty stack, so that reading, showing and writing have room wherever they are called.
+NESTING_MAX = 200
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', flags=re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {byte: 1 if byte in b"[{" else -1 for byte in b"[]{}"}
 
 # One escape of a JSON string at a time: a surrogate pair, half of one, or any other. Only whole
 # escapes are halves: `\ud8` before other bytes is broken JSON, and may not take a character apart.
@@ -142,13 +153,16 @@ class JsonReader:
                 # msgspec looks only at the strings it builds; a message is one encoding as a whole.
                 if not value.isascii():
                     value.decode()
-                rows.append(decode(value))
+                row = decode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 row = self._second_look(value, error)
-                if isinstance(row, Fault):
-                    faults[i] = row
-                    row = None
-                rows.append(row)
+            # To count brackets takes no time beside reading, and few messages have so many.
+            if value.count(b"[") + value.count(b"{") > NESTING_MAX and not isinstance(row, Fault):
+                row = row if nesting(value) <= NESTING_MAX else _too_deep()
+            if isinstance(row, Fault):
+                faults[i] = row
+                row = None
+            rows.append(row)
         return rows, faults
 
     def _second_look(self, value: bytes, error: Exception) -> Any:
@@ -166,7 +180,8 @@ class JsonReader:
     def _out_of_range(self, value: bytes, error: str) -> Fault:
         """Name a number that no float, or no int of Python's, can hold: where it is, and which."""
         self._floats.clear()
-        with contextlib.suppress(msgspec.DecodeError):  # an int is told without a hook
+        # An int is told without a hook; behind it there may be anything, deep nesting too.
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             self._spell(value)
         number = next(
             (shown for shown in self._floats if math.isinf(float(shown))),
@@ -191,6 +206,24 @@ def mended(value: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], value)
 
 
+def nesting(value: bytes) -> int:
+    """Return how many arrays and objects stand within each other at most, in right JSON.
+
+    Examples
+    --------
+    >>> nesting(b'{"a": [1, {"b": "[[[["}]}')
+    3
+    """
+    brackets = _STRING.sub(b"", value).translate(None, _NO_BRACKETS)
+    return max(itertools.accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+
+
+def _too_deep() -> Fault:
+    return Fault(
+        Reason.NOT_JSON, f"arrays or objects are nested too deeply: {NESTING_MAX} levels are read"
+    )
+
+
 def _fault(value: bytes, error: Exception) -> Fault:
     """Name what is wrong with a value that did not decode."""
     at = value.find(b"\0")
@@ -199,7 +232,7 @@ def _fault(value: bytes, error: Exception) -> Fault:
     if isinstance(error, UnicodeDecodeError):
         return Fault(Reason.NOT_UTF8, _utf8_detail(value))
     if isinstance(error, RecursionError):
-        return Fault(Reason.NOT_JSON, "arrays or objects are nested too deeply")
+        return _too_deep()
     if not isinstance(error, msgspec.ValidationError):
         return Fault(Reason.NOT_JSON, f"{error}, {len(value)} bytes")
     if " - at " in str(error):

@@ -59,7 +59,7 @@ FORMS = (
 
 def test_any_text_is_a_time_or_none() -> None:
     """A text near a time, to which anything has happened, is a time a browser knows, or none."""
-    rng = random.Random(13)  # noqa: S311 -- it draws cases
+    rng = random.Random(13)
     for _ in range(20_000):
         text = list(rng.choice(FORMS))
         for _ in range(rng.randint(1, 3)):
