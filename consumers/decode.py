@@ -7,6 +7,10 @@ Most messages are plain JSON: compiled loops find their text, label, operation a
 without a Python object for any of them. A message of which these are not sure goes the way of all
 messages before, one by one (`decode_rows`), and so do records of other forms. Both ways say the
 same of a message.
+
+A mistake of ours in here must not cost the stream: a message at which the code fails is rejected as
+`decoder_failed`, with the exception's name, and the first failure of each kind is an error in the
+log. A test that decodes sees such a reject where it wants none.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from consumers.config import MessageSettings
@@ -48,6 +53,7 @@ from consumers.labels import Labeller
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
+    About,
     Messages,
     Operation,
     RawColumns,
@@ -59,6 +65,8 @@ from consumers.settings.groups import Kind
 from streamnb.columns import missing_text
 from streamnb.kernels.layout import Texts
 
+log = structlog.get_logger(__name__)
+_DETAIL_MAX = 200
 _CODES = {operation: code for code, operation in enumerate(OPERATIONS)}
 
 
@@ -115,6 +123,7 @@ class Decoder:
         codes = [self._code_of[name] for name in labeller.known.values()]
         # What `match` answers → code; its last two are OTHER and NOTHING.
         self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
+        self._failures: set[tuple[str, str, int]] = set()
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
         if isinstance(reader, JsonReader) and form.encoding == "utf-8":
@@ -138,16 +147,67 @@ class Decoder:
             as many as `raw` holds.
         """
         faults = self._unfit(raw)
-        columns = self._scanned(raw, faults)
+        try:
+            columns = self._scanned(raw, faults)
+        except Exception as error:  # noqa: BLE001 -- the authority finds out of which message it is
+            self._note(error)
+            columns = self._nothing(len(raw))
         columns.again[list(faults)] = False
         at = np.flatnonzero(columns.again)
         if len(at):
-            rows = self._rows.read([raw.value(i) or b"" for i in at.tolist()])
+            rows = self._read([raw.value(i) or b"" for i in at.tolist()])
             faults |= {int(at[k]): fault for k, fault in rows.faults.items()}
             self._put(columns, at[rows.at], rows)
         keep = np.ones(len(raw), np.bool_)
         keep[list(faults)] = False
         return self._messages(raw, np.flatnonzero(keep), columns, faults)
+
+    def _read(self, values: list[bytes]) -> Rows:
+        """Read messages one by one; one at which the code fails has a fault."""
+        try:
+            return self._rows.read(values)
+        except Exception as error:  # noqa: BLE001 -- named in the reject, and logged
+            detail = self._note(error)
+        if len(values) == 1:
+            return Rows(
+                fields={name: [] for name in self._reads},
+                faults={0: Fault(Reason.DECODER_FAILED, detail)},
+            )
+        rows = Rows()
+        for k, value in enumerate(values):
+            rows.add(self._read([value]), k)
+        return rows
+
+    def _about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
+        """Return what messages say of themselves; nothing of one at which the code fails.
+
+        It may have been learned already, so that a reject would count it twice.
+        """
+        try:
+            return self._rows.about(raw, places)
+        except Exception as error:  # noqa: BLE001 -- logged
+            self._note(error)
+        if len(places) == 1:
+            return self._rows.nothing_about(raw, places)
+        each = [self._about(raw, places[k : k + 1]) for k in range(len(places))]
+        return About(*([entry for (entry,) in column] for column in zip(*each, strict=True)))
+
+    def _note(self, error: Exception) -> str:
+        """Log an exception that nobody expected, once a kind and place; return its sentence.
+
+        Where memory is short it is no message's fault, and the error goes on.
+        """
+        if isinstance(error, MemoryError):
+            raise error
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = ("", 0) if trace is None else (trace.tb_frame.f_code.co_name, trace.tb_lineno)
+        detail = f"{type(error).__name__}: {error}"[:_DETAIL_MAX]
+        if (type(error).__name__, *place) not in self._failures:
+            self._failures.add((type(error).__name__, *place))
+            log.error("decoder_failed", detail=detail, exc_info=error)
+        return f"the decoder failed: {detail}; this is a mistake in streamnb, please report it"
 
     def _messages(
         self,
@@ -165,7 +225,7 @@ class Decoder:
             operations=columns.operations[at],
             texts=chosen_texts(columns.texts, at),
             fields={name: chosen(column, at) for name, column in columns.fields.items()},
-            about=self._rows.about,
+            about=self._about,
             rejects=[
                 Reject(
                     reason, detail, raw.partition, int(raw.offsets[i]), int(raw.times_ms[i]),

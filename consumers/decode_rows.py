@@ -53,13 +53,24 @@ class Rows:
         Messages whose emoticons speak for more than one class.
     """
 
-    at: list[int]
-    operations: list[Operation]
-    texts: list[str]
-    labels: list[str | None]
+    at: list[int] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    labels: list[str | None] = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     faults: dict[int, Fault] = field(default_factory=dict)
     n_ambiguous: int = 0
+
+    def add(self, rows: Rows, first: int) -> None:
+        """Add the rows of further values, of which the first is value `first`."""
+        self.at += [first + k for k in rows.at]
+        self.operations += rows.operations
+        self.texts += rows.texts
+        self.labels += rows.labels
+        for name, column in rows.fields.items():
+            self.fields.setdefault(name, []).extend(column)
+        self.faults |= {first + k: fault for k, fault in rows.faults.items()}
+        self.n_ambiguous += rows.n_ambiguous
 
 
 class RowReader:
@@ -195,13 +206,23 @@ class RowReader:
         own = zip(
             map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
         )
-        log = f"{raw.partition.topic}-{raw.partition.partition}-"
         return About(
-            ids=[f"{log}{offset}" if name is None else str(name) for name, offset in given],
+            ids=[_place_name(raw, offset) if name is None else str(name) for name, offset in given],
             times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
             users=list(map(about_word, map(self._user, rows))),
             langs=list(map(about_word, map(self._lang, rows))),
             fields=self._about_fields(rows),
+        )
+
+    def nothing_about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
+        """Return what is known of messages without a look into them: their places and times."""
+        n = len(places)
+        return About(
+            ids=[_place_name(raw, offset) for offset in raw.offsets[places].tolist()],
+            times_ms=raw.times_ms[places].tolist(),
+            users=[None] * n,
+            langs=[None] * n,
+            fields=[{} for _ in range(n)],
         )
 
     def _about_fields(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -276,6 +297,11 @@ class RowReader:
             None if operation is Operation.DELETE else value
             for value, operation in zip(map(self._label, rows), operations, strict=True)
         ]
+
+
+def _place_name(raw: RawColumns, offset: int) -> str:
+    """Return the name of a message without an id."""
+    return f"{raw.partition.topic}-{raw.partition.partition}-{offset}"
 
 
 def _nothing(_row: Any) -> None:

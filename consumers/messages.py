@@ -118,6 +118,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     NULL_BYTES = "null_bytes"
     TOMBSTONE = "tombstone"
+    DECODER_FAILED = "decoder_failed"
     CORRECTION = "correction"
 
 

@@ -44,7 +44,9 @@ def decoded(
 ) -> Messages:
     """Decode values with labels from the field `label`."""
     labeller = FieldLabeller(FieldLabels(), CLASSES)
-    return Decoder(settings or MessageSettings(), labeller, form).decode(raw(values))
+    done = Decoder(settings or MessageSettings(), labeller, form).decode(raw(values))
+    assert Reason.DECODER_FAILED not in {found.reason for found in done.rejects}
+    return done
 
 
 def row(value: dict[str, Any] | bytes, settings: MessageSettings | None = None) -> Envelope:

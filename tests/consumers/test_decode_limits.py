@@ -1,21 +1,25 @@
-"""The limits of decoding: how deep a message may be nested, and what is told of one that is too deep."""
+"""The limits of decoding: how deep a message may be nested, and what a mistake of ours costs."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
+from consumers import decode_rows
 from consumers.config import FieldLabels, MessageSettings
 from consumers.decode import Decoder
 from consumers.decode_json import NESTING_MAX
-from consumers.labels import FieldLabeller
+from consumers.labels import FieldLabeller, Labelled
 from consumers.messages import Envelope, Reason
 from consumers.settings.groups import Kind
 from consumers.sinks.records import prediction_record
-from tests.consumers.decoding import CLASSES, messages, raw
+from tests.consumers.decoding import CLASSES, messages, raw, strings
 
 
 def nested(levels: int) -> bytes:
@@ -65,3 +69,63 @@ def test_a_number_out_of_range_before_what_is_too_deep_is_told() -> None:
     (found,) = messages([b'{"id":1e400,"text":"a","x":' + b"[" * 100_000]).rejects
     assert found.reason is Reason.WRONG_TYPE
     assert "'id' is 1e400" in found.detail
+
+
+class Failing(FieldLabeller):
+    """A labeller with a mistake: at one text it divides by zero."""
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label a batch."""
+        for text in texts:
+            assert 1 / (text != "poison")
+        return super().label(values, texts)
+
+
+@pytest.mark.parametrize("reads_text", [False, True])
+def test_a_mistake_of_ours_costs_one_message(reads_text: bool) -> None:
+    """It is rejected with the exception's name, the others are read, and the log has it once."""
+    labeller = Failing(FieldLabels(), CLASSES)
+    labeller.reads_text = reads_text  # then the scan of the whole batch fails as well
+    decoder = Decoder(MessageSettings(), labeller)
+    values = [
+        b'{"text":"good","label":4.0}', b'{"text":"poison","label":4.0}', b"{",
+        b'{"text":"bad","label":0.0}', b'{"text":"poison","label":4.0}',
+    ]  # fmt: skip
+    with capture_logs() as lines:
+        done = [decoder.decode(raw(values)) for _ in range(2)]
+    for found in done:
+        assert strings(found.texts) == ["good", "bad"]
+        assert found.labels.tolist() == [1, 0]
+        assert [(each.reason, each.offset) for each in found.rejects] == [
+            (Reason.DECODER_FAILED, 101), (Reason.NOT_JSON, 102), (Reason.DECODER_FAILED, 104)
+        ]  # fmt: skip
+        assert "ZeroDivisionError: division by zero" in found.rejects[0].detail
+    assert [line["event"] for line in lines] == ["decoder_failed"]
+    assert isinstance(lines[0]["exc_info"], ZeroDivisionError)
+
+
+def test_a_mistake_of_ours_in_what_a_message_says_of_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has been learned by then: it is known by its place, and the others by what they say."""
+    done = messages([b'{"text":"a","id":1}', b'{"text":"b","id":2,"created_at":"x"}'])
+
+    def failing(value: Any) -> int | None:
+        return 1 // (value is None)
+
+    monkeypatch.setattr(decode_rows, "to_unix_ms", failing)
+    with capture_logs() as lines:
+        assert [row.id for row in done.envelopes(np.arange(2))] == ["1", "t-0-1"]
+    assert [line["event"] for line in lines] == ["decoder_failed"]
+
+
+def test_short_memory_is_no_message_s_fault() -> None:
+    """An error that says nothing of the message goes on, so that the message is not lost."""
+
+    class Hungry(FieldLabeller):
+        def label(self, *_: object) -> Labelled:
+            raise MemoryError
+
+    decoder = Decoder(MessageSettings(), Hungry(FieldLabels(), CLASSES))
+    with pytest.raises(MemoryError):
+        decoder.decode(raw([b'{"text":"a","label":4.0}']))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consumers.config import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode import Decoder
 from consumers.labels import EmoticonLabeller, FieldLabeller, Labeller
-from consumers.messages import Messages, Reject
+from consumers.messages import Messages, Reason, Reject
 from consumers.settings.groups import Kind
 from streamnb import TextColumn
 from tests.broken_json import broken_json
@@ -151,6 +151,7 @@ def test_both_ways_say_the_same(name: str, values: list[bytes]) -> None:
     scanned, plain = both(name, values)
     assert shown(scanned) == shown(plain)
     assert len(scanned) + len(scanned.rejects) == len(values)
+    assert Reason.DECODER_FAILED not in {found.reason for found in plain.rejects}
 
 
 @pytest.mark.parametrize("name", DECODERS)
