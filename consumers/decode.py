@@ -127,7 +127,8 @@ class Decoder:
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
         if isinstance(reader, JsonReader) and form.encoding == "utf-8":
-            paths = {message.id, message.operation, *(read.path for read in self._reads.values())}
+            paths = {*message.id_paths, message.operation}
+            paths |= {read.path for read in self._reads.values()}
             if self._needs_text:
                 paths.add(message.text)
             self._scanner = JsonScanner(reader.root, paths | set(filter(None, [labeller.path])))
@@ -261,9 +262,9 @@ class Decoder:
         again, settings = scan.again, self._settings
         operations = scan.match(settings.operation, self._operation_names)
         deleted = operations == _CODES[Operation.DELETE]
-        again |= (operations == OTHER) | ~scan.is_any(
-            settings.id, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER)
-        )
+        again |= operations == OTHER
+        for path in settings.id_paths:
+            again |= ~scan.is_any(path, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER))
         texts = missing_text(len(raw)).texts
         if self._needs_text:
             again |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))

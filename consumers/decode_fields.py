@@ -123,6 +123,30 @@ def nothing_of(read: Read) -> Any:
     return math.nan if read.how in {How.FLAG, How.NUMBER} else None
 
 
+def id_of(parts: Sequence[Any]) -> str | None:
+    """Return a message's id, or None where it has none.
+
+    Several parts are joined by `/`, in which each `~` is written `~0` and each `/` `~1`, as in a
+    JSON pointer (RFC 6901): no two ids of different parts are the same. An id of which a part is
+    missing is none: half of it may be another message's. A single part stays as it is.
+
+    Parameters
+    ----------
+    parts : sequence of (str, int or None)
+        What stands at `message.id_paths`.
+
+    Examples
+    --------
+    >>> id_of([17]), id_of(["did:x", "app.bsky.feed.post", "3k/~"]), id_of(["did:x", None])
+    ('17', 'did:x/app.bsky.feed.post/3k~1~0', None)
+    """
+    if None in parts:
+        return None
+    if len(parts) == 1:
+        return str(parts[0])
+    return "/".join([str(part).replace("~", "~0").replace("/", "~1") for part in parts])
+
+
 def about_word(value: Any) -> str | None:
     """Return a user or language as text.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from consumers.config import MessageSettings
 from consumers.decode_csv import CsvReader
-from consumers.decode_fields import Read, about_word, converter, nothing_of, shown
+from consumers.decode_fields import Read, about_word, converter, id_of, nothing_of, shown
 from consumers.decode_json import JsonReader
 from consumers.decode_time import to_unix_ms
 from consumers.fault import Fault
@@ -119,14 +119,14 @@ class RowReader:
             self._text: Getter = self.reader.text_getter(message.text)
         else:
             paths = [
-                message.id, message.time, message.user, message.lang, message.operation,
+                *message.id_paths, message.time, message.user, message.lang, message.operation,
                 *message.fields, *(read.path for read in reads.values()),
                 *([message.text] if needs_text else []), *filter(None, [labeller.path]),
             ]  # fmt: skip
             self.reader = JsonReader(paths, record_format.encoding)
             self._text = self.reader.getter(message.text) if needs_text else _nothing
         getter = self.reader.getter
-        self._id = getter(message.id)
+        self._id_parts = [(path, getter(path)) for path in message.id_paths]
         self._time = getter(message.time)
         self._user = getter(message.user)
         self._lang = getter(message.lang)
@@ -198,16 +198,17 @@ class RowReader:
     def about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
         """Return what some messages of a batch, which have no fault, say of themselves.
 
-        A message without an id is named by its place in the stream, and one without a time of its
-        own has the source's.
+        A message without an id, or without a part of it, is named by its place in the stream, and
+        one without a time of its own has the source's.
         """
         rows, _ = self.reader.rows([value or b"" for value in raw.values(places)])
-        given = zip(map(self._id, rows), raw.offsets[places].tolist(), strict=True)
+        parts = zip(*[map(get, rows) for _, get in self._id_parts], strict=True)
+        given = zip(map(id_of, parts), raw.offsets[places].tolist(), strict=True)
         own = zip(
             map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
         )
         return About(
-            ids=[_place_name(raw, offset) if name is None else str(name) for name, offset in given],
+            ids=[_place_name(raw, offset) if name is None else name for name, offset in given],
             times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
             users=list(map(about_word, map(self._user, rows))),
             langs=list(map(about_word, map(self._lang, rows))),
@@ -282,12 +283,12 @@ class RowReader:
 
     def _check_ids(self, rows: list[Any], wrong: dict[int, Fault]) -> None:
         """Find the ids that are none; a message may be without one."""
-        for k, value in enumerate(map(self._id, rows)):
-            if value is None or value.__class__ is str or value.__class__ is int:
-                continue
-            path = self._settings.id
-            detail = f"the id at '{path}' is {shown(value)}; a string or integer is needed"
-            wrong.setdefault(k, Fault(Reason.WRONG_TYPE, f"{detail} (setting message.id)"))
+        for path, get in self._id_parts:
+            for k, value in enumerate(map(get, rows)):
+                if value is None or value.__class__ is str or value.__class__ is int:
+                    continue
+                detail = f"the id at '{path}' is {shown(value)}; a string or integer is needed"
+                wrong.setdefault(k, Fault(Reason.WRONG_TYPE, f"{detail} (setting message.id)"))
 
     def _label_values(self, rows: list[Any], operations: list[Operation]) -> Sequence[Any]:
         """Return what the labeller asks for; a deletion teaches nothing, so it gives None."""

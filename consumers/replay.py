@@ -31,6 +31,7 @@ from rich.progress import (
 
 from consumers.config import FileSettings, GeneratorSettings, KafkaSettings, MessageSettings
 from consumers.decode_csv import CsvReader
+from consumers.decode_fields import id_of
 from consumers.decode_json import JsonReader
 from consumers.decode_time import to_unix_ms
 from consumers.errors import ConfigError
@@ -277,8 +278,9 @@ def _csv_reading(form: RecordFormat) -> Reading:
 
 
 def _json_reading(form: RecordFormat, message: MessageSettings) -> Reading:
-    reader = JsonReader([message.id, message.time], form.encoding)
-    get_id, get_time = reader.getter(message.id), reader.getter(message.time)
+    reader = JsonReader([*message.id_paths, message.time], form.encoding)
+    getters = [reader.getter(path) for path in message.id_paths]
+    get_time = reader.getter(message.time)
 
     def read(raw: RawColumns) -> Iterator[Item]:
         values = _values(raw)
@@ -288,8 +290,9 @@ def _json_reading(form: RecordFormat, message: MessageSettings) -> Reading:
             if i in faults:
                 yield Item(b"", value, None, False, offset)
                 continue
-            found = get_id(row)
-            key = str(found).encode() if isinstance(found, str | int) else b""
+            parts = [get(row) for get in getters]
+            is_id = all(isinstance(part, str | int) for part in parts)
+            key = (id_of(parts) or "").encode() if is_id else b""
             # In a topic JSON is UTF-8, whatever it was in the file.
             text = value if form.encoding == "utf-8" else value.decode(form.encoding).encode()
             yield Item(key, text, to_unix_ms(get_time(row)), True, offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, PlainValidator, Tag, field_validator
 
 from consumers.settings.base import Section, distinct, mark, wrong
 
@@ -17,10 +17,27 @@ MESSAGE_PARTS = ("text", "user", "lang")
 FieldPath = Annotated[str, Field(min_length=1)]
 
 
-class MessageSettings(Section):
-    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`."""
+def _one_or_several(value: Any) -> str | tuple[str, ...]:
+    """Return a path, or several where a list has more than one."""
+    paths = [value] if isinstance(value, str) else value
+    is_list = isinstance(paths, list | tuple) and len(paths) > 0
+    if not is_list or not all(isinstance(path, str) and path for path in paths):
+        raise wrong("must be a field's name or path, or a list of them")
+    return paths[0] if len(paths) == 1 else distinct(tuple(paths))
 
-    id: FieldPath = "id"
+
+# A plain validator, as the mistakes of a union would be told once a member.
+FieldPaths = Annotated[str | tuple[str, ...], PlainValidator(_one_or_several)]
+
+
+class MessageSettings(Section):
+    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
+
+    An id may be made of several fields, as `[did, commit.collection, commit.rkey]`; see
+    `decode_fields.id_of`.
+    """
+
+    id: FieldPaths = "id"
     time: FieldPath = "created_at"
     user: FieldPath = "user"
     lang: FieldPath = "lang"
@@ -28,6 +45,11 @@ class MessageSettings(Section):
     operation: FieldPath = "operation"
     fields: tuple[FieldPath, ...] = ()
     max_bytes: int = Field(default=1 << 20, ge=64)
+
+    @property
+    def id_paths(self) -> tuple[str, ...]:
+        """The fields that make an id, in order."""
+        return (self.id,) if isinstance(self.id, str) else self.id
 
     @field_validator("fields")
     @classmethod

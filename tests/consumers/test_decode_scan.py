@@ -45,6 +45,11 @@ DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
         FieldLabeller(FieldLabels(mapping=MAPPING), CLASSES),
         dict.fromkeys(("text", "lang", "other", "user.age"), "words"),
     ),
+    "an id of several parts": (
+        PATHS.model_copy(update={"id": ("id", "commit.rkey", "other")}),
+        FieldLabeller(FieldLabels(), CLASSES),
+        {"text": "words"},
+    ),
     "whole and in part": (
         MessageSettings(user="user.name", fields=("user", "user.age")),
         FieldLabeller(FieldLabels(field="user.age"), CLASSES),
