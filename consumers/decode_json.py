@@ -156,9 +156,8 @@ class JsonReader:
                 row = decode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 row = self._second_look(value, error)
-            # To count brackets takes no time beside reading, and few messages have so many.
-            if value.count(b"[") + value.count(b"{") > NESTING_MAX and not isinstance(row, Fault):
-                row = row if nesting(value) <= NESTING_MAX else _too_deep()
+            if not isinstance(row, Fault) and is_too_deep(value):
+                row = _too_deep()
             if isinstance(row, Fault):
                 faults[i] = row
                 row = None
@@ -204,6 +203,13 @@ def mended(value: bytes) -> bytes:
     b'["\\ud83d\\ude00", "\\ufffd"]'
     """
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], value)
+
+
+def is_too_deep(value: bytes) -> bool:
+    """Tell whether arrays and objects stand more than `NESTING_MAX` deep in right JSON."""
+    # To count brackets takes no time beside reading, and few messages have so many.
+    may_be = value.count(b"[") + value.count(b"{") > NESTING_MAX
+    return may_be and nesting(value) > NESTING_MAX
 
 
 def nesting(value: bytes) -> int:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from consumers.checkpoint import part_name
+from consumers.decode_json import is_too_deep
 from consumers.messages import Partition, RawColumns, Reason, Reject
 
 _OFFSET_MAX = 2**63 - 1
@@ -117,8 +118,10 @@ def _said(raw: RawColumns, i: int, classes: Collection[str]) -> Correction | Rej
         said = msgspec.json.decode(raw.value(i) or b"", type=Correction)
     except msgspec.ValidationError as error:
         return _refused(raw, i, Reason.WRONG_TYPE, f"it is no correction: {error}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _refused(raw, i, Reason.NOT_JSON, f"it is no correction: {error}")
+    if is_too_deep(raw.value(i) or b""):
+        return _refused(raw, i, Reason.NOT_JSON, "it is no correction: it is nested too deeply")
     fault = _contradiction(said)
     if fault is not None:
         return _refused(raw, i, Reason.WRONG_TYPE, fault)

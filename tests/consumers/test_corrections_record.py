@@ -13,6 +13,7 @@ from tests.consumers.decoded import raw
 
 LOG = Partition("journal:corrections.jsonl", 0)
 CLASSES = ("negative", "positive")
+DEEP = b'{"kind":"delete","id":"m1","time_ms":5,"example":{"text":%s%s}}'
 values = st.one_of(
     st.none(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), st.text()
 )
@@ -53,6 +54,10 @@ def test_each_line_says_where_reading_goes_on() -> None:
         (b"{", Reason.NOT_JSON, "it is no correction"),
         (b"\xff\xfe", Reason.NOT_JSON, "it is no correction"),
         (b'{"kind":"la\xff"}', Reason.NOT_JSON, "it is no correction"),
+        pytest.param(DEEP % (b"[" * 300, b"]" * 300), Reason.NOT_JSON, "too deeply", id="deep"),
+        pytest.param(
+            DEEP % (b"[" * 9_000, b"]" * 9_000), Reason.NOT_JSON, "recursion", id="deeper"
+        ),
         (b"[]", Reason.WRONG_TYPE, "it is no correction"),
         (b'{"text":"a tweet"}', Reason.WRONG_TYPE, "kind"),
         (b'{"kind":"praise","id":"m1","time_ms":5}', Reason.WRONG_TYPE, "praise"),
