@@ -12,7 +12,7 @@ is taken as absent.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,6 +152,8 @@ class RowReader:
             Each value is a message or has a fault.
         """
         rows, faults = self.reader.rows(values)
+        if isinstance(self.reader, JsonReader):
+            self.reader.refuse_deep(values, rows, faults)
         at = list(range(len(rows)))
         if faults:
             at = [k for k in at if k not in faults]
@@ -202,18 +204,22 @@ class RowReader:
         one without a time of its own has the source's.
         """
         rows, _ = self.reader.rows([value or b"" for value in raw.values(places)])
-        parts = zip(*[map(get, rows) for _, get in self._id_parts], strict=True)
-        given = zip(map(id_of, parts), raw.offsets[places].tolist(), strict=True)
+        given = zip(self._ids(rows), raw.offsets[places].tolist(), strict=True)
         own = zip(
             map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
         )
         return About(
-            ids=[_place_name(raw, offset) if name is None else name for name, offset in given],
+            ids=[_place_name(raw, offset) if name is None else str(name) for name, offset in given],
             times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
             users=list(map(about_word, map(self._user, rows))),
             langs=list(map(about_word, map(self._lang, rows))),
             fields=self._about_fields(rows),
         )
+
+    def _ids(self, rows: Sequence[Any]) -> Iterable[str | int | None]:
+        """Return the id of each row; one of a single part needs no call of ours."""
+        columns = [map(get, rows) for _, get in self._id_parts]
+        return columns[0] if len(columns) == 1 else map(id_of, zip(*columns, strict=True))
 
     def nothing_about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
         """Return what is known of messages without a look into them: their places and times."""
