@@ -169,6 +169,8 @@ class Checkpoint:
         for name, group in fresh.describe()["groups"].items():
             if "max_words" in group:
                 stored.model.set_max_words(name, group["max_words"])
+        # The configuration decides what may join from here on, not the file: older ones cannot say.
+        stored.model.new_classes = fresh.new_classes
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 

@@ -49,6 +49,7 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         classes=settings.classes,
         class_prior=_class_prior(settings.class_prior, settings.classes),
         features={name: _group(name, group) for name, group in settings.features.items()},
+        new_classes=settings.new_classes,
     )
 
 

@@ -14,6 +14,7 @@ from streamnb.errors import InputError
 
 Label = str | int | bool
 JUDGE_ONLY = -1
+_CLASSES_SHOWN_MAX = 20
 _LARGEST = 10**1000  # Python reads no numbers of more than a few thousand digits from a file
 
 
@@ -85,6 +86,19 @@ def check_label(where: str, i: int, label: Any) -> Label:
         f"{where}[{i}]: a label must be a str, int or bool."
         f" Got {label!r} ({type(label).__name__}) instead."
     )
+
+
+def shown_classes(classes: Sequence[Label]) -> str:
+    """Return classes as an error names them: the first twenty of many.
+
+    Examples
+    --------
+    >>> shown_classes(["ham", 1])
+    "'ham', 1"
+    """
+    rest = len(classes) - _CLASSES_SHOWN_MAX
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return ", ".join(map(repr, classes[:_CLASSES_SHOWN_MAX])) + more
 
 
 def read_labels(labels: Any, n: int) -> Codes:

@@ -32,12 +32,16 @@ class Learning(Readable):
     """The learning side of a model."""
 
     n_threads: int
+    new_classes: bool
     _places: dict[Label, int]
     _n_declared_classes: int
     _parts: dict[str, Part]
 
     def describe(self) -> dict[str, Any]:
-        """Return what makes two models the same kind: classes, priors, groups; not the hash key."""
+        """Return what makes two models the same kind: classes, priors, groups; not the hash key.
+
+        Nor whether classes may join: it says what a model takes, not what it has counted.
+        """
         half_life = self._clock.half_life
         return {
             "classes": list(self._classes),
@@ -63,6 +67,11 @@ class Learning(Readable):
         return sum(group.n_skipped for group in self._groups.values())
 
     # ---- inside --------------------------------------------------------------------------------
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether a label that is no class yet is refused: where classes are declared."""
+        return not self.new_classes and self._n_declared_classes > 0
 
     def _known_target(self, name: str | None) -> Part | None:
         """Return the part that is meant; None for a model kept whole."""
@@ -242,6 +251,8 @@ class Learning(Readable):
 
     def add_class(self, label: Label) -> None:
         """Let a class join, of which nothing is learned yet.
+
+        Declared classes are no hindrance: to call this is to declare one more.
 
         Raises
         ------

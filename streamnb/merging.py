@@ -2,7 +2,9 @@
 
 Counts add exactly and in any order, as long as no word was dropped; means and variances by Chan's
 formula, to rounding. Vocabularies and fields that differ are brought together by name, classes by
-label (in the order of the first model, then of the second). What depends on order has this meaning:
+label (in the order of the first model, then of the second). Classes that either model declares
+join; where the first is closed (`new_classes`), one that the other merely learned is refused, as it
+would be if an example brought it. What depends on order has this meaning:
 
 * **Dropping**: the sum holds what both held; where that passes a vocabulary's bound, words leave by
   the usual rule.
@@ -22,6 +24,7 @@ import numpy as np
 from streamnb import statistics
 from streamnb.decay import Clock
 from streamnb.errors import InputError
+from streamnb.labels import shown_classes
 from streamnb.learning import Learning
 from streamnb.packing import Model, pack, unpack
 
@@ -128,10 +131,17 @@ def _shown(name: str, value: Any) -> str:
 def _add(total: Learning, other: Learning, sign: int) -> None:
     """Add a model to another, in place, or take it away."""
     check_alike(total, other)
+    declared = other.classes[: other._n_declared_classes]  # noqa: SLF001
     for label in other.classes:
         if label not in total.classes:
             if sign < 0:
                 raise InputError(f"class {label!r} cannot be taken away: it was never there.")
+            if total._is_closed and label not in declared:  # noqa: SLF001
+                raise InputError(
+                    f"class {label!r} of the other model is declared by neither; this one's are"
+                    f" {shown_classes(total.classes)}. Declare it in classes, or set"
+                    " new_classes=True on the first model."
+                )
             total.add_class(label)
     places = np.array([total.classes.index(label) for label in other.classes], dtype=np.int64)
     factor = _meet(total, other)

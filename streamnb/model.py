@@ -29,6 +29,7 @@ from streamnb.labels import (
     check_label,
     newcomers,
     read_labels,
+    shown_classes,
     to_indices,
 )
 from streamnb.merging import clone, merge, subtract
@@ -48,8 +49,9 @@ class NaiveBayes(Unlearning):
     Parameters
     ----------
     classes : iterable of str, int or bool
-        The classes known from the start; others are added when they come. Ties go to the class
-        declared first.
+        The classes there are. A label outside them is refused, as it is a typing mistake more
+        often than news; see `new_classes`. Without any, classes join as they come. Ties go to the
+        class declared first.
     class_prior : Dirichlet or Fixed
         π_c = (N_c + α_c) / (n + Σα), or probabilities that no data moves.
     features : mapping of str to group
@@ -62,6 +64,9 @@ class NaiveBayes(Unlearning):
     n_threads : {1, 2}
         With 2, the texts of a large batch are read in a second thread, ahead of being learned. The
         answers are the same.
+    new_classes : bool
+        Whether other classes may join those declared when an example brings them. It is saved with
+        the model, and may be set on it later.
 
     Examples
     --------
@@ -88,11 +93,15 @@ class NaiveBayes(Unlearning):
         decay: HalfLife | None = None,
         hash_key: int | None = None,
         n_threads: int = 1,
+        new_classes: bool = False,
     ) -> None:
         warm_up()
         if n_threads not in (1, 2):
             raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
         self.n_threads = n_threads
+        if not isinstance(new_classes, bool):
+            raise InputError(f"new_classes must be True or False. Got {new_classes!r} instead.")
+        self.new_classes = new_classes
         check_kind("classes", classes, Iterable)
         self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
         if len(set(self._classes)) < len(self._classes):
@@ -135,7 +144,8 @@ class NaiveBayes(Unlearning):
         x : mapping of str to value
             Fields by name; a field that is missing or None says nothing.
         y : str, int or bool
-            Its class; a new one joins the model's classes.
+            Its class. A new one joins the model's classes, where none were declared or
+            `new_classes` is set; otherwise it is refused.
         weight : float
             How many examples it counts as; 0 teaches nothing.
         time_s : float, optional
@@ -238,6 +248,8 @@ class NaiveBayes(Unlearning):
         times = read_times(times_s, n)
         nothing = given is not None and not given.all()
         new = newcomers(codes, self._places, None if given is None else given > 0)
+        if new and self._is_closed:
+            raise InputError(_stranger(*new[0], self._classes))
         classes = [*self._classes, *(label for _, label in new)]
         indices = to_indices(codes, classes)
         if nothing:
@@ -312,6 +324,14 @@ def _restored(kind: type[Model], data: bytes, n_threads: int) -> Model:
     model = kind.from_bytes(data)
     model.n_threads = n_threads
     return model
+
+
+def _stranger(row: int, label: Label, classes: Sequence[Label]) -> str:
+    """Return what to say of a label that is none of the declared classes."""
+    return (
+        f"label {label!r} (row {row}) is none of the declared classes: {shown_classes(classes)}."
+        " Correct the label, declare it in classes, or set new_classes=True to let classes join."
+    )
 
 
 def _check_features(features: Any) -> None:

@@ -60,7 +60,8 @@ class FrozenModel:
     description : dict
         What `NaiveBayes.describe` said.
     state : dict
-        What else the header says: hash key, clock, how many classes were declared.
+        What else the header says: hash key, clock, how many classes were declared, and whether
+        others may join.
     groups : dict of str to GroupState
         What parts share, and the sums of their statistics.
     sections : list of (str or None, Part)
@@ -93,6 +94,7 @@ def _state(model: Learning) -> dict[str, Any]:
     return {
         "hash_key": f"{model._hash_key:032x}",  # noqa: SLF001
         "n_declared_classes": model._n_declared_classes,  # noqa: SLF001
+        "new_classes": model.new_classes,
         "clock": model._clock.to_dict(),  # noqa: SLF001
     }
 
@@ -159,6 +161,8 @@ def unpack(
         features={name: group_from_dict(spec) for name, spec in header["groups"].items()},
         decay=None if header["decay"] is None else HalfLife(**header["decay"]),
         hash_key=int(header["hash_key"], 16),
+        # A file from before there was a choice is of a model that any class could join.
+        new_classes=header.get("new_classes", True),
     )
     model._n_declared_classes = header["n_declared_classes"]  # noqa: SLF001
     if header["clock"] is not None:

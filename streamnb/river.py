@@ -94,7 +94,12 @@ class StreamNB(base.MiniBatchClassifier):
         if bag is not None:
             groups = dict.fromkeys(groups, replace(bag, field=_WORDS))
         self.model = NaiveBayes(
-            self.classes or (), class_prior, groups, decay=decay, hash_key=hash_key
+            self.classes or (),
+            class_prior,
+            groups,
+            decay=decay,
+            hash_key=hash_key,
+            new_classes=True,  # a River model takes whatever label its stream brings
         )
 
     # ---- one at a time -------------------------------------------------------------------------

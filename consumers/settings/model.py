@@ -20,6 +20,7 @@ class ModelSettings(Section):
     """What is learned."""
 
     classes: tuple[Annotated[str, Field(min_length=1)], ...] = ("negative", "positive")
+    new_classes: bool = False
     class_prior: ClassPrior = 1.0
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
 

@@ -93,6 +93,7 @@ class Case:
             decay=self.half_life if forgets else None,
             hash_key=first._hash_key,  # noqa: SLF001
             n_threads=first.n_threads,
+            new_classes=first.new_classes,
         )
 
     def learned(self, examples: Sequence[Example] | None = None) -> NaiveBayes:

@@ -69,6 +69,8 @@ def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
 
 def _labels(model: NaiveBayes) -> list[Label]:
     """Return the declared classes, and more where the model takes more."""
+    if model._is_closed:  # noqa: SLF001 -- a check may look inside
+        return list(model.classes)
     more: list[Label] = ["this", "that", 3]
     try:
         trial = model.clone()

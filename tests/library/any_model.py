@@ -239,6 +239,7 @@ def cases(draw: st.DrawFn, wanted: Wanted) -> Case:
         decay=decay,
         hash_key=5,
         n_threads=draw(st.sampled_from([1, 1, 1, 2])),
+        new_classes=not declared or draw(st.booleans()),
     )
     stream = draw(_streams(groups, CLASSES, decay))
     return Case(model, stream, draw(st.integers(0, 1000)))

@@ -86,7 +86,7 @@ def model_of(
     alpha: float = 1.0,
 ) -> NaiveBayes:
     """Return a model that knows nothing yet; all of them share a hash key."""
-    return NaiveBayes(classes, Dirichlet(alpha), groups, decay=decay, hash_key=5)
+    return NaiveBayes(classes, Dirichlet(alpha), groups, decay=decay, hash_key=5, new_classes=True)
 
 
 WHOLE = st.sampled_from([1.0, 1.0, 2.0, 3.0, 1000.0])

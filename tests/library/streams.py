@@ -68,6 +68,7 @@ def models(draw: st.DrawFn) -> NaiveBayes:
         class_prior=Dirichlet(draw(_priors)),
         features=draw(_groups()),
         hash_key=draw(st.integers(0, (1 << 128) - 1)),
+        new_classes=True,
     )
 
 

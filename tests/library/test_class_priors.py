@@ -31,7 +31,8 @@ TEXT = {"text": Words(Multinomial())}
 
 def model_of(prior: Any, classes: list[str] | None = None, features: Any = None) -> NaiveBayes:
     """Return a model with a class prior."""
-    return NaiveBayes(CLASSES if classes is None else classes, prior, features or TEXT, hash_key=2)
+    declared = CLASSES if classes is None else classes
+    return NaiveBayes(declared, prior, features or TEXT, hash_key=2, new_classes=True)
 
 
 counts = st.tuples(*(st.integers(0, 20) for _ in CLASSES))

@@ -15,7 +15,8 @@ CLASSES = ("c", "a", "b", "never used")
 
 def model(classes: tuple[str, ...]) -> NaiveBayes:
     """Return an untrained model."""
-    return NaiveBayes(classes, Dirichlet(1.0), {"text": Words(Multinomial())}, hash_key=1)
+    words = {"text": Words(Multinomial())}
+    return NaiveBayes(classes, Dirichlet(1.0), words, hash_key=1, new_classes=True)
 
 
 @given(

@@ -23,7 +23,7 @@ PROBES = ["a b c", "not d :)", "", None, "z", "a a a e f g h"]
 
 def fresh(group: Words, classes: Sequence[Label] = ("ham",), key: int = 7) -> NaiveBayes:
     """Return a model that knows nothing but its first class."""
-    return NaiveBayes(classes=classes, features={"text": group}, hash_key=key)
+    return NaiveBayes(classes, features={"text": group}, hash_key=key, new_classes=True)
 
 
 def columns(stream: Sequence[Example]) -> tuple[dict[str, list[str | None]], list[str]]:

@@ -58,7 +58,7 @@ def test_labels_are_strings_numbers_or_truth_values() -> None:
 
 def test_new_classes_join_in_the_order_they_come() -> None:
     """Declared classes stand first; others follow as they come, in mid-batch too."""
-    model = NaiveBayes(classes=["z"], features={"text": Words(Multinomial())})
+    model = NaiveBayes(["z"], features={"text": Words(Multinomial())}, new_classes=True)
     out = model.prequential_many({"text": ["a", "b", "a", "b"]}, ["y", "z", "x", "y"])
     assert model.classes == ("z", "y", "x")
     assert out.shape == (4, 3)

@@ -59,7 +59,7 @@ def test_a_snapshot_never_changes(
     group: Words, before: list[Example], after: list[Example]
 ) -> None:
     """What the model learns later, new classes and leaving words too, is nothing to a snapshot."""
-    model = NaiveBayes(classes=["ham"], features={"text": group})
+    model = NaiveBayes(classes=["ham"], features={"text": group}, new_classes=True)
     teach(model, before)
     expected = everything(model)
     snapshot = Snapshot(model, 1)

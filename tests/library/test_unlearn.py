@@ -216,7 +216,8 @@ def test_unlearning_after_dropping_keeps_the_books(
 def test_the_fixed_prior_and_declared_classes_stay() -> None:
     """A declared class stays when nothing is left of it; one that came anew goes."""
     prior = Fixed({"ham": 0.5, "spam": 0.5})
-    model = NaiveBayes(["ham"], prior, {"text": Words(Multinomial())}, hash_key=1)
+    words = {"text": Words(Multinomial())}
+    model = NaiveBayes(["ham"], prior, words, hash_key=1, new_classes=True)
     before = model.to_bytes()
     stream = [Example("a b", None, "ham"), Example("c", None, "spam")]
     learn(model, stream)

@@ -1,0 +1,111 @@
+"""Declared classes are all there are, unless the model says that others may join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, merge, save
+from streamnb.errors import InputError
+from streamnb.packing import pack, unpack
+
+REFUSED = "label 'span' .* is none of the declared classes: 'ham', 'spam'.*new_classes=True"
+
+
+def model_of(classes: list[Any] | None = None, **options: Any) -> NaiveBayes:
+    """Return an untrained model over one field of text."""
+    declared = ["ham", "spam"] if classes is None else classes
+    groups = {"text": Words(Multinomial())}
+    return NaiveBayes(declared, Dirichlet(1.0), groups, hash_key=3, **options)
+
+
+@pytest.mark.parametrize(
+    "teach",
+    [
+        lambda model: model.learn_one({"text": "a"}, "span"),
+        lambda model: model.prequential_one({"text": "a"}, "span"),
+        lambda model: model.learn_many({"text": ["a", "b"]}, ["ham", "span"]),
+        lambda model: model.prequential_many({"text": ["a", "b"]}, ["ham", "span"]),
+        lambda model: model.learn_one({"text": "a"}, "span", part="t/0"),
+    ],
+    ids=["learn_one", "prequential_one", "learn_many", "prequential_many", "part"],
+)
+def test_a_label_outside_declared_classes_is_refused(teach: Any) -> None:
+    """The error names label, classes and way out, and nothing of the batch was learned."""
+    model = model_of()
+    before = model.to_bytes()
+    with pytest.raises(InputError, match=REFUSED):
+        teach(model)
+    assert model.to_bytes() == before
+    assert model.classes == ("ham", "spam")
+
+
+def test_a_batch_says_which_row_it_was() -> None:
+    """The first label that is no class is named with its row."""
+    with pytest.raises(InputError, match=r"label 'span' \(row 1\)"):
+        model_of().learn_many({"text": ["a", "b", "c"]}, ["ham", "span", "eggs"])
+
+
+def test_of_many_classes_some_are_shown() -> None:
+    """An error does not print ten thousand classes."""
+    with pytest.raises(InputError, match="19 and 80 more") as caught:
+        model_of(list(range(100))).learn_one({"text": "a"}, "span")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [([], {}), (["ham"], {"new_classes": True}), ([], {"new_classes": True})],
+)
+def test_open_classes_join(classes: list[Any], options: Any) -> None:
+    """Where none are declared, or the model says so, classes join as they come."""
+    model = model_of(classes, **options)
+    model.learn_one({"text": "a"}, "span")
+    assert model.classes == (*classes, "span")
+    again = model.clone()
+    again.learn_one({"text": "a"}, "eggs")
+    assert again.classes == (*classes, "span", "eggs")
+
+
+def test_a_class_may_be_declared_later() -> None:
+    """`add_class` declares one more class of a closed model."""
+    model = model_of()
+    model.add_class("span")
+    model.learn_one({"text": "a"}, "span")
+    assert model.class_counts.tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("new_classes", [False, True])
+def test_a_file_keeps_it(new_classes: bool, tmp_path: Path) -> None:
+    """A closed model is closed when loaded, cloned or pickled, and an open one open."""
+    model = model_of(new_classes=new_classes)
+    save(model, tmp_path / "m.nb")
+    for twin in (load(tmp_path / "m.nb"), model.clone(), NaiveBayes.from_bytes(model.to_bytes())):
+        assert twin.new_classes is new_classes
+        if new_classes:
+            twin.learn_one({"text": "a"}, "span")
+        else:
+            with pytest.raises(InputError, match=REFUSED):
+                twin.learn_one({"text": "a"}, "span")
+
+
+def test_an_older_file_stays_open() -> None:
+    """A file written before there was a choice behaves as it did: its classes are open."""
+    header, arrays = pack(model_of(), {})
+    del header["new_classes"]
+    model, _ = unpack(header, arrays, NaiveBayes)
+    model.learn_one({"text": "a"}, "span")
+    assert model.classes == ("ham", "spam", "span")
+
+
+def test_a_closed_sum_takes_declared_classes_alone() -> None:
+    """Merging takes what either declares; what the other merely learned needs an open first."""
+    closed, declares, learned = model_of(), model_of(["ham", "eggs"]), model_of([])
+    learned.learn_one({"text": "a"}, "span")
+    assert merge(closed, declares).classes == ("ham", "spam", "eggs")
+    with pytest.raises(InputError, match=r"class 'span' .*declared by neither.*'ham', 'spam'"):
+        merge(closed, learned)
+    assert merge(model_of(new_classes=True), learned).classes == ("ham", "spam", "span")
+    assert merge(learned, closed).classes == ("span", "ham", "spam")
