@@ -128,6 +128,11 @@ class GroupState(ABC):
         Features that were not unlearned because they had left before.
     is_open : bool
         Whether it takes up fields that come anew and that no other group names.
+    reads_absence : bool
+        Whether an example without any of its fields is one of the usual kind: fields that are
+        words, or flags that are false where they are absent.
+    short_may_lack : bool
+        Whether `has_short` takes an example without any of its fields.
     sums_exactly : bool
         Whether parts add up to the same sum in any order, so that the sum can follow row by row.
     """
@@ -137,6 +142,8 @@ class GroupState(ABC):
     n_dropped: int = 0
     n_skipped: int = 0
     is_open: bool = False
+    reads_absence: bool = False
+    short_may_lack: bool = False
     sums_exactly: bool = True
 
     # ---- fields --------------------------------------------------------------------------------

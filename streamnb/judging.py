@@ -7,7 +7,7 @@ answers its class prior, and so does one that finds every class impossible: then
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from streamnb.errors import InputError
 from streamnb.groups import Floats, GroupState, Teaching, judging
 from streamnb.kernels import posterior
 from streamnb.labels import JUDGE_ONLY, Label
+from streamnb.matrix import first_there
 from streamnb.priors import ClassPrior
 
 PIECE = 16384  # rows worked off at a time; beyond that a call's own cost is nothing
@@ -149,10 +150,63 @@ class Judging:
                 f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
             )
         columns = {field: [x.get(field)] for field in self._known}
+        self._check_reads(x, "those of the example", lambda field: [x[field]])
         if any(group.is_open for group in self._groups.values()):
             columns |= {field: [x[field]] for field in x if field not in columns}
         # An example that says nothing is an example all the same.
         return columns or {next(iter(self._groups)): [None]}
+
+    def _names_any(self, fields: Mapping[str, Any]) -> bool:
+        """Tell whether a group names one of these fields."""
+        # Twice as fast as the same in one expression, which matters to single examples.
+        for group in self._groups.values():
+            for field in group.fields:
+                if field in fields:
+                    return True
+        return False
+
+    def _check_reads(
+        self, fields: Mapping[str, Any], whose: str, values_of: Callable[[str], Any]
+    ) -> None:
+        """Refuse fields of which no group reads a single one: a misspelt name, nearly always.
+
+        Such an example would teach or answer the class prior alone, and nobody would notice. Fields
+        beside those that are read stay welcome, as streams and data frames bring along what a model
+        has no use for; so does an example without any field, or with all that are known missing.
+        An open group reads whatever it takes up, and a field that is missing throughout may be one
+        of those. Where fields are words (`Bag.fields`), or absent flags are false, an example
+        without any of them is of the usual kind, and nothing can be told from it.
+
+        Parameters
+        ----------
+        fields : mapping of str to value
+            Of an example or a batch.
+        whose : str
+            What to call them in the error.
+        values_of : callable
+            A field's values, as a sequence.
+
+        Raises
+        ------
+        InputError
+        """
+        if not fields or self._names_any(fields):
+            return
+        groups = self._groups.values()
+        open_groups = [group for group in groups if group.is_open]
+        if any(group.reads_absence for group in groups):
+            return
+        for field in fields if open_groups else ():
+            values = values_of(field)
+            if first_there(values) is None or any(group.takes(values) for group in open_groups):
+                return
+        known = ", ".join(map(str, self._known)) or "none yet"
+        taking = ", ".join(group.name for group in open_groups)
+        raise InputError(
+            f"none of the model's fields ({known}) is among {whose}: {', '.join(map(str, fields))}."
+            + (f" Its open groups ({taking}) take up no such values." if taking else "")
+            + " Correct the names; a known field that is missing may be None."
+        )
 
     def _by_class(self, values: Floats) -> dict[Label, float]:
         return dict(zip(self._classes, values.tolist(), strict=True))
@@ -171,10 +225,12 @@ class Judging:
         if type(x) is not dict:
             return False
         is_open = False
+        may_lack = True
         for group in self._groups.values():
             if not group.has_short(x):
                 return False
             is_open |= group.is_open
+            may_lack &= group.short_may_lack
         # A field that nobody knows yet is for an open group to take up, by the long way. Counting
         # would not do: a known one may be missing in its place, or be read by two groups.
         if is_open:
@@ -183,6 +239,8 @@ class Judging:
                 known.update(group.fields)
             if not x.keys() <= known:
                 return False
+        elif may_lack and x and not self._names_any(x):
+            return False  # the long way says what is wrong with it
         return self._clock.half_life is None
 
     def _one(self, x: Mapping[str, Any], label: int) -> Floats:
@@ -217,7 +275,10 @@ class Judging:
         """Return each group's fields, checked, and the number of rows."""
         by_name = to_mapping(columns)
         is_open = any(group.is_open for group in self._groups.values())
-        names = list(by_name) if is_open else self._known
+        names = self._known
+        if is_open or all(by_name.get(field) is None for field in names):
+            names = list(by_name) or names  # where no field is there, other columns have the length
+        self._check_reads(by_name, "the columns", by_name.__getitem__)
         n = count_rows(by_name, names)
         shares = self._share_out(by_name) if is_open else dict.fromkeys(self._groups, by_name)
         return {name: group.read(shares[name], n) for name, group in self._groups.items()}, n

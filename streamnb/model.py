@@ -142,7 +142,11 @@ class NaiveBayes(Unlearning):
         Parameters
         ----------
         x : mapping of str to value
-            Fields by name; a field that is missing or None says nothing.
+            Fields by name. One that is missing or None says nothing, and neither does one that no
+            group reads: streams bring along what a model has no use for. An example that has
+            fields, and none that a group reads, is refused all the same: its names are misspelt,
+            nearly always, and it would teach the class prior alone. The same holds for a batch,
+            and for being asked or unlearned.
         y : str, int or bool
             Its class. A new one joins the model's classes, where none were declared or
             `new_classes` is set; otherwise it is refused.

@@ -50,6 +50,8 @@ class CategoriesState(GroupState):
         The bound that learning keeps to.
     """
 
+    short_may_lack = True
+
     def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
         self.spec = spec
         self.name = name

@@ -56,6 +56,7 @@ class FlagsState(GroupState):
         self.spec = spec
         self.name = name
         self.is_open = spec.fields is None
+        self.reads_absence = spec.absent_is_false
         self._set_table(FieldTable.of(spec.fields or ()))
         self.betas = self._betas(n_classes)
         self.counts = flag_counts.empty(n_classes, len(self.table))

@@ -105,6 +105,7 @@ class BagState(CountedState):
 
     def __init__(self, spec: Bag, name: str, n_classes: int, hash_key: int) -> None:
         self.is_open = spec.field is None and spec.fields is None
+        self.reads_absence = spec.fields is not None
         super().__init__(spec, name, n_classes, hash_key_words(hash_key), spec.dictionary)
 
     @property
