@@ -230,6 +230,15 @@ class GroupState(ABC):
             Where more would be taken than there is; the caller throws this group away then.
         """
 
+    def rekey(self, hash_key: int) -> None:  # noqa: B027 -- most hash nothing
+        """Go on with another hash key, by the texts that are kept; nothing else changes.
+
+        Raises
+        ------
+        InputError
+            Where a text is not kept whole.
+        """
+
     @abstractmethod
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""

@@ -12,7 +12,9 @@ would be if an example brought it. What depends on order has this meaning:
   streams, for an example's weight depends on its own time alone. With one in examples each model
   enters as it stands, as if both streams had ended at the same moment.
 
-Subtracting takes away what was added. A model that was kept in parts enters whole.
+Models of different hash keys meet by the texts of their words and values: the other is brought to
+the first one's key. Subtracting takes away what was added. A model that was kept in parts enters
+whole.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def merge(first: Model, *others: Learning) -> Model:
     --------
     >>> from streamnb import Multinomial, NaiveBayes, Words
     >>> def made(text, label):
-    ...     model = NaiveBayes(features={"text": Words(Multinomial())}, hash_key=1)
+    ...     model = NaiveBayes(features={"text": Words(Multinomial())})
     ...     model.learn_one({"text": text}, label)
     ...     return model
     >>> merged = merge(made("win a prize", "spam"), made("lunch", "ham"))
@@ -102,11 +104,10 @@ def check_alike(first: Learning, other: Any) -> None:
     """
     if not isinstance(other, Learning):
         raise InputError(f"a NaiveBayes is wanted. Got {type(other).__name__} instead.")
-    ours = first.describe() | {"hash_key": first._hash_key}  # noqa: SLF001
-    theirs = other.describe() | {"hash_key": other._hash_key}  # noqa: SLF001
+    ours, theirs = first.describe(), other.describe()
     differing = [
-        f"{name} ({_shown(name, ours[name])}, {_shown(name, theirs[name])})"
-        for name in ("class_prior", "decay", "hash_key")
+        f"{name} ({ours[name]!r}, {theirs[name]!r})"
+        for name in ("class_prior", "decay")
         if ours[name] != theirs[name]
     ]
     groups, other_groups = ours["groups"], theirs["groups"]
@@ -120,17 +121,31 @@ def check_alike(first: Learning, other: Any) -> None:
     if differing:
         raise InputError(
             f"these models do not count the same things: they differ in {'; '.join(differing)}."
-            " Make both from the same settings, with the same hash_key."
+            " Make both from the same settings."
         )
 
 
-def _shown(name: str, value: Any) -> str:
-    return f"{value:032x}" if name == "hash_key" else repr(value)
+def _with_key(model: Model, hash_key: int) -> Model:
+    """Return a copy of a model under another hash key, with the same counts.
+
+    Raises
+    ------
+    InputError
+        Where a text is not kept whole, as of categories of more than 200 bytes. It holds no key:
+        who knows one can make words that collide.
+    """
+    copy = clone(model, whole=True)
+    for group in copy._groups.values():  # noqa: SLF001
+        group.rekey(hash_key)
+    copy._hash_key = hash_key  # noqa: SLF001
+    return copy
 
 
 def _add(total: Learning, other: Learning, sign: int) -> None:
     """Add a model to another, in place, or take it away."""
     check_alike(total, other)
+    if other._hash_key != total._hash_key:  # noqa: SLF001
+        other = _with_key(other, total._hash_key)  # noqa: SLF001
     declared = other.classes[: other._n_declared_classes]  # noqa: SLF001
     for label in other.classes:
         if label not in total.classes:

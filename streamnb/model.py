@@ -60,7 +60,8 @@ class NaiveBayes(Unlearning):
         How fast old examples lose their weight; by default they never do.
     hash_key : int, optional
         128 bits that key the words' fingerprints; drawn at random by default. No answer depends on
-        it, but models that are to be merged must share it.
+        it. It is a secret where texts come from strangers, who could make words collide by it, so
+        no error or description shows it. Models that share it are merged faster.
     n_threads : {1, 2}
         With 2, the texts of a large batch are read in a second thread, ahead of being learned. The
         answers are the same.
@@ -117,7 +118,10 @@ class NaiveBayes(Unlearning):
         self._is_fixed = isinstance(self._class_prior, Fixed)
         self._hash_key = secrets.randbits(128) if hash_key is None else hash_key
         if type(self._hash_key) is not int or not 0 <= self._hash_key < 1 << 128:
-            raise InputError(f"hash_key must be an integer of 128 bits. Got {hash_key!r} instead.")
+            kind = type(hash_key).__name__  # no more than that: it may be a secret, mistyped
+            raise InputError(
+                f"hash_key must be an integer of 128 bits. Got another {kind} instead."
+            )
         check_forgets(decay, features)
         self._clock = Clock(decay)
         self._n_examples = 0

@@ -49,7 +49,7 @@ class StreamNB(base.MiniBatchClassifier):
     decay : HalfLife, optional
         How fast old examples lose their weight, by examples.
     hash_key : int, optional
-        As for `NaiveBayes`: models that are to be merged share it.
+        As for `NaiveBayes`.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class StreamNB(base.MiniBatchClassifier):
         self.classes = tuple(classes or ()) or None  # River's own look at parameters trips over ()
         self.class_prior = class_prior
         self.decay = decay
-        self.hash_key = hash_key
+        self.hash_key = _Hidden(hash_key) if type(hash_key) is int else hash_key
         groups = _groups(features)
         bag = _bag_of_all(groups)
         self._is_bag = bag is not None
@@ -98,7 +98,7 @@ class StreamNB(base.MiniBatchClassifier):
             class_prior,
             groups,
             decay=decay,
-            hash_key=hash_key,
+            hash_key=int(hash_key) if isinstance(hash_key, _Hidden) else hash_key,
             new_classes=True,  # a River model takes whatever label its stream brings
         )
 
@@ -232,6 +232,13 @@ class StreamNB(base.MiniBatchClassifier):
         }
         found = nw.from_dict(named, backend=frame.implementation)
         return _with_index_of(frame, found.to_native())
+
+
+class _Hidden(int):
+    """A number that River, which prints all parameters of a model, does not print."""
+
+    def __repr__(self) -> str:
+        return "<hidden>"
 
 
 _WORDS = "words"  # the one field of a model whose fields are words

@@ -103,6 +103,18 @@ class Vocabulary:
         slots = _filled(2 * room, lambda slots: lookup.refill(made.fingerprints, n, slots))
         return cls(made._replace(slots=slots))
 
+    def with_fingerprints(self, fps: np.ndarray) -> Vocabulary:
+        """Return a new vocabulary of the same columns under other fingerprints.
+
+        Parameters
+        ----------
+        fps : ndarray of shape (n_words,), uint64
+            By column.
+        """
+        n = self.n_words
+        words = self.table.words[: int(self.table.state[lookup.TEXT_BYTES])]
+        return Vocabulary.from_arrays(fps, words, self.table.word_ends[:n])
+
     def enter(self, fps: np.ndarray, texts: Texts) -> np.ndarray:
         """Return the columns of whole texts; those that are new get one.
 

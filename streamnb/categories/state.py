@@ -227,6 +227,17 @@ class CategoriesState(GroupState):
         self.counts.by_value[columns] = np.maximum(left, 0.0)
         category_counts.settle(self.counts, self.table)
 
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        cut = self.table.rekey(hash_key)
+        if len(cut):
+            ((field, value),) = self.table.values(cut[:1])
+            raise InputError(
+                f"group {self.name!r}, field {field!r}: the text of {value[:40]!r}... is not kept"
+                " whole, so that it cannot be brought to another hash key. Make both models with"
+                " the same hash_key."
+            )
+
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""
         category_counts.rescale(self.counts, self.table, factor)

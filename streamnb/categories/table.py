@@ -17,6 +17,7 @@ from streamnb.fields import FieldTable
 from streamnb.kernels import lookup
 from streamnb.kernels import values as kernel
 from streamnb.kernels.layout import Texts
+from streamnb.tokenizer import hash_key_words
 from streamnb.vocabulary import Vocabulary
 
 
@@ -49,7 +50,7 @@ class ValueTable:
         declared: Sequence[tuple[str, Sequence[str]]],
         hash_key: int,
     ) -> None:
-        self.key = np.array([hash_key & (1 << 64) - 1, hash_key >> 64], dtype=np.uint64)
+        self.key = hash_key_words(hash_key)
         self.vocabulary = Vocabulary()
         self.field_of = np.zeros(self.vocabulary.capacity, dtype=np.int32)
         self._declared = {name: len(values) for name, values in declared}
@@ -177,6 +178,36 @@ class ValueTable:
         field_of = self.field_of[columns]
         self.field_of = np.zeros(self.vocabulary.capacity, dtype=np.int32)
         self.field_of[: len(columns)] = field_of
+
+    def rekey(self, hash_key: int) -> NDArray[np.int64]:
+        """Go on with another hash key, unless a value's text is cut short.
+
+        Returns
+        -------
+        ndarray of int64
+            The columns whose text is cut short; where there are any, nothing has changed.
+        """
+        n = self.vocabulary.n_words
+        fps = self.vocabulary.table.fingerprints[:n]
+        cut = np.flatnonzero(self._fingerprints_of_all() != fps)
+        if not len(cut):
+            self.key = hash_key_words(hash_key)
+            self._set_fields(self.fields)
+            self.vocabulary = self.vocabulary.with_fingerprints(self._fingerprints_of_all())
+            self._follow_vocabulary()
+        return cut
+
+    def _fingerprints_of_all(self) -> NDArray[np.uint64]:
+        """Return the fingerprints of all columns by the texts kept, and the key as it stands."""
+        n = self.vocabulary.n_words
+        places = self.field_of[:n]
+        data, starts, ends = self.vocabulary.texts(np.arange(n))
+        names = np.diff(self._layout.name_ends, prepend=0)  # each with the NUL behind it
+        texts = Texts(data, starts + names[places], ends)
+        out = np.empty(n, dtype=np.uint64)
+        of_fields = self._layout.fingerprints[places]
+        kernel.fingerprint_many(texts, of_fields, self.key, _room_for(texts), out)
+        return out
 
     def view(self) -> Self:
         """Return this table as it is now, over the same arrays: what comes later is beyond it."""

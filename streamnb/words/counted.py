@@ -22,7 +22,7 @@ from streamnb.kernels.posterior import DUST
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.statistics import UNBOUNDED, kept
-from streamnb.tokenizer import fingerprints
+from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 from streamnb.words.part import CountedPart
 
@@ -233,6 +233,21 @@ class CountedState(GroupState):
                 f"group {self.name!r}: a class would hold {counts.examples.min():g} examples."
                 " Subtract only what was merged before."
             )
+
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        texts = self.vocabulary.texts(np.arange(self.vocabulary.n_words))
+        held = self.vocabulary.table.fingerprints[: self.vocabulary.n_words]
+        unlike = np.flatnonzero(fingerprints_of(texts, self.key) != held)
+        if len(unlike):
+            raise InputError(
+                f"group {self.name!r}: the text of {self.vocabulary.words(unlike[:1])[0]!r} is not"
+                " kept whole, so that it cannot be brought to another hash key. Make both models"
+                " with the same hash_key."
+            )
+        self.key = hash_key_words(hash_key)
+        self.vocabulary = self.vocabulary.with_fingerprints(fingerprints_of(texts, self.key))
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
 
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""

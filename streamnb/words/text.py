@@ -248,6 +248,11 @@ class WordsState(CountedState):
         self._encode(desk.texts, labels, self.vocabulary, scratch, desk.batch.rows, learn=learn)
         return desk.batch
 
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        super().rekey(hash_key)
+        self.reader = self.spec.tokenizer.reader(hash_key, occurrence=self.spec.counts_occurrences)
+
     def _encode(
         self,
         texts: Texts,

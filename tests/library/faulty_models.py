@@ -271,6 +271,5 @@ def faulty(law: str) -> NaiveBayes:
     """Return a new model with the fault that a law must find."""
     kind, groups = FAULTS[law]
     decay = HalfLife(seconds=60.0) if kind is AgesSlowly else None
-    return kind(
-        CLASSES, Dirichlet([1.0, 3.0] if kind is ForgetsPrior else 1.0), groups(), decay=decay
-    )
+    prior = Dirichlet([1.0, 3.0] if kind is ForgetsPrior else 1.0)
+    return kind(CLASSES, prior, groups(), decay=decay, new_classes=True)

@@ -141,7 +141,7 @@ def test_an_open_group_takes_any_name() -> None:
 
 @pytest.mark.parametrize(
     "group",
-    [Bag(Multinomial(), fields=["win", "prize"]), Flags(fields=["a"], absent_is_false=True)],
+    [Bag(Multinomial(), fields=("win", "prize")), Flags(fields=["a"], absent_is_false=True)],
     ids=["bag", "flags"],
 )
 def test_where_absence_is_usual_nothing_is_refused(group: Any) -> None:
