@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 
+from streamnb.errors import check_kind
 from streamnb.snapshot import Snapshot
 
 
@@ -26,6 +27,7 @@ class SnapshotBoard:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Put up a snapshot in place of the one before. Called by the learning thread alone."""
+        check_kind("snapshot", snapshot, Snapshot)
         self._current = snapshot
         self._posted.set()
 

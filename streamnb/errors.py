@@ -54,3 +54,41 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise InputError(f"{name} must be a {wanted}. Got {value!r} instead.")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Refuse a value that is not True or False.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False. Got {value!r} instead.")
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse a value that is no whole number, or below the least one.
+
+    Raises
+    ------
+    InputError
+    """
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_whole or value < least:  # type: ignore[operator]  # an index can be compared
+        raise InputError(
+            f"{name} must be a whole number of at least {least}. Got {value!r} instead."
+        )
+
+
+def check_has(name: str, value: object, *methods: str) -> None:
+    """Refuse a value without these methods; `__call__` is what a function has.
+
+    Raises
+    ------
+    InputError
+    """
+    lacking = [each for each in methods if not callable(getattr(value, each, None))]
+    if isinstance(value, type) or lacking:
+        wanted = "callable" if methods == ("__call__",) else f"an object with {', '.join(methods)}"
+        raise InputError(f"{name} must be {wanted}. Got {value!r} instead.")

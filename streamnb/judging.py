@@ -24,6 +24,7 @@ from streamnb.labels import JUDGE_ONLY, Label
 from streamnb.matrix import first_there
 from streamnb.priors import ClassPrior
 
+_NO_CLASS = "this model has no class yet: declare classes, or teach it first."
 PIECE = 16384  # rows worked off at a time; beyond that a call's own cost is nothing
 
 
@@ -83,7 +84,7 @@ class Judging:
             For a value that cannot be used, or a model without classes.
         """
         if not self._classes:
-            raise InputError("this model has no class yet: declare classes, or teach it first.")
+            raise InputError(_NO_CLASS)
         log_posteriors, by_prior = self._judge_many(self._as_columns(x))
         label = self._classes[int(np.argmax(log_posteriors[0]))]
         return Judgement(label, self._by_class(log_posteriors[0]), bool(by_prior[0]))
@@ -96,8 +97,17 @@ class Judging:
         return self._by_class(self.joint_log_likelihood_many(self._as_columns(x))[0])
 
     def predict_many(self, columns: Any) -> list[Label]:
-        """Return the most probable class of each example; see `predict_log_proba_many`."""
-        best = self.predict_log_proba_many(columns).argmax(axis=1)
+        """Return the most probable class of each example; see `predict_log_proba_many`.
+
+        Raises
+        ------
+        InputError
+            For a value that cannot be used, or a model without classes.
+        """
+        log_posteriors = self.predict_log_proba_many(columns)
+        if not self._classes:
+            raise InputError(_NO_CLASS)
+        best = log_posteriors.argmax(axis=1)
         return [self._classes[c] for c in best.tolist()]
 
     def predict_log_proba_many(self, columns: Any) -> Floats:

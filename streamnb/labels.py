@@ -41,7 +41,7 @@ class Codes:
     def __post_init__(self) -> None:
         given: Any = self.classes
         if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-            raise InputError(f"Codes.classes must be a tuple of labels. Got {given!r} instead.")
+            raise InputError(f"Codes.classes must be a sequence. Got {given!r} instead.")
         classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(given))
         if len(set(classes)) < len(classes):
             raise InputError(f"Codes.classes must differ. Got {self.classes!r} instead.")

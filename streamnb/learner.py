@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from streamnb.board import SnapshotBoard
+from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.groups import Floats
 from streamnb.labels import Codes, Label
 from streamnb.model import NaiveBayes
+from streamnb.priors import check
 from streamnb.snapshot import Snapshot
 
 
@@ -40,7 +42,10 @@ class EveryInterval:
     """
 
     def __init__(self, interval_s: float, share_max: float, clock: Callable[[], float]) -> None:
-        self._interval_s = interval_s
+        self._interval_s = check("interval_s", interval_s)
+        if check("share_max", share_max, above=0.0) > 1.0:
+            raise InputError(f"share_max must be at most 1. Got {share_max!r} instead.")
+        check_has("clock", clock, "__call__")
         self._share_max = share_max
         self._clock = clock
         self._due_at = clock()
@@ -65,6 +70,7 @@ class EveryExamples:
     """
 
     def __init__(self, n: int) -> None:
+        check_whole("n", n, 1)
         self._n = n
         self._due_at = n
 
@@ -98,6 +104,10 @@ class Learner:
         policy: PublishPolicy,
         clock: Callable[[], float],
     ) -> None:
+        check_kind("model", model, NaiveBayes)
+        check_has("board", board, "publish", "current")
+        check_has("policy", policy, "is_due", "published")
+        check_has("clock", clock, "__call__")
         self.model = model
         self._board = board
         self._policy = policy

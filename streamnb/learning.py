@@ -73,14 +73,14 @@ class Learning(Readable):
         """Whether a label that is no class yet is refused: where classes are declared."""
         return not self.new_classes and self._n_declared_classes > 0
 
-    def _known_target(self, name: str | None) -> Part | None:
+    def _known_target(self, name: Any) -> Part | None:
         """Return the part that is meant; None for a model kept whole."""
         if name is None and self._parts:
             raise InputError(
                 f"this model is kept in parts ({', '.join(self._parts)}):"
                 " part must say which one is meant."
             )
-        if name is not None and name not in self._parts:
+        if name is not None and not (isinstance(name, str) and name in self._parts):
             raise InputError(
                 f"part {name!r}: this model has no such part. It has"
                 f" {', '.join(self._parts) or 'none'}."

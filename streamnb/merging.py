@@ -25,7 +25,7 @@ import numpy as np
 
 from streamnb import statistics
 from streamnb.decay import Clock
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.labels import shown_classes
 from streamnb.learning import Learning
 from streamnb.packing import Model, pack, unpack
@@ -69,6 +69,7 @@ def merge(first: Model, *others: Learning) -> Model:
     >>> merged.classes, merged.class_counts.tolist(), merged.vocabulary_size
     (('spam', 'ham'), [1.0, 1.0], 4)
     """
+    check_kind("first", first, Learning)
     total = clone(first, whole=True)
     for other in others:
         _add(total, other, 1)
@@ -83,6 +84,7 @@ def subtract(first: Model, other: Learning) -> Model:
     InputError
         Where they are not of one kind, or the other holds what the first does not.
     """
+    check_kind("first", first, Learning)
     half_life = first._clock.half_life  # noqa: SLF001 -- this is the model's other half
     if half_life is not None and half_life.examples is not None:
         raise InputError(

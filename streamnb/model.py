@@ -19,7 +19,7 @@ import numpy as np
 
 from streamnb.container import from_bytes, to_blocks
 from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
-from streamnb.errors import InputError, StoreError, check_kind
+from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.groups import Floats, Group
 from streamnb.kernels._jit import warm_up
 from streamnb.labels import (
@@ -97,13 +97,14 @@ class NaiveBayes(Unlearning):
         new_classes: bool = False,
     ) -> None:
         warm_up()
-        if n_threads not in (1, 2):
+        if type(n_threads) is not int or n_threads not in (1, 2):
             raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
         self.n_threads = n_threads
-        if not isinstance(new_classes, bool):
-            raise InputError(f"new_classes must be True or False. Got {new_classes!r} instead.")
+        check_bool("new_classes", new_classes)
         self.new_classes = new_classes
         check_kind("classes", classes, Iterable)
+        if isinstance(classes, str):  # it would be a class for each letter
+            raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
         self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
         if len(set(self._classes)) < len(self._classes):
             raise InputError(f"classes must differ. Got {self._classes!r} instead.")
@@ -313,6 +314,7 @@ class NaiveBayes(Unlearning):
         StoreError
             Where the bytes are damaged, foreign, or of another version.
         """
+        check_kind("data", data, bytes, bytearray, memoryview)
         header, arrays = from_bytes(data)
         try:
             return unpack(header, arrays, cls)[0]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from streamnb.board import SnapshotBoard
-from streamnb.errors import InputError, PredictorError
+from streamnb.errors import InputError, PredictorError, check_has, check_whole
 from streamnb.groups import Floats
 from streamnb.labels import Label
 from streamnb.lane import Errand, Lane, Request, stopped
@@ -55,7 +55,7 @@ class Predictor:
     board : SnapshotBoard
         Where snapshots are put up; there must be one before the first request.
     queue_size_max : int
-        How many requests of each class may wait.
+        How many requests of each class may wait; at least 1.
 
     Examples
     --------
@@ -65,6 +65,8 @@ class Predictor:
     """
 
     def __init__(self, board: SnapshotBoard, queue_size_max: int = 64) -> None:
+        check_has("board", board, "current")
+        check_whole("queue_size_max", queue_size_max, 1)  # a queue of 0 or less has no bound
         self._stream = Lane(board, queue_size_max, "predict")
         self._urgent = Lane(board, queue_size_max, "predict-urgent")
         self._stopped = False

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind, check_whole
 from streamnb.groups import Floats
 from streamnb.labels import Label
 from streamnb.telling.credible import check_level
@@ -106,6 +106,9 @@ class Quantifier:
     ) -> None:
         self.level = check_level(level)
         self.confusion = _checked_confusion(confusion)
+        check_whole("examples_min", examples_min, 0)
+        if classes is not None:
+            check_kind("classes", classes, Sequence)
         self.classes = tuple(range(len(self.confusion))) if classes is None else tuple(classes)
         if len(self.classes) != len(self.confusion):
             raise InputError(
@@ -285,7 +288,7 @@ def _numbers(name: str, values: Any) -> Floats:
     except (TypeError, ValueError):  # rows of different length
         found = np.array(None)
     if found.dtype.kind not in "biuf" or np.ma.is_masked(values):
-        raise InputError(f"{name} must hold numbers. Got {values!r} instead.")
+        raise InputError(f"{name} must be an array of numbers. Got {values!r} instead.")
     return found.astype(np.float64)
 
 

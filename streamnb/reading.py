@@ -6,12 +6,13 @@ Reading never changes anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import statistics
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_whole
 from streamnb.groups import Floats
 from streamnb.labels import Label
 from streamnb.likelihoods.multinomial import vocabulary_size
@@ -60,7 +61,7 @@ class Readable(Telling):
         Weighted, and decayed up to now.
         """
         state = self._group(group)
-        columns = state.find(words)
+        columns = state.find(_checked_words(words))
         counts = np.zeros((len(columns), len(self._classes)))
         counts[columns >= 0] = state.counts.by_word[columns[columns >= 0]]
         return counts / self._clock.scale
@@ -68,7 +69,7 @@ class Readable(Telling):
     def word_likelihoods(self, words: Sequence[str], group: str | None = None) -> Floats:
         """Return θ̂_jc, ndarray of shape (n_words, n_classes); words not known have zeros."""
         state = self._group(group)
-        columns = state.find(words)
+        columns = state.find(_checked_words(words))
         known = columns[columns >= 0]
         theta = np.zeros((len(columns), len(self._classes)))
         theta[columns >= 0] = np.exp(state.log_theta(known, self._clock.scale))
@@ -76,6 +77,7 @@ class Readable(Telling):
 
     def top_words(self, n: int, group: str | None = None) -> list[str]:
         """Return the `n` words with the largest count over all classes."""
+        check_whole("n", n, 0)
         state = self._group(group)
         totals = statistics.word_totals(state.counts, state.vocabulary.n_words)
         return state.vocabulary.words(_largest(totals, n)[0])
@@ -89,6 +91,7 @@ class Readable(Telling):
         average, in nats, to the log-odds of a text of that class. Frequent and one-sided words
         lead; words seen once do not.
         """
+        check_whole("n", n, 0)
         state = self._group(group)
         live = statistics.live_columns(state.counts, state.vocabulary.n_words)
         told: dict[Label, list[tuple[str, float]]] = {}
@@ -115,12 +118,23 @@ class Readable(Telling):
         groups = self._counted
         if name is None and len(groups) == 1:
             return next(iter(groups.values()))
-        if name in groups:
+        if isinstance(name, str) and name in groups:
             return groups[name]
         raise InputError(
             f"group must be one of {', '.join(groups) or 'none: this model has no words'}."
             f" Got {name!r} instead."
         )
+
+
+def _checked_words(words: Any) -> Sequence[str]:
+    """Refuse what is no sequence of texts: a single word would be read letter by letter."""
+    if hasattr(words, "tolist"):
+        words = words.tolist()
+    is_many = isinstance(words, Sequence) and not isinstance(words, str | bytes)
+    if not is_many or not all(isinstance(word, str) for word in words):
+        raise InputError(f"words must be a sequence of str. Got {words!r} instead.")
+    found: Sequence[str] = words
+    return found
 
 
 def _largest(values: Floats, n: int) -> tuple[NDArray[np.int64], list[float]]:

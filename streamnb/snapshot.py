@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from streamnb.errors import check_kind, check_whole
 from streamnb.reading import Readable
 
 
@@ -24,6 +25,8 @@ class Snapshot(Readable):
     version: int
 
     def __init__(self, model: Readable, version: int) -> None:
+        check_kind("model", model, Readable)
+        check_whole("version", version, 0)
         seal = object.__setattr__
         seal(self, "version", version)
         seal(self, "_classes", list(model._classes))  # noqa: SLF001 -- a snapshot is the model's other half

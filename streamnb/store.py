@@ -26,7 +26,7 @@ from typing import Any
 import safetensors
 
 from streamnb import container, packing
-from streamnb.errors import StoreError
+from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.model import NaiveBayes
 
 _ATTEMPTS = 5
@@ -78,7 +78,7 @@ def save(
     notes : mapping of str to JSON values, optional
         Whatever the caller wants to find again in the header.
     keep : int
-        How many files to keep: `path`, `path.1`, … with `path` the newest.
+        How many files to keep, at least 1: `path`, `path.1`, … with `path` the newest.
 
     Returns
     -------
@@ -87,12 +87,22 @@ def save(
 
     Raises
     ------
+    InputError
+        For an argument that cannot be used.
     StoreError
         Where it cannot be written; what stood there before still stands.
     """
-    target = Path(path)
+    check_kind("model", model, NaiveBayes, packing.FrozenModel)
+    target = _path(path)
+    check_whole("keep", keep, 1)
+    for part, position in _mapping("positions", positions).items():
+        check_whole(f"positions[{part!r}]", position, 0)
     header, arrays = packing.pack(model, positions or {})
-    header["notes"] = dict(notes or {})
+    header["notes"] = dict(_mapping("notes", notes))
+    try:
+        json.dumps(header["notes"])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"notes must be values that JSON knows ({error}).") from error
     fresh = target.with_name(f".{target.name}.new")
     try:
         size = _write(fresh, container.to_blocks(header, arrays))
@@ -131,7 +141,7 @@ def load(path: str | os.PathLike[str]) -> NaiveBayes:
 
 def read(path: str | os.PathLike[str]) -> Stored:
     """Load a model with its positions; see `load`."""
-    target = Path(path)
+    target = _path(path)
     try:
         return _read_one(target)
     except StoreError as error:
@@ -141,6 +151,17 @@ def read(path: str | os.PathLike[str]) -> Stored:
                 warnings.warn(f"{error} Going on with {older}.", StoreWarning, stacklevel=2)
                 return stored
         raise
+
+
+def _path(path: Any) -> Path:
+    check_kind("path", path, str, os.PathLike)
+    return Path(path)
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None:
+        check_kind(name, value, Mapping)
+    return value or {}
 
 
 def older_files(target: Path) -> list[Path]:

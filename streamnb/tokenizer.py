@@ -9,12 +9,12 @@ import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_bool
 from streamnb.kernels import characters, lookup, tokenise
 from streamnb.kernels.layout import Reader, Scratch, Texts
 
@@ -64,12 +64,16 @@ class Tokenizer:
     emoticons: bool = True
 
     def __post_init__(self) -> None:
-        shortest, longest = self.ngrams
-        if not 1 <= shortest <= longest <= NGRAM_MAX:
-            raise InputError(
-                f"ngrams must be (shortest, longest) with 1 <= shortest <= longest <= {NGRAM_MAX}."
-                f" Got {self.ngrams!r} instead."
-            )
+        check_ngrams(self.ngrams)
+        for name in (
+            "negation",
+            "case_fold",
+            "fold_mentions",
+            "fold_links",
+            "squeeze",
+            "emoticons",
+        ):
+            check_bool(name, getattr(self, name))
 
     def reader(self, hash_key: int, *, occurrence: bool) -> Reader:
         """Return the arrays that the kernels read text by.
@@ -110,6 +114,24 @@ class Tokenizer:
             trie,
             accepts,
         )
+
+
+def check_ngrams(ngrams: Any) -> tuple[int, int]:
+    """Return the shortest and the longest n-gram, in words.
+
+    Raises
+    ------
+    InputError
+        Where they are not two whole numbers from 1 to 8, the shortest first.
+    """
+    if isinstance(ngrams, tuple | list) and [type(n) for n in ngrams] == [int, int]:
+        shortest, longest = ngrams
+        if 1 <= shortest <= longest <= NGRAM_MAX:
+            return shortest, longest
+    raise InputError(
+        "ngrams must be (shortest, longest), whole numbers with 1 <= shortest <= longest <="
+        f" {NGRAM_MAX}. Got {ngrams!r} instead."
+    )
 
 
 def hash_key_words(hash_key: int) -> np.ndarray:

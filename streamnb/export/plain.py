@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from streamnb.errors import StoreError
+from streamnb.errors import StoreError, check_has, check_kind
 from streamnb.export.groups import export_group
 from streamnb.priors import class_prior_to_dict
 from streamnb.reading import Readable
@@ -40,6 +40,7 @@ def export_dict(model: Readable) -> dict[str, Any]:
 
 def parts_of(model: Readable) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Any]]]:
     """Return the export's header, and of each group its header and its table of arrays."""
+    check_kind("model", model, Readable)
     scale = model._clock.scale  # noqa: SLF001 -- the model's other half
     header = {
         "format": FORMAT,
@@ -64,6 +65,8 @@ def export_json(model: Readable, target: str | os.PathLike[str] | TextIO) -> Non
     StoreError
         Where the path cannot be written; what stood there before still stands.
     """
+    if not isinstance(target, str | os.PathLike):
+        check_has("target", target, "write")
     text = json.dumps(export_dict(model), allow_nan=False, ensure_ascii=False)
     if not isinstance(target, str | os.PathLike):
         target.write(text)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_whole
 from streamnb.groups import Floats, judging
 from streamnb.judging import Judging
 from streamnb.labels import Codes, Label
@@ -230,10 +230,9 @@ class Telling(Judging):
         InputError
             Where there is no such group, or `n` is below 0.
         """
-        if n < 0:
-            raise InputError(f"n must be at least 0. Got {n!r} instead.")
+        check_whole("n", n, 0)
         views = self._views()
-        if group is not None and group not in views:
+        if group is not None and group not in list(views):
             raise InputError(f"group must be one of {', '.join(views)}. Got {group!r} instead.")
         chosen = views if group is None else {group: views[group]}
         scored = [informative.scored(name, view) for name, view in chosen.items()]

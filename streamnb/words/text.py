@@ -18,7 +18,7 @@ from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import nobody
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
-from streamnb.tokenizer import GRAMS_MAX, Tokenizer, scratch_for, tokens_max
+from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for, tokens_max
 from streamnb.vocabulary import Vocabulary
 from streamnb.words.counted import CountedState
 
@@ -81,7 +81,7 @@ class Words:
                 "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."
             )
         check_max("max_words", self.max_words)
-        object.__setattr__(self, "ngrams", tuple(self.ngrams))
+        object.__setattr__(self, "ngrams", check_ngrams(self.ngrams))
         object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))
         _ = self.tokenizer
 

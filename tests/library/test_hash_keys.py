@@ -49,7 +49,7 @@ def model_of(key: int, **options: Any) -> NaiveBayes:
 
 Stream = list[tuple[dict[str, Any], str]]
 PIECES = ["a", "b", "Ünï", "not", "c", ":)", "x.", "soooo", "\ud800", "@me"]
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "size": ["s", "m", "other", None],
     "job": ["x", "ü", "a\0b", "", None],
     "n": [-3, 2, None],

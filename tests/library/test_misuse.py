@@ -1,0 +1,186 @@
+"""What is handed to the public constructors and functions by mistake is an error that says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streamnb
+from streamnb.errors import InputError
+
+nb: Any = streamnb  # what a caller without a type checker may write
+WORDS = nb.Multinomial()
+BOARD = nb.SnapshotBoard()
+SQUARE = [[9, 1], [1, 9]]
+clock = time.monotonic
+
+
+def taught() -> Any:
+    """Return a model of two classes that has seen two texts."""
+    model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(WORDS)}, hash_key=1)
+    model.learn_one({"t": "x y"}, "a")
+    model.learn_one({"t": "y"}, "b")
+    return model
+
+
+def fresh(*classes: Any, **options: Any) -> Any:
+    """Return an untrained model."""
+    return nb.NaiveBayes(*classes, features={"t": nb.Words(WORDS)}, **options)
+
+
+NGRAMS = r"ngrams must be \(shortest, longest\), whole numbers .*Got "
+MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
+    # groups
+    "ngrams-int": (lambda: nb.Words(WORDS, ngrams=2), NGRAMS + "2 instead"),
+    "ngrams-float": (lambda: nb.Words(WORDS, ngrams=(1.0, 2.0)), NGRAMS + r"\(1.0, 2.0\)"),
+    "ngrams-bool": (lambda: nb.Words(WORDS, ngrams=(True, 2)), NGRAMS + r"\(True, 2\)"),
+    "ngrams-str": (lambda: nb.Words(WORDS, ngrams="12"), NGRAMS + "'12'"),
+    "ngrams-three": (lambda: nb.Words(WORDS, ngrams=(1, 2, 3)), NGRAMS + r"\(1, 2, 3\)"),
+    "ngrams-none": (lambda: nb.Words(WORDS, ngrams=None), NGRAMS + "None"),
+    "ngrams-order": (lambda: nb.Words(WORDS, ngrams=(2, 1)), NGRAMS + r"\(2, 1\)"),
+    "negation": (lambda: nb.Words(WORDS, negation="yes"), "negation must be True or.*'yes'"),
+    "case_fold": (lambda: nb.Words(WORDS, case_fold=2), "case_fold must be True or.*2"),
+    "squeeze": (lambda: nb.Words(WORDS, squeeze=1), "squeeze must be True or False.*1"),
+    "emoticons": (lambda: nb.Words(WORDS, emoticons=None), "emoticons must be True or.*None"),
+    "counts": (lambda: nb.Words(WORDS, counts=[1]), r"counts must be 'presence'.*\[1\]"),
+    "likelihood": (lambda: nb.Words(nb.Multinomial), "Words.likelihood must be a Multinomial"),
+    "dictionary": (lambda: nb.Words(WORDS, dictionary=5), "dictionary must be a sequence.*5"),
+    "bag-fields": (lambda: nb.Bag(WORDS, fields=[1]), r"must be a str .*Got 1"),
+    "max_words": (lambda: nb.Bag(WORDS, max_words=0), "max_words must be a whole number.*0"),
+    "flags": (lambda: nb.Flags("x"), "Flags.likelihood must be a Bernoulli.*'x'"),
+    "numbers": (lambda: nb.Numbers("x"), "Numbers.likelihood must be a Gaussian.*'x'"),
+    "categories": (lambda: nb.Categories(fields=5), "fields must be a sequence of names.*5"),
+    "values": (lambda: nb.Categories(values=[1]), "values must be a mapping"),
+    # likelihoods and priors
+    "bernoulli": (lambda: nb.Bernoulli("x"), "'x'"),
+    "multinomial": (lambda: nb.Multinomial(3), "Got 3"),
+    "complement": (lambda: nb.Complement(normalise="yes"), "normalise.*'yes'"),
+    "gaussian": (lambda: nb.Gaussian(variance="x"), "variance.*'x'"),
+    "floor": (lambda: nb.VarianceFloor("x"), "'x'"),
+    "inverse-gamma": (lambda: nb.NormalInverseGamma(kappa="x"), "kappa.*'x'"),
+    "beta": (lambda: nb.Beta("x"), "Beta.present must be a finite number.*'x'"),
+    "dirichlet": (lambda: nb.Dirichlet(-1), "concentration must be a finite number.*-1"),
+    "fixed": (lambda: nb.Fixed(5), "Fixed.probabilities must be a mapping.*5"),
+    "half-life": (lambda: nb.HalfLife(0), "HalfLife.examples must be a finite number above 0"),
+    # models
+    "classes-str": (lambda: fresh("ab"), "classes must be a sequence of labels. Got 'ab'"),
+    "classes-int": (lambda: fresh(5), "classes must be a Iterable. Got 5"),
+    "class_prior": (lambda: fresh(["a"], 5), "class_prior must be a Dirichlet or Fixed.*5"),
+    "decay": (lambda: fresh(["a"], decay=5), "decay must be a HalfLife. Got 5"),
+    "n_threads": (lambda: fresh(["a"], n_threads=True), "n_threads must be 1 or 2. Got True"),
+    "new_classes": (lambda: fresh(["a"], new_classes=1), "new_classes must be True or False.*1"),
+    "codes-int": (lambda: nb.Codes(np.zeros(1, np.int32), 5), "Codes.classes must be a seq.*5"),
+    "codes-str": (lambda: nb.Codes(np.zeros(1, np.int32), "ab"), "Codes.classes must be.*'ab'"),
+    "label": (lambda: taught().learn_one({"t": "x"}, None), "a label must be a str.*None"),
+    "unlearn-label": (lambda: taught().unlearn_one({"t": "x"}, []), r"label must be.*\[\]"),
+    "unlearn-part": (lambda: taught().unlearn_one({"t": "x"}, "a", part=[]), r"part \[\]: .*no s"),
+    "labels": (lambda: taught().learn_many({"t": ["x"]}, 5), "labels must be a sequence"),
+    "x": (lambda: taught().learn_one("x", "a"), "x must be a mapping of field names.*str"),
+    "weight": (lambda: taught().learn_one({"t": "x"}, "a", weight="x"), "weight must be.*'x'"),
+    "set_max_words": (lambda: taught().set_max_words("t", "x"), "max_words must be a whole.*'x'"),
+    "predict_many": (lambda: fresh().predict_many({"t": ["x"]}), "no class yet: declare classes"),
+    "judge_one": (lambda: fresh().judge_one({"t": "x"}), "no class yet: declare classes"),
+    # asking
+    "informative": (lambda: taught().most_informative("x"), "n must be a whole number.*'x'"),
+    "informative-half": (lambda: taught().most_informative(1.5), "n must be a whole.*1.5"),
+    "informative-true": (lambda: taught().most_informative(True), "n must be a whole.*True"),
+    "informative-group": (lambda: taught().most_informative(1, []), r"group must be.*\[\]"),
+    "top": (lambda: taught().top_words(-1), "n must be a whole number of at least 0. Got -1"),
+    "telling": (lambda: taught().telling_words("x"), "n must be a whole number.*'x'"),
+    "group": (lambda: taught().words([]), r"group must be one of t. Got \[\]"),
+    "word": (lambda: taught().word_counts("x"), "words must be a sequence of str. Got 'x'"),
+    "words-int": (lambda: taught().word_counts([5]), r"words must be a sequence of str.*\[5\]"),
+    "theta": (lambda: taught().word_likelihoods(5), "words must be a sequence of str. Got 5"),
+    "sample": (lambda: taught().sample("x"), "'x'"),
+    "seed": (lambda: taught().sample(1, "x"), "seed.*'x'"),
+    "level": (lambda: taught().credible_interval_one({"t": "x"}, "x"), "level.*'x'"),
+    # learner, board and predictor
+    "interval": (lambda: nb.EveryInterval(-1, 0.5, clock), "interval_s must be.*-1"),
+    "interval-nan": (lambda: nb.EveryInterval(float("nan"), 0.5, clock), "interval_s must.*nan"),
+    "share-zero": (lambda: nb.EveryInterval(0.1, 0.0, clock), "share_max must be.*above 0.*0.0"),
+    "share-two": (lambda: nb.EveryInterval(0.1, 2, clock), "share_max must be at most 1. Got 2"),
+    "clock": (lambda: nb.EveryInterval(0.1, 0.5, 5), "clock must be callable. Got 5"),
+    "examples": (lambda: nb.EveryExamples(0), "n must be a whole number of at least 1. Got 0"),
+    "examples-half": (lambda: nb.EveryExamples(1.5), "n must be a whole number.*1.5"),
+    "learner": (lambda: nb.Learner({}, BOARD, nb.EveryExamples(1), clock), "model must be a Naive"),
+    "learner-board": (
+        lambda: nb.Learner(taught(), 5, nb.EveryExamples(1), clock),
+        "board must be an object with publish, current. Got 5",
+    ),
+    "learner-policy": (
+        lambda: nb.Learner(taught(), BOARD, nb.EveryExamples, clock),
+        "policy must be an object with is_due, published. Got <class",
+    ),
+    "learner-clock": (
+        lambda: nb.Learner(taught(), BOARD, nb.EveryExamples(1), 5),
+        "clock must be callable. Got 5",
+    ),
+    "queue": (lambda: nb.Predictor(BOARD, -1), "queue_size_max must be a whole.*1. Got -1"),
+    "queue-zero": (lambda: nb.Predictor(BOARD, 0), "queue_size_max must be a whole.*1. Got 0"),
+    "predictor": (lambda: nb.Predictor(5), "board must be an object with current. Got 5"),
+    "snapshot": (lambda: nb.Snapshot({}, 1), "model must be a Readable. Got {}"),
+    "version": (lambda: nb.Snapshot(taught(), "x"), "version must be a whole number.*'x'"),
+    "publish": (lambda: nb.SnapshotBoard().publish({}), "snapshot must be a Snapshot. Got {}"),
+    # files, sums and exports
+    "load": (lambda: nb.load(5), "path must be a str or PathLike. Got 5"),
+    "from_bytes": (lambda: nb.NaiveBayes.from_bytes("x"), "data must be a bytes.*'x'"),
+    "merge": (lambda: nb.merge({}, taught()), "first must be a .*Got {}"),
+    "merge-other": (lambda: nb.merge(taught(), {}), "a NaiveBayes is wanted. Got dict"),
+    "subtract": (lambda: nb.subtract({}, taught()), "first must be a .*Got {}"),
+    "export_dict": (lambda: nb.export_dict({}), "model must be a Readable. Got {}"),
+    "export_json": (lambda: nb.export_json(taught(), 5), "target must be an object with write"),
+    "to_arrow": (lambda: nb.to_arrow({}), "model must be a Readable. Got {}"),
+    # shares
+    "confusion": (lambda: nb.Quantifier("x"), "confusion must be an array of numbers. Got 'x'"),
+    "confusion-rows": (lambda: nb.Quantifier([[1, 0], [0]]), "confusion must be an array of num"),
+    "names": (lambda: nb.Quantifier(SQUARE, classes=5), "classes must be a Sequence. Got 5"),
+    "examples_min": (lambda: nb.Quantifier(SQUARE, examples_min="x"), "examples_min must be a w"),
+    "shares": (lambda: nb.adjusted_shares("x", SQUARE), "counts must be an array of numbers.*'x'"),
+}
+
+SAVES: list[tuple[Any, dict[str, Any], str]] = [
+    ({}, {}, "model must be a NaiveBayes or FrozenModel. Got {}"),
+    (taught(), {"keep": 0}, "keep must be a whole number of at least 1. Got 0"),
+    (taught(), {"keep": "x"}, "keep must be a whole number of at least 1. Got 'x'"),
+    (taught(), {"positions": 5}, "positions must be a Mapping. Got 5"),
+    (taught(), {"positions": {"t/0": "x"}}, r"positions\['t/0'\] must be a whole number.*'x'"),
+    (taught(), {"notes": 5}, "notes must be a Mapping. Got 5"),
+    (taught(), {"notes": {"a": object()}}, "notes must be values that JSON knows"),
+]
+
+
+@pytest.mark.parametrize(("misuse", "message"), [*MISUSE.values()], ids=[*MISUSE])
+def test_misuse_is_named(misuse: Callable[[], Any], message: str) -> None:
+    """The error says which argument, what came and what is wanted."""
+    with pytest.raises(InputError, match=message):
+        misuse()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    SAVES,
+    ids=["model", "keep", "keep-text", "positions", "position", "notes", "note"],
+)
+def test_a_misused_save_leaves_the_file(
+    model: Any, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """What cannot be saved is refused before anything is written."""
+    path = tmp_path / "model.nb"
+    nb.save(taught(), path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message):
+        nb.save(model, path, **options)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["model.nb"]
+
+
+def test_a_path_must_be_one(tmp_path: Path) -> None:
+    """A number would be taken for an open file's."""
+    with pytest.raises(InputError, match=r"path must be a str or PathLike. Got 5"):
+        nb.save(taught(), 5)
+    assert not [*tmp_path.iterdir()]
