@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LINES_MAX = 350
+LINES_MAX = 600  # a bound on length alone cuts ideas into fragments; one idea a file, whole
 FUNCTION_LINES_MAX = 70
 
 MADE_BY_TOOLS = {"__pycache__", "build", "dist", "libs", "run", "state"}
@@ -80,7 +80,7 @@ def make_targets() -> dict[str, str]:
 
 
 def test_files_are_short() -> None:
-    """No Python file is longer than 350 lines."""
+    """No Python file is longer than 600 lines."""
     lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in python_files()}
     long = [f"{place(path)}: {n} lines" for path, n in lengths.items() if n > LINES_MAX]
     assert not long

@@ -196,6 +196,7 @@ def test_by_examples_every_run_publishes_alike(
         start.classes,
         start._class_prior,
         {name: group.spec for name, group in start._groups.items()},
+        new_classes=True,
     )
     assert run(start, stream, every) == run(twin, stream, every)
 

@@ -19,7 +19,8 @@ TEXT = {"text": ["good day"]}
 @pytest.fixture
 def model() -> NaiveBayes:
     """Return a model that has learned a little."""
-    model = NaiveBayes(["neg", "pos"], features={"text": Words(Bernoulli())})
+    words = {"text": Words(Bernoulli())}
+    model = NaiveBayes(["neg", "pos"], features=words, new_classes=True)
     model.learn_many({"text": ["good day", "bad day"]}, ["pos", "neg"])
     return model
 

@@ -111,6 +111,7 @@ def test_the_header_says_what_the_model_is(path: Path) -> None:
         "decay": None,
         "clock": None,
         "n_declared_classes": 3,
+        "new_classes": False,
         "states": {"text": {"n_skipped": 0}},
         "groups": {
             "text": {
@@ -161,7 +162,7 @@ def test_a_model_that_knows_nothing_can_be_saved(
     path: Path, likelihood: Bernoulli | Multinomial, classes: list[str]
 ) -> None:
     """An untrained model, without words and even without classes, comes back and can learn."""
-    model = NaiveBayes(classes, features={"text": Words(likelihood)})
+    model = NaiveBayes(classes, features={"text": Words(likelihood)}, new_classes=True)
     save(model, path)
     loaded = load(path)
     assert facts(loaded) == facts(model)
