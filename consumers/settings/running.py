@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 
 from consumers.settings.addresses import CorrectionsAddress, OutputAddress
-from consumers.settings.base import Section, wrong
+from consumers.settings.base import Section, distinct, wrong
 
 TOKEN_CHARACTERS_MIN = 16
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _ASCII = re.compile("[!-~][ -~]*[!-~]")
 
 
@@ -98,11 +99,23 @@ class HttpSettings(Section):
     enabled: bool = True
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
+    allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
     token: SecretStr | None = None  # only by ${NAME} from the environment
     body_bytes_max: int = Field(default=2 << 20, ge=1024)
     request_timeout_s: float = Field(default=10.0, gt=0)
     connections_max: int = Field(default=1_000, ge=1)
     stuck_after_s: float = Field(default=30.0, gt=0)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _allowed_hosts(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _HOST_NAME.fullmatch(name):
+                raise wrong(
+                    "must hold names as they stand in an address, without scheme and port, such as "
+                    f"streamnb.example.org, *.example.org for all below one, or *, not {name!r}"
+                )
+        return distinct(names)
 
     @field_validator("token")
     @classmethod

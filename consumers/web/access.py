@@ -1,18 +1,23 @@
-"""Who may teach: the rules for requests that change something.
+"""Who may ask, and who may teach: the rules for a request's Host, Origin and token.
 
-On loopback anybody at this machine may, but no web page of somebody else's that happens to be open
-there: its requests name another Origin, or come by a name of its own for our address (DNS
-rebinding), so Origin and Host are looked at. Everywhere else, and wherever a token is set, the
-token is asked for; nothing sends that along unasked.
+Every request is checked for its Host. A page of somebody else's can let a name of its own point at
+our address (DNS rebinding); a browser then takes our answers for that page's own. Such a request
+always carries the name, never an IP address, and never a name that belongs to this machine.
+
+A request that changes something needs more. On loopback anybody at this machine may send it, but no
+page of another site. Everywhere else, and wherever a token is set, the token is required; nothing
+sends that unasked.
 """
 
 from __future__ import annotations
 
+import functools
 import hmac
 import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from consumers.config import HttpSettings
 from consumers.web.problems import ProblemError
@@ -34,6 +39,58 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class AllowedHosts:
+    """The names under which requests are answered; a request under another is refused.
+
+    Allowed are `localhost`, every IP address, `http.host` and the names of `http.allowed_hosts`.
+
+    Parameters
+    ----------
+    settings : HttpSettings
+    """
+
+    def __init__(self, settings: HttpSettings) -> None:
+        names = {name.lower() for name in settings.allowed_hosts}
+        self._all = "*" in names
+        self._exact = frozenset({_LOCALHOST, settings.host.lower(), *names})
+        self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
+        # A client sends the same Host with each request.
+        self._known = functools.lru_cache(maxsize=256)(self._is_allowed)
+
+    def check(self, scope: Scope) -> None:
+        """Let a request pass whose Host is one of ours.
+
+        Raises
+        ------
+        ProblemError
+            400 where there is not exactly one Host, 403 where it is not allowed.
+        """
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
+            # A health check of HTTP/1.0 sends none; a browser always sends one.
+            if not hosts and scope["http_version"] == "1.0":
+                return
+            raise ProblemError(400, f"the request has {len(hosts)} Host headers; send exactly one")
+        if not self._known(hosts[0]):
+            raise ProblemError(
+                403,
+                f"Host is {hosts[0].decode('latin-1')[:80]!r}, and is not allowed; ask by an IP "
+                "address or localhost, or add the name to http.allowed_hosts",
+            )
+
+    def _is_allowed(self, header: bytes) -> bool:
+        host = _name(header.decode("latin-1"))
+        if host is None:
+            return False
+        if self._all or host in self._exact or host.endswith(self._suffixes):
+            return True
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return True
 
 
 def needs_token(settings: HttpSettings) -> bool:
@@ -82,7 +139,7 @@ def _check_token(request: Request, token: str) -> None:
 
 def _check_site(request: Request, settings: HttpSettings) -> None:
     hosts = request.headers.getlist("host")
-    host = _name(f"//{hosts[0]}") if len(hosts) == 1 else None
+    host = _name(hosts[0]) if len(hosts) == 1 else None
     if host is None or not (is_loopback(host) or host == settings.host.lower()):
         raise ProblemError(
             403,
@@ -99,8 +156,11 @@ def _check_site(request: Request, settings: HttpSettings) -> None:
         )
 
 
-def _name(url: str) -> str | None:
+def _name(host: str) -> str | None:
+    """Return the name in a Host header, without its port; None where it is no host at all."""
     try:
-        return urlsplit(url).hostname
+        parts = urlsplit(f"//{host}")
+        parts.port  # noqa: B018 -- it raises where the port is no number
     except ValueError:
         return None
+    return parts.hostname if parts.netloc == host and "@" not in host else None

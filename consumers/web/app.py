@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from consumers.web.access import AllowedHosts
 from consumers.web.asked import Asker
 from consumers.web.correcting import correcting_routes
 from consumers.web.described import describing_routes
@@ -78,7 +79,7 @@ def make_app(rooms: Rooms) -> FastAPI:
     types = [each for route in routes for each in route.types]
     app.openapi = functools.partial(_openapi, app.openapi, schemas(types))  # type: ignore[method-assign]
     app.router.routes.extend([*routes, *describing_routes(app.openapi), *_page_routes()])
-    app.add_middleware(Guard, metrics=rooms.metrics.http)
+    app.add_middleware(Guard, metrics=rooms.metrics.http, hosts=AllowedHosts(http))
     app.add_exception_handler(HTTPException, _as_problem)
     return app
 

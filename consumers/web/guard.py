@@ -1,4 +1,4 @@
-"""What holds for every answer: safe headers, a count, and a problem where something broke.
+"""What holds for every request: an allowed Host, safe headers, a count, and a problem if it breaks.
 
 An error that nobody foresaw is written to the log with an id; the client gets that id and nothing
 of the error itself.
@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.metrics.http import OTHER, HttpMetrics
+from consumers.web.access import AllowedHosts
 from consumers.web.problems import ProblemError
 
 CONTENT_SECURITY_POLICY = (
@@ -41,11 +42,16 @@ class Guard:
         The application.
     metrics : HttpMetrics
         Where requests are counted.
+    hosts : AllowedHosts, optional
+        The names under which requests are answered; any name where it is left out.
     """
 
-    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: HttpMetrics, hosts: AllowedHosts | None = None
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -73,7 +79,7 @@ class Guard:
                 raise ClientDisconnect
 
         try:
-            await self._app(inner, receive, guarded)
+            await self._pass_on(inner, receive, guarded)
         except ProblemError as error:
             await error.response()(scope, receive, guarded)
         except (ClientDisconnect, OSError):
@@ -93,6 +99,12 @@ class Guard:
             self._metrics.count_request(
                 _route(inner), method, status or GONE, took_s if status else None
             )
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the Host before any route is looked up, so that no route can forget it."""
+        if self._hosts is not None:
+            self._hosts.check(scope)
+        await self._app(scope, receive, send)
 
 
 def _stopping() -> ProblemError:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from starlette.requests import Request
+from starlette.routing import Mount
 
 from consumers.config import HttpSettings
-from consumers.web.access import check_change, is_loopback, is_open, needs_token
+from consumers.web.access import AllowedHosts, check_change, is_loopback, is_open, needs_token
+from consumers.web.app import make_app
 from consumers.web.problems import ProblemError, way_to_corrections
-from tests.consumers.serving import rooms, served, settings
+from consumers.web.rooms import Rooms
+from consumers.web.route import PlainRoute
+from tests.consumers.serving import rooms, said, served, settings, status_of
 
 TOKEN = "correct horse battery"
 LABEL = {"id": "7", "label": "positive"}
+# Requests that are no GET and yet change nothing.
+READING = {("POST", "/v1/predict")}
 
 
 def asked(**headers: str) -> Request:
@@ -100,6 +107,99 @@ def test_loopback_is_known_by_its_addresses() -> None:
     assert is_loopback("127.8.9.1")
     assert not is_loopback("127.0.0.1.example.org")
     assert not is_loopback("")
+
+
+def answered(of: HttpSettings, *hosts: str, version: str = "1.1") -> int:
+    """Return the status of the problem that these Host headers are, 0 where there is none."""
+    headers = [(b"host", host.encode("latin-1")) for host in hosts]
+    try:
+        AllowedHosts(of).check({"type": "http", "http_version": version, "headers": headers})
+    except ProblemError as error:
+        return error.problem.status
+    return 0
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LocalHost:8100", "127.0.0.1:8100", "[::1]:8100", "[2001:db8::7]", "10.1.2.3:80",
+     "host.example:8100", "named.example", "a.below.example", "a.b.below.example:1"],
+)  # fmt: skip
+def test_a_name_that_is_ours_is_answered(host: str) -> None:
+    """Answered are localhost, any IP address, the bound name and the names of the settings."""
+    names = ("Named.example", "*.below.example")
+    assert answered(HttpSettings(host="Host.example", allowed_hosts=names), host) == 0
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.localhost",
+     "below.example", "xbelow.example", "named.example.evil", "127.1", "2130706433",
+     "user@localhost", "localhost:x", "localhost/", "localhost?", "[::1", "loc\xe4lhost", "*"],
+)  # fmt: skip
+def test_a_rebound_name_is_refused(host: str) -> None:
+    """A name that only looks like one of ours may belong to anybody."""
+    names = ("named.example", "*.below.example")
+    assert answered(HttpSettings(allowed_hosts=names), host) == 403
+
+
+def test_each_request_names_one_host() -> None:
+    """None or several are refused; only HTTP/1.0, which health checks may speak, has none."""
+    of = HttpSettings()
+    assert answered(of) == 400
+    assert answered(of, "localhost", "localhost") == 400
+    assert answered(of, "localhost", "localhost", version="1.0") == 400
+    assert answered(of, version="1.0") == 0
+    assert answered(of, "evil.example", version="1.0") == 403
+
+
+def test_every_name_can_be_allowed_for_reading_alone() -> None:
+    """With `*` anybody's name is answered, but under it nothing is changed without a token."""
+    of = HttpSettings(allowed_hosts=("*",))
+    assert answered(of, "evil.example") == 0
+    assert answered(of, "user@evil.example") == 403
+    assert refused(of, host="evil.example") == 403
+
+
+@pytest.fixture(scope="module")
+def open_rooms() -> Iterator[Rooms]:
+    """Yield rooms that ask for no token."""
+    with rooms(settings()) as made:
+        yield made
+
+
+def every_route(of: Rooms) -> list[tuple[str, str]]:
+    """Return method and path of all that the application answers, as its own table has it."""
+    found = []
+    for route in make_app(of).routes:
+        assert isinstance(route, PlainRoute | Mount), route
+        if isinstance(route, Mount):
+            found.append(("GET", f"{route.path}/index.html"))
+        else:
+            path = re.sub(r"\{[^}]+\}", "7", route.path)
+            found += [(method, path) for method in sorted(route.methods or ())]
+    assert {path for _, path in found} >= {"/", "/page/index.html", "/metrics", "/v1/messages/7"}
+    return found
+
+
+def test_no_route_answers_under_a_rebound_name(open_rooms: Rooms) -> None:
+    """Page, files, probes, streams and API refuse a foreign Host, and so does what is not there."""
+    request = b"%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
+    with served(open_rooms) as port:
+        for method, path in [*every_route(open_rooms), ("GET", "/nowhere"), ("HEAD", "/")]:
+            for host, is_refused in ((b"evil.example", True), (b"127.0.0.1", False)):
+                answer = said(port, request % (method.encode(), path.encode(), host))
+                seen = b"Host is 'evil.example'" in answer or status_of(answer) == 403
+                assert seen == is_refused, (method, path, host, answer[:300])
+
+
+def test_whatever_changes_something_needs_the_token(client: httpx.Client) -> None:
+    """Each route that is no plain reading asks for the token where one is set."""
+    with rooms(settings(http={"token": TOKEN})) as of:
+        found = [each for each in every_route(of) if each[0] != "GET" and each not in READING]
+    assert len(found) >= 2
+    for method, path in found:
+        answer = client.request(method, path, json={})
+        assert answer.status_code == 401, (method, path)
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from tests.consumers.serving import (
 
 BODY = b'{"text":"a good day"}'
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
-LAST = b"GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+LAST = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_an_offer_of_another_protocol_is_passed_over(port: int) -> None:
 def test_a_tunnel_is_not_dug(port: int) -> None:
     """CONNECT is for proxies: it is answered once, and what would go through is not read."""
     for target, status in ((b"example.org:80", 400), (b"/healthz", 405)):
-        request = b"CONNECT %s HTTP/1.1\r\nHost: a\r\n%s\r\n" % (target, OFFER)
+        request = b"CONNECT %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (target, OFFER)
         assert statuses(said(port, request * 3)) == [status]
 
 

@@ -41,8 +41,8 @@ HTTP: dict[str, Any] = {
     "connections_max": CONNECTIONS_MAX,
     "body_bytes_max": BODY_BYTES_MAX,
 }
-GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-POST = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_body_may_be_so_large(port: int) -> None:
     [
         b"",
         b"GET /heal",
-        b"GET /healthz HTTP/1.1\r\nHost: a\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n",
         POST + b"Content-Length: 1000\r\n\r\n{",
         POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
         GET + b"GET /heal",
@@ -189,8 +189,10 @@ def test_requests_that_wait_have_a_number(port: int) -> None:
 def test_requests_may_come_all_at_once(port: int) -> None:
     """Pipelined requests are answered one after the other, in their order."""
     paths = ["healthz", "nowhere", "v1/page", "healthz"]
-    several = b"".join(b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode() for path in paths)
-    last = b"GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    several = b"".join(
+        b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode() for path in paths
+    )
+    last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     answer = said(port, several + last, then_end=False)
     found = [status_of(b"HTTP/1.1 " + each) for each in answer.split(b"HTTP/1.1 ")[1:]]
     assert found == [200, 404, 200, 200, 404]
@@ -274,7 +276,7 @@ def test_without_a_file_to_spare_the_others_are_answered(port: int) -> None:
 )
 def test_addresses_are_read_strictly(port: int, path: str, status: int, words: str) -> None:
     """What cannot be meant is told, instead of answered as something else."""
-    answer = said(port, b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
+    answer = said(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
     found = problem_in(answer)
     assert found["status"] == status
     assert words in found["detail"]

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from consumers.config import load
+from consumers.web.access import AllowedHosts
 from tests.deploy.prometheus_server import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -166,6 +167,14 @@ def test_replayer_and_daemon_mean_the_same_topic() -> None:
     command = services()["replayer"]["command"]
     assert command[:4] == ["replay", "generator", "--to", source]
     assert source.startswith("kafka://kafka:9092/")
+
+
+def test_prometheus_asks_by_a_name_that_is_answered() -> None:
+    """The name by which Prometheus scrapes the daemon is one of its own."""
+    http = load(DEPLOY / "compose.config.yaml", {}).http
+    (group,) = yaml.safe_load((DEPLOY / "prometheus" / "targets.compose.yml").read_text())
+    for target in group["targets"]:
+        AllowedHosts(http).check({"headers": [(b"host", target.encode())], "http_version": "1.1"})
 
 
 def test_whoever_opens_grafana_may_look_and_not_change() -> None:

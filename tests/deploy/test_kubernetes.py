@@ -16,6 +16,7 @@ import yaml
 from kubernetes_validate import utils as schemas
 
 from consumers.config import load
+from consumers.web.access import AllowedHosts
 from streamnb import __version__
 from tests.deploy.prometheus_server import ROOT
 
@@ -119,6 +120,20 @@ def test_what_it_learns_lies_on_the_volume() -> None:
     assert claims == ["state"]
     assert mounts["state"] in folder.parents
     assert str(mounts["config"] / CONFIG.name) == "/etc/streamnb/config.yaml"
+
+
+def test_the_services_names_are_answered() -> None:
+    """In the cluster the daemon answers under each name of its services, and of one pod."""
+    hosts = AllowedHosts(load(CONFIG, {}).http)
+    namespace = kustomization()["namespace"]
+    services = [each for each in objects() if each["kind"] == "Service"]
+    for service in services:
+        is_headless = service["spec"].get("clusterIP") == "None"
+        name = ("streamnb-0." if is_headless else "") + service["metadata"]["name"]
+        for below in ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local"):
+            header = f"{name}{below}:8100".encode()
+            hosts.check({"headers": [(b"host", header)], "http_version": "1.1"})
+    assert services
 
 
 def test_all_of_them_mean_the_same_pods() -> None:
