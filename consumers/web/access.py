@@ -1,12 +1,12 @@
-"""Who may ask, and who may teach: the rules for a request's Host, Origin and token.
+"""Who may ask, and who may teach: the rules for a request's Host, Origin, token and proxy headers.
 
 Every request is checked for its Host. A page of somebody else's can let a name of its own point at
 our address (DNS rebinding); a browser then takes our answers for that page's own. Such a request
 always carries the name, never an IP address, and never a name that belongs to this machine.
 
 A request that changes something needs more. On loopback anybody at this machine may send it, but no
-page of another site. Everywhere else, and wherever a token is set, the token is required; nothing
-sends that unasked.
+page of another site and nobody behind a proxy: a proxy on this machine makes everybody look local.
+Everywhere else, and wherever a token is set, the token is required; nothing sends that unasked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from consumers.config import HttpSettings
 from consumers.web.problems import ProblemError
 
 _LOCALHOST = "localhost"
+# What proxies add to a request that they pass on. A client may send them as well: it then asks for
+# stricter rules than its own.
+_PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
+_PROXY_PREFIX = b"x-forwarded-"
 
 
 def is_loopback(host: str) -> bool:
@@ -122,7 +126,19 @@ def check_change(request: Request, settings: HttpSettings) -> None:
     elif not is_loopback(settings.host):
         raise ProblemError(403, NOT_OPEN)
     else:
+        _check_no_proxy(request)
         _check_site(request, settings)
+
+
+def _check_no_proxy(request: Request) -> None:
+    for name, _ in request.headers.raw:
+        if name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIX):
+            raise ProblemError(
+                403,
+                f"the request came through a proxy (it has the header {name.decode('latin-1')}), "
+                "so it may be anybody's; set http.token by ${STREAMNB_TOKEN} and send it, or ask "
+                "the daemon itself",
+            )
 
 
 def _check_token(request: Request, token: str) -> None:

@@ -22,6 +22,10 @@ TOKEN = "correct horse battery"
 LABEL = {"id": "7", "label": "positive"}
 # Requests that are no GET and yet change nothing.
 READING = {("POST", "/v1/predict")}
+PROXY_HEADERS = [
+    "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
+    "forwarded", "via", "x-real-ip",
+]  # fmt: skip
 
 
 def asked(**headers: str) -> Request:
@@ -74,6 +78,17 @@ def test_two_names_at_once_are_none() -> None:
     request = Request({"type": "http", "method": "POST", "headers": [host, host]})
     with pytest.raises(ProblemError, match="own names alone"):
         check_change(request, HttpSettings())
+
+
+@pytest.mark.parametrize("name", PROXY_HEADERS)
+def test_behind_a_proxy_nobody_may_without_a_token(name: str) -> None:
+    """A proxy on this machine that writes our own address into Host lets nobody in unasked."""
+    headers = {"host": "127.0.0.1:8100", name: "203.0.113.9"}
+    with pytest.raises(ProblemError, match=rf"proxy \(it has the header {name}\).*set http\.token"):
+        check_change(asked(**headers), HttpSettings())
+    of = HttpSettings.model_validate({"token": TOKEN})
+    assert refused(of, **headers) == 401
+    assert refused(of, **headers, authorization=f"Bearer {TOKEN}") == 0
 
 
 def test_elsewhere_nobody_may_without_a_token() -> None:
@@ -200,6 +215,24 @@ def test_whatever_changes_something_needs_the_token(client: httpx.Client) -> Non
     for method, path in found:
         answer = client.request(method, path, json={})
         assert answer.status_code == 401, (method, path)
+
+
+def test_a_proxy_lets_nobody_teach_or_delete(open_rooms: Rooms) -> None:
+    """What comes through a proxy without a token is refused before anything is looked at."""
+    with (
+        served(open_rooms) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+    ):
+        for name in PROXY_HEADERS:
+            headers = {name: "203.0.113.9"}
+            for answer in (
+                http.post("/v1/labels", json=LABEL, headers=headers),
+                http.delete("/v1/messages/7", headers=headers),
+            ):
+                assert answer.status_code == 403
+                assert "set http.token" in answer.json()["detail"]
+        assert http.post("/v1/labels", json=LABEL).status_code == 409
+        assert http.get("/v1/model", headers={"Via": "1.1 proxy"}).status_code == 200
 
 
 @pytest.fixture(scope="module")
