@@ -4,6 +4,9 @@ The consuming thread beats once a turn of its loop, with or without messages, an
 reading thread: silence from the source is healthy, a loop that no longer turns is stuck. Ready
 means more than alive: there is a snapshot to answer from, and the source can be read. Each field is
 one reference, set whole.
+
+A part without which the daemon still learns and answers, such as the store of recent messages, does
+not make it unready when it fails: a restart would cost more than it mends. It is shown as degraded.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class HealthReport:
         Seconds since a message came; None before the first.
     snapshot_version : int or None
         Version of the published snapshot; None before the first.
+    degraded : str or None
+        What fails that learning and predicting can do without, in a sentence.
     """
 
     state: State
@@ -55,6 +60,7 @@ class HealthReport:
     reason: str | None
     last_message_age_s: float | None
     snapshot_version: int | None
+    degraded: str | None = None
 
 
 class Health:
@@ -78,6 +84,18 @@ class Health:
         self._message_s: float | None = None
         self._trouble: str | None = None
         self._snapshot_version: int | None = None
+        self._parts: tuple[Callable[[], str | None], ...] = ()
+
+    def watch_part(self, trouble: Callable[[], str | None]) -> None:
+        """Report as degraded what a part says of itself, as long as it says something.
+
+        Parameters
+        ----------
+        trouble : callable
+            Returns what is wrong, in a sentence, or None; called on any thread.
+        """
+        with self._lock:
+            self._parts = (*self._parts, trouble)
 
     def beat(self, n_messages: int = 0) -> None:
         """Say that the consuming loop has turned, and how many messages it took in."""
@@ -109,6 +127,7 @@ class Health:
         with self._lock:
             beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
             trouble, version = self._trouble, self._snapshot_version
+            parts = self._parts
         starting = beat_s is None
         loop, silent_s = "consuming", now_s - (self._started_s if beat_s is None else beat_s)
         if reader_s is not None and now_s - reader_s > silent_s:
@@ -137,4 +156,5 @@ class Health:
             reason=reason,
             last_message_age_s=message_age_s,
             snapshot_version=version,
+            degraded=next((said for part in parts if (said := part()) is not None), None),
         )

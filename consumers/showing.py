@@ -120,6 +120,8 @@ def serve(
     """
     if not settings.http.enabled:
         return None
+    if shown.recent is not None:
+        health.watch_part(shown.recent.trouble)
     rooms = Rooms(
         settings=settings,
         registry=registry,

@@ -23,11 +23,12 @@ COUNTERS = (
     ("stored", "n_stored", "Messages that were stored, so that they can be searched."),
     ("overflowed", "n_overflowed", "Messages left out because too many waited to be stored."),
     ("failed", "n_failed", "Messages that could not be written."),
+    ("restarts", "n_restarts", "Times the store began again after an unforeseen error."),
 )
 
 
 class RecentMetrics(Collector):
-    """Shows the store, once there is one to watch; until then everything is 0.
+    """Shows the store, once there is one to watch; until then nothing is held and nothing fails.
 
     Parameters
     ----------
@@ -49,6 +50,11 @@ class RecentMetrics(Collector):
         for name, field, text in GAUGES:
             value = 0 if state is None else getattr(state, field)
             yield GaugeMetricFamily(f"streamnb_recent_{name}", text, value=value)
+        yield GaugeMetricFamily(
+            "streamnb_recent_up",
+            "0 while the store cannot write; health says why.",
+            value=state is None or state.trouble is None,
+        )
         for name, field, text in COUNTERS:
             value = 0 if state is None else getattr(state, field)
             yield CounterMetricFamily(f"streamnb_recent_{name}", text, value=value)

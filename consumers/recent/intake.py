@@ -167,6 +167,7 @@ class Intake:
         self.n_overflowed = 0
         self.something = threading.Event()  # waits in the queue
         self.urgent = threading.Event()  # somebody waits for it
+        self.closed = threading.Event()
 
     def open(self) -> None:
         """Begin to take what comes."""
@@ -176,6 +177,7 @@ class Intake:
         """Take nothing more; wake the writer."""
         with self._lock:
             self._is_open = False
+        self.closed.set()
         self.urgent.set()
         self.something.set()
 

@@ -255,6 +255,10 @@ class Recent:
         finder = self._writer.finder
         return [] if finder is None else finder.languages()
 
+    def trouble(self) -> str | None:
+        """Return what keeps the store from writing now, as a sentence."""
+        return self._writer.trouble
+
     def state(self) -> RecentState:
         """Return what is held, and how the store fares."""
         finder = self._writer.finder
@@ -273,6 +277,7 @@ class Recent:
             n_stored=self._writer.n_stored,
             n_overflowed=self._intake.n_overflowed,
             n_failed=self._writer.n_failed,
+            n_restarts=self._writer.n_restarts,
             n_bytes=sum(map(_size, (self._path, self._path.with_name(self._path.name + "-wal")))),
             trouble=self._writer.trouble,
         )

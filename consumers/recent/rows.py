@@ -157,6 +157,8 @@ class RecentState(msgspec.Struct, frozen=True):
         Those that would have been taken, had the queue not been full.
     n_failed : int
         Those that were taken and could not be written.
+    n_restarts : int
+        How often the file was opened again after an error that nobody foresaw.
     n_bytes : int
         Size of the file.
     trouble : str or None
@@ -173,6 +175,7 @@ class RecentState(msgspec.Struct, frozen=True):
     n_stored: int
     n_overflowed: int
     n_failed: int
+    n_restarts: int
     n_bytes: int
     trouble: str | None
 

@@ -2,6 +2,8 @@
 
 Whatever happens to the file, the daemon goes on: what cannot be written is counted and said in the
 log, once a minute at most. A full disk is tried again and again; a damaged file is moved aside.
+After an error that nobody foresaw the file is closed and opened again, a second later: the thread
+lives on, and its `trouble` is shown until a turn succeeds.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -48,6 +51,8 @@ class Writer:
         What searches the file; None while there is none.
     n_stored, n_failed : int
         Messages since the start.
+    n_restarts : int
+        How often the file was opened again after an error that nobody foresaw.
     trouble : str or None
         What keeps it from writing, as a sentence.
     listeners, change_listeners : list of callable
@@ -74,23 +79,48 @@ class Writer:
         self._first_key = 1
         self._said_s: float | None = None
         self._n_offered = 0
+        self._taken: Sequence[Item] = ()  # out of the intake, and not yet written
         self.finder: Finder | None = None
         self.n_stored = 0
         self.n_failed = 0
+        self.n_restarts = 0
         self.trouble: str | None = None
         self.listeners: list[Callable[[Sequence[Row]], None]] = []
         self.change_listeners: list[Callable[[list[Change]], None]] = []
         self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
 
     def _run(self) -> None:
-        self._open()
+        self._survive(self._open)
         goes_on = True
         while goes_on:
             # With nothing to do it looks around once a second, for rows that are too old.
             if self._intake.something.wait(_IDLE_S):
                 self._intake.urgent.wait(_GATHER_S)
             goes_on = self._intake.is_open
-            self._turn()
+            self._survive(self._turn)
+        self._survive(self._end)
+
+    def _survive(self, step: Callable[[], None]) -> None:
+        """Take a step of the thread; after any error at all the next step begins anew."""
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 -- a thread that ended here would end unseen
+            self._restart(error)
+
+    def _restart(self, error: BaseException) -> None:
+        """Say what broke, and let go of the file, so that the next turn opens it again."""
+        self.n_restarts += 1
+        self._lose_taken()
+        self._say(error, "recent_store_broke", exc_info=error)
+        try:
+            self._note_next_key()
+            self._close()
+        except BaseException as second:  # noqa: BLE001 -- what is left open is closed the next time
+            self._say(second, "recent_store_broke", exc_info=second)
+        self._intake.closed.wait(_IDLE_S)  # what breaks each turn must not take the processor
+
+    def _end(self) -> None:
+        """Let no removed word stay in the file, and close it."""
         if self._keeper is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._keeper.purge(at_once=True)
@@ -98,26 +128,26 @@ class Writer:
 
     def _turn(self) -> None:
         """Write what waits, and let go of what is too old."""
+        n_offered = self._intake.n_offered
+        self._taken = self._intake.take()
         if self._damage is not None:
             self._begin_anew(self._damage)
         if self._keeper is None:
             self._open()
-        n_offered = self._intake.n_offered
-        items = self._intake.take()
         if self._keeper is None:
-            self._lose(items)
+            self._lose_taken()
             return
         try:
-            if items:
-                done = self._keeper.apply(items, n_offered - self._n_offered)
-                self._n_offered, told, items = n_offered, items, []
+            if self._taken:
+                done = self._keeper.apply(self._taken, n_offered - self._n_offered)
+                self._n_offered, told, self._taken = n_offered, self._taken, ()
                 self._tell(told, done)
             self._keeper.let_go(int(self._wall_clock() * 1000))
             self._keeper.purge()
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
         except (sqlite3.Error, ValueError, OverflowError) as error:
-            self._lose(items)
+            self._lose_taken()
             self._say(error)
             if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
                 self._damage = str(error)
@@ -135,17 +165,21 @@ class Writer:
             for change_listener in self.change_listeners:
                 change_listener(done.changes)
 
-    def _lose(self, items: Sequence[Item]) -> None:
+    def _lose_taken(self) -> None:
         """Count messages that are lost; keep what people and the stream want changed."""
+        items, self._taken = self._taken, ()
         self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
         self._intake.put_back([item for item in items if not isinstance(item, Offer)])
 
-    def _say(self, error: Exception) -> None:
+    def _say(
+        self, error: BaseException, event: str = "recent_store_failed", **details: Any
+    ) -> None:
+        """Show what is wrong, and log it, once a minute at most."""
         self.trouble = f"the recent messages cannot be written to {self._path}: {error}"
         now_s = self._clock()
         if self._said_s is None or now_s - self._said_s >= _SAY_AGAIN_S:
             self._said_s = now_s
-            log.error("recent_store_failed", trouble=self.trouble, n_lost=self.n_failed)
+            log.error(event, trouble=self.trouble, n_lost=self.n_failed, **details)
 
     def _open(self) -> None:
         try:
@@ -172,14 +206,18 @@ class Writer:
 
     def _begin_anew(self, reason: str) -> None:
         self._damage = None
-        if self._keeper is not None:  # no key is given twice, in this file or in the next
-            newest = self._keeper.published[-1:]
-            self._first_key = max([self._keeper.next_key, *(chunk.next_key for chunk in newest)])
+        self._note_next_key()
         self._close()
         try:
             move_aside(self._path, reason)
         except OSError as error:
             self._say(error)
+
+    def _note_next_key(self) -> None:
+        """See to it that no key is given twice, in this file or in the next."""
+        if self._keeper is not None:
+            newest = self._keeper.published[-1:]
+            self._first_key = max([self._keeper.next_key, *(chunk.next_key for chunk in newest)])
 
     def _close(self) -> None:
         finder, self.finder = self.finder, None

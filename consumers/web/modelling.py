@@ -78,11 +78,11 @@ def _corrections(rooms: Rooms) -> Corrections:
 
 
 def _model(rooms: Rooms, snapshot: Snapshot) -> ModelAnswer:
-    status, known = rooms.status(), rooms.quality.report()
+    status, known, health = rooms.status(), rooms.quality.report(), rooms.health.report()
     return ModelAnswer(
-        state=rooms.health.report().state,
+        state=health.state,
         source=status.source,
-        trouble=status.trouble,
+        trouble=status.trouble or health.degraded,
         n_messages=status.n_messages,
         n_examples=snapshot.n_examples,
         rate_per_s=status.rate_per_s,

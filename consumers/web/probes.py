@@ -54,5 +54,6 @@ def _answer(report: HealthReport, *, good: bool) -> Response:
         reason=None if good else report.reason,
         last_message_age_s=None if age_s is None else round(age_s, 3),
         snapshot_version=report.snapshot_version,
+        degraded=report.degraded,
     )
     return json_response(answer, 200 if good else 503)

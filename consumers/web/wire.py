@@ -307,6 +307,7 @@ class HealthAnswer(Struct):
     reason: str | None
     last_message_age_s: float | None
     snapshot_version: int | None
+    degraded: str | None
 
 
 class Problem(Struct, omit_defaults=True):

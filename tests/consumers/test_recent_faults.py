@@ -217,3 +217,56 @@ def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) 
             finder._readers.put(reader)
         monkeypatch.undo()
         assert ids(store, "good") == ["m0"]
+
+
+def test_an_unforeseen_error_does_not_end_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store says what broke, loses that batch alone, and takes messages again by itself.
+
+    What a person wanted changed is done when it can be.
+    """
+    with running(tmp_path / "recent.db") as store, capture_logs() as logs:
+        tell(store, ["good day"])
+        before = store.get("m0")
+        assert before is not None
+        with monkeypatch.context() as broken:
+            broken.setattr("consumers.recent.keeper.Keeper.apply", unforeseen)
+            offer(store, tweets(["good evening"], 1))
+            store.remove("m0", wait=False)
+            wait_for_trouble(store)
+            trouble = store.trouble()
+            assert trouble is not None
+            assert "nobody foresaw this" in trouble
+            assert store.state().n_restarts >= 1
+        settle(store)
+        tell(store, ["good night"], first=2)
+        assert ids(store, "good")[0] == "m2"
+        assert "m0" not in ids(store, "good")
+        after = store.get("m2")
+        assert after is not None
+        assert after.key > before.key
+        assert store.trouble() is None
+        assert store._writer.thread.is_alive()
+    (line,) = logs
+    assert (line["event"], line["log_level"]) == ("recent_store_broke", "error")
+    assert isinstance(line["exc_info"], ZeroDivisionError)
+
+
+def test_an_error_that_stays_is_tried_once_a_second_and_ends_with_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that breaks at each turn, and while it is opened, stops when it is told to."""
+    monkeypatch.setattr("consumers.recent.writer.Keeper", unforeseen)
+    store = made(tmp_path / "recent.db")
+    store.start()
+    wait_for_trouble(store)
+    offer(store, tweets(["good day"]))
+    store.stop()
+    assert not store._writer.thread.is_alive()
+    assert store.state().n_failed == 1
+
+
+def unforeseen(*_: object) -> None:
+    """Fail as nobody expects."""
+    raise ZeroDivisionError("nobody foresaw this")
