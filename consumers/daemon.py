@@ -162,10 +162,15 @@ def _build(
         source.name, reader.seen, board, tally, metrics, health, shown.quality, view, checkpoint,
         clock=clock,
     )  # fmt: skip
-    reporter.http_address = serve(
+    reporter.http_address, watch_http = serve(
         settings, shown, registry=registry, metrics=metrics, health=health, predictor=predictor,
         status=lambda: reporter.latest, stack=stack,
     )  # fmt: skip
+
+    def watch() -> None:
+        reporter.watch()
+        watch_http()
+
     pipeline = Pipeline(
         reader=reader,
         learner=learner,
@@ -178,7 +183,7 @@ def _build(
         health=health,
         tally=tally,
         stop=stop,
-        watch=reporter.watch,
+        watch=watch,
         recent=shown.recent,
         corrections=None if shown.corrections is None else shown.corrections.applying,
         positions=positions,

@@ -93,7 +93,7 @@ class Reporter:
         self._was_up = False
         self._was_lost = False
         self._ended = threading.Event()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class Reporter:
         try:
             while not self._ended.wait(UPDATE_INTERVAL_S):
                 self.update(force=True)
-        except Exception as error:  # noqa: BLE001 -- it comes out of `watch`, on the thread that ends the run
+        except BaseException as error:  # noqa: BLE001 -- it comes out of `watch`, on the thread that ends the run
             self._failure = error
 
     def update(self, *, force: bool = False) -> None:

@@ -105,13 +105,15 @@ def serve(
     predictor: Predictor,
     status: Callable[[], Status],
     stack: contextlib.ExitStack,
-) -> str | None:
+) -> tuple[str | None, Callable[[], None]]:
     """Serve page, API and metrics, where they are wanted; the stack ends it.
 
     Returns
     -------
-    str or None
-        The page's address.
+    address : str or None
+        The page's.
+    watch : callable
+        Raises what ended the serving thread, where something did.
 
     Raises
     ------
@@ -119,7 +121,7 @@ def serve(
         Where the address cannot be had.
     """
     if not settings.http.enabled:
-        return None
+        return None, lambda: None
     if shown.recent is not None:
         health.watch_part(shown.recent.trouble)
     rooms = Rooms(
@@ -136,6 +138,7 @@ def serve(
     hub = None
     if shown.recent is not None:
         hub = Hub(shown.recent, EventTeller(rooms), metrics)
+        health.watch_part(hub.trouble)
         hub.start()
         rooms = replace(rooms, hub=hub)
     server = HttpServer(settings.http, rooms)
@@ -146,4 +149,4 @@ def serve(
     host = settings.http.host
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     log.info("serving", address=address)
-    return address
+    return address, server.watch

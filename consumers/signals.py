@@ -34,8 +34,8 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
 
     def heed() -> None:
         for number in iter(numbers.get, None):
+            stop.set()  # first: it must not depend on a log that can be written
             log.info("stopping", signal=signal.Signals(number).name)
-            stop.set()
 
     thread = threading.Thread(target=heed, name="signals", daemon=True)
     thread.start()

@@ -62,6 +62,7 @@ class Hub:
         metrics.live.watch(lambda: self._pages.n_pages, lambda: self._pages.n_queries)
         self._poked = threading.Event()
         self._stopping = False
+        self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
 
     @property
@@ -170,6 +171,10 @@ class Hub:
                 }
             self._pages.tell(each, told)
 
+    def trouble(self) -> str | None:
+        """Return what kept the last tick from telling the pages, as a sentence."""
+        return self._trouble
+
     def _run(self) -> None:
         due_s = self._clock()
         while not self._stopping:
@@ -184,9 +189,11 @@ class Hub:
                     due_s = began_s + max(TICK_S, busy_s / BUSY_SHARE_MAX)
                 else:
                     self.welcome()
-            except Exception:
+                self._trouble = None
+            except BaseException as error:
                 # Whatever is wrong with a page or the store, learning goes on; and so do the pages,
                 # whose queries begin anew.
+                self._trouble = f"open pages are not kept up to date: {error!r}"
                 log.exception("live_tick_failed")
                 self._pages.begin_anew()
                 due_s = began_s + TICK_S

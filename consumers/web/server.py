@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from consumers.config import HttpSettings
-from consumers.errors import ConfigError
+from consumers.errors import ConfigError, ConsumerError
 from consumers.tracing import traced_app
 from consumers.web.rooms import Rooms
 from streamnb.errors import PredictorError
@@ -53,6 +53,7 @@ class HttpServer:
         self._lock = threading.Lock()
         self._stopping = False
         self._server: BoundedServer | None = None
+        self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
 
@@ -78,11 +79,12 @@ class HttpServer:
                 "process may have too few open files; raise the limit of its service",
             )
         self._socket = _listen(self._settings)
+        port = int(self._socket.getsockname()[1])  # the thread may close it again
         self._thread = threading.Thread(
-            target=self._serve, args=(self._socket,), name="serve", daemon=True
+            target=self._run, args=(self._socket,), name="serve", daemon=True
         )
         self._thread.start()
-        return int(self._socket.getsockname()[1])
+        return port
 
     def stop(self) -> None:
         """End the thread, within two seconds; answers under way are finished."""
@@ -94,6 +96,32 @@ class HttpServer:
             self._thread.join(STOP_TIMEOUT_S)
         if self._socket is not None:
             self._socket.close()
+
+    def watch(self) -> None:
+        """Raise what ended the thread, where something did.
+
+        Raises
+        ------
+        ConsumerError
+            Nobody is answered any more: not those who ask, and not the probes.
+        """
+        error = self._failure
+        if isinstance(error, ConsumerError):
+            raise error
+        if error is not None:
+            raise ConsumerError(
+                f"HTTP could not be served any more: {error!r}. The log has more; start again: the "
+                "stream goes on from the last checkpoint"
+            ) from error
+
+    def _run(self, listening: socket.socket) -> None:
+        try:
+            self._serve(listening)
+        except BaseException as error:  # it comes out of `watch`, on the thread that ends the run
+            log.exception("http_failed")
+            self._failure = error
+            # Who asks is turned away at once, and not kept waiting in the backlog.
+            listening.close()
 
     def _serve(self, listening: socket.socket) -> None:
         # Imported here, beside the daemon's own start and not before it.
@@ -120,9 +148,8 @@ class HttpServer:
         chatter.setLevel(logging.CRITICAL)
         try:
             server.run(sockets=[listening])
-        except SystemExit:
-            # uvicorn leaves a failed start this way; the daemon goes on without HTTP, and says so.
-            log.exception("HTTP could not be served")
+            if not self._stopping:
+                raise RuntimeError("the server ended, and nobody had stopped it")
         finally:
             chatter.setLevel(level)
             for workers in app.state.workers:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,8 +17,13 @@ from structlog.testing import capture_logs
 
 from consumers.config import Settings
 from consumers.daemon import run
+from consumers.errors import ConfigError, ConsumerError
+from consumers.health import Health
 from consumers.status import Status, Summary
+from tests.consumers.living import PATIENCE_S, Stream, make_hub
 
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+THREADS = GUIDE.read_text(encoding="utf-8").partition("## Threads")[2].partition("\n## ")[0]
 RESTARTS = "streamnb_recent_restarts_total"
 
 
@@ -25,6 +35,7 @@ class Watcher:
         self.status = 0
         self.metrics = ""
         self.trouble: str | None = None
+        self.threads: set[str] = set()
 
     def start(self) -> None:
         """Have nothing to begin."""
@@ -43,6 +54,7 @@ class Watcher:
             self.status, self.ready = answer.status_code, answer.json()
             self.metrics = http.get("/metrics").text
             self.trouble = http.get("/v1/model").json()["trouble"]
+        self.threads = {thread.name.rsplit("_")[0] for thread in threading.enumerate()}
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -55,7 +67,10 @@ def ran(watcher: Watcher, **sections: Any) -> Summary:
 
 
 def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Health, metrics, the page's model and the log say that the store's thread broke."""
+    """Health, metrics, the page's model and the log say that the store's thread broke.
+
+    Each thread that runs meanwhile stands in the table of threads, with what happens if it breaks.
+    """
 
     def unforeseen(*_: object) -> None:
         raise ZeroDivisionError("nobody foresaw this")
@@ -73,3 +88,71 @@ def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.Mo
     assert float(values["streamnb_recent_up"]) == 0
     assert float(values[RESTARTS]) >= 1
     assert "recent_store_broke" in [line["event"] for line in logs]
+    told = re.findall(r"^\| ([a-z-]+)[^|]* \|.*\|.*\|.*\|$", THREADS, re.MULTILINE)
+    assert watcher.threads - {"MainThread", *told} == set()
+    assert len(watcher.threads) >= 9
+
+
+@pytest.mark.parametrize(
+    ("error", "seen", "said"),
+    [
+        (ZeroDivisionError("nobody foresaw this"), ConsumerError, "HTTP could not be served"),
+        (SystemExit(1), ConsumerError, "HTTP could not be served"),
+        (ConfigError("another uvicorn"), ConfigError, "another uvicorn"),
+    ],
+)
+def test_a_server_that_breaks_ends_the_run(
+    error: BaseException, seen: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody is answered any more, probes included, the run ends and says why."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("consumers.web.app.make_app", fail)
+    with capture_logs() as logs, pytest.raises(seen, match=said):
+        ran(Watcher())
+    assert "http_failed" in [line["event"] for line in logs]
+
+
+def test_pages_that_cannot_be_told_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick that fails is told by health, and the next one that does not takes it back."""
+    stream = Stream()
+    hub = make_hub(stream)
+    health = Health(lambda: 0.0, 30.0)
+    health.watch_part(hub.trouble)
+    stream.recent.start()
+    failed, went_on = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise SystemExit("nobody foresaw this")
+
+    def go_on() -> None:
+        went_on.set()
+
+    monkeypatch.setattr(hub, "tick", fail)
+    try:
+        with capture_logs() as logs:
+            hub.start()
+            hub._poked.set()
+            assert failed.wait(PATIENCE_S)
+            until(lambda: health.report().degraded is not None)
+            assert "nobody foresaw this" in (health.report().degraded or "")
+            monkeypatch.setattr(hub, "tick", go_on)
+            hub._poked.set()
+            assert went_on.wait(PATIENCE_S)
+            until(lambda: health.report().degraded is None)
+    finally:
+        hub.stop()
+        stream.recent.stop()
+    assert [line["event"] for line in logs] == ["live_tick_failed"]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    told = threading.Event()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        told.wait(0.005)

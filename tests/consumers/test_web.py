@@ -81,6 +81,7 @@ def test_health_is_told_in_json(client: httpx.Client, open_rooms: Rooms, clock: 
     assert ready.status_code == 200
     assert ready.json() == {
         "state": "reading", "reason": None, "last_message_age_s": 0.0, "snapshot_version": 7,
+        "degraded": None,
     }  # fmt: skip
     health.set_trouble("no broker answers")
     assert client.get("/healthz").json()["reason"] is None
