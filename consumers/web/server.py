@@ -26,7 +26,7 @@ from consumers.web.rooms import Rooms
 from streamnb.errors import PredictorError
 
 if TYPE_CHECKING:
-    from consumers.web.connection import BoundedServer
+    import uvicorn
 
 STOP_TIMEOUT_S = 2.0
 FILES_SPARED = 100  # for all that is no connection: checkpoints, the store, brokers
@@ -52,7 +52,7 @@ class HttpServer:
         self._connections_max = settings.connections_max
         self._lock = threading.Lock()
         self._stopping = False
-        self._server: BoundedServer | None = None
+        self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
@@ -125,8 +125,10 @@ class HttpServer:
 
     def _serve(self, listening: socket.socket) -> None:
         # Imported here, beside the daemon's own start and not before it.
+        import uvicorn  # noqa: PLC0415
+
         from consumers.web.app import make_app  # noqa: PLC0415
-        from consumers.web.connection import BoundedConfig, BoundedServer  # noqa: PLC0415
+        from consumers.web.connection import BoundedConfig, check_uvicorn  # noqa: PLC0415
 
         _come_first()
         with contextlib.suppress(PredictorError):  # it is being stopped already
@@ -134,9 +136,10 @@ class HttpServer:
         settings, metrics = self._settings, self._rooms.metrics.http
         app = make_app(self._rooms)
         served = traced_app(app)
-        server = BoundedServer(
-            BoundedConfig(served, metrics, settings.request_timeout_s, self._connections_max)
-        )
+        config = BoundedConfig(served, metrics, settings.request_timeout_s, self._connections_max)
+        config.load()
+        check_uvicorn(config)
+        server = uvicorn.Server(config)
         metrics.watch_connections(lambda: len(server.server_state.connections))
         with self._lock:
             if self._stopping:
