@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from consumers.config import KafkaSettings
@@ -23,6 +24,8 @@ Client = TypeVar("Client")
 # attempts, and a broker that is back was then noticed 12 to 40 s late.
 _FIRST_PAUSE_MS = 50
 _JOIN_TIMEOUT_S = 1.0
+
+KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
 
 
 def require_checksums() -> None:
@@ -90,6 +93,23 @@ def quiet_client_log() -> None:
         logger.setLevel(logging.CRITICAL)
 
 
+def does_not_fit(what: str) -> ConfigError:
+    """Return the error for a kafka-python without something that we need of it."""
+    return ConfigError(
+        f"kafka-python {version('kafka-python')} does not fit: {what}. Install {KAFKA_PYTHON}"
+    )
+
+
+def _net_class_of(client_class: Any) -> Callable[..., Any]:
+    """Return the class of a client's network client, which its setting `kafka_client` replaces."""
+    found: Callable[..., Any] | None = getattr(client_class, "DEFAULT_CONFIG", {}).get(
+        "kafka_client"
+    )
+    if found is None:
+        raise does_not_fit(f"{client_class.__name__} has no setting kafka_client")
+    return found
+
+
 class Connecting(Generic[Client]):
     """Builds a client on a thread of its own, again and again until a broker answers.
 
@@ -99,13 +119,27 @@ class Connecting(Generic[Client]):
         `KafkaConsumer` or `KafkaProducer`; its constructor may block or raise.
     settings : mapping
         What it is called with.
+    prepare : callable, optional
+        Called with each network client before it connects to anything. What it changes there is
+        this client's alone.
+
+    Raises
+    ------
+    ConfigError
+        When the client takes no network client of ours.
     """
 
-    def __init__(self, client_class: Any, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        client_class: Any,
+        settings: Mapping[str, Any],
+        prepare: Callable[[Any], None] | None = None,
+    ) -> None:
         self._client_class = client_class
         self._settings = dict(settings)
+        self._prepare = prepare
         self._pause_s = self._settings["reconnect_backoff_max_ms"] / 1000
-        self._net_class: Callable[..., Any] = client_class.DEFAULT_CONFIG["kafka_client"]
+        self._net_class = _net_class_of(client_class)
         self._net: Any = None
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
@@ -115,13 +149,21 @@ class Connecting(Generic[Client]):
         """Why the last attempt failed; None while the first one goes on."""
 
     def wait(self, timeout_s: float) -> Client | None:
-        """Return the client once it is connected, or None when `timeout_s` was not enough."""
+        """Return the client once it is connected, or None when `timeout_s` was not enough.
+
+        Raises
+        ------
+        ConfigError
+            When `prepare` found that the client does not fit; trying again would not help.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._try, name="kafka-connecting", daemon=True)
             self._thread.start()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             return None
+        if isinstance(self.error, ConfigError):
+            raise self.error
         self._handed_over = True
         return self._client
 
@@ -145,9 +187,13 @@ class Connecting(Generic[Client]):
                 client = self._client_class(**self._settings, kafka_client=self._make_net)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
                 self.error = error
+                if isinstance(error, ConfigError):
+                    return
                 # The constructor leaves its thread and its sockets behind when it fails.
                 if self._net is not None:
-                    self._net.close()
+                    # Whatever it says: an error here would end the thread, and nobody would try on.
+                    with contextlib.suppress(Exception):
+                        self._net.close()
                 self._given_up.wait(self._pause_s)
                 continue
             self._client = client
@@ -155,6 +201,8 @@ class Connecting(Generic[Client]):
 
     def _make_net(self, **settings: Any) -> Any:
         self._net = self._net_class(**settings)
+        if self._prepare is not None:
+            self._prepare(self._net)
         if self._given_up.is_set():
             self._net.close()
         return self._net

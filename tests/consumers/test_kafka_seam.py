@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import socket
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kafka
 import pytest
 from kafka.consumer.fetcher import Fetcher
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaTCPTransport
 from structlog.testing import capture_logs
 
 from consumers.config import KafkaSettings
+from consumers.errors import ConfigError
+from consumers.kafka_client import KAFKA_PYTHON, Connecting, client_settings
 from consumers.kernels import record_batch as rb
 from consumers.sources.kafka import seam, self_check
+from consumers.sources.kafka.client import make_no_topics, require_privates
 from consumers.sources.kafka.connection import Connection
+from consumers.sources.kafka.receiving import receive_in_large_pieces
 from consumers.sources.kafka.response import ColumnRecords
 from streamnb.kernels import warm_up
 
 STOCK = Fetcher.PartitionRecords
+STOCK_RECEIVE = KafkaTCPTransport._sock_recv
+STOCK_BUILD = KafkaConnectionManager._build_transport
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,3 +102,142 @@ def test_records_can_be_asked_for() -> None:
     with capture_logs() as said:
         assert connection._choose_decoder(consumer) == "records"
     assert (said, consumer.decoder) == ([], STOCK)
+
+
+@contextmanager
+def connected(net: Any) -> Iterator[tuple[Any, socket.socket]]:
+    """Yield the transport of a connection that a network client makes, and its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        node = SimpleNamespace(host="127.0.0.1", port=listening.getsockname()[1])
+        net._net.start()
+        transport = net._net.run(net._manager._build_transport, node)
+        other, _ = listening.accept()
+        with other:
+            try:
+                yield transport, other
+            finally:
+                transport.close()
+                net.close()
+
+
+def net_client() -> Any:
+    """Return a network client that has not connected."""
+    return KafkaNetClient(bootstrap_servers=["127.0.0.1:1"])
+
+
+def test_large_pieces_are_one_consumers_alone() -> None:
+    """What a consumer in the same process changes, a producer's connections never see."""
+    ours, theirs = net_client(), net_client()
+    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    connection._prepare(ours)
+    with connected(ours) as (transport, other):
+        assert transport._sock_recv.func is not STOCK_RECEIVE
+        other.sendall(b"x" * 100_000)
+        other.shutdown(socket.SHUT_WR)
+        received = b""
+        error = None
+        while error is None:
+            found, error = transport._sock_recv()
+            received += found
+        assert received == b"x" * 100_000
+    with connected(theirs) as (transport, _):
+        assert transport._sock_recv.__func__ is STOCK_RECEIVE
+    assert KafkaTCPTransport._sock_recv is STOCK_RECEIVE
+    assert KafkaConnectionManager._build_transport is STOCK_BUILD
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(KafkaConnectionManager, "_build_transport"), (KafkaTCPTransport, "_sock_recv")],
+)
+def test_where_pieces_cannot_be_large_they_are_small(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A private that has gone or changed is left alone; one line of the log says so."""
+    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    monkeypatch.setattr(owner, name, lambda _one, _two: None)
+    net = net_client()
+    assert name in (receive_in_large_pieces(net) or "")
+    with capture_logs() as said:
+        connection._prepare(net)
+        connection._prepare(net)
+    (line,) = said
+    assert (line["event"], line["log_level"]) == ("kafka_received_slowly", "warning")
+    assert name in line["why"]
+    assert "_build_transport" not in vars(net._manager)
+    monkeypatch.delattr(owner, name)
+    assert name in (receive_in_large_pieces(net) or "")
+    net.close()
+
+
+def whole() -> Any:
+    """Return what is reached for in a consumer."""
+    fetcher = SimpleNamespace(_next_partition_records=None, PartitionRecords=STOCK)
+    coordinator = SimpleNamespace(request_rejoin=lambda: None)
+    return SimpleNamespace(_fetcher=fetcher, _coordinator=coordinator)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("_coordinator", "_coordinator.request_rejoin"),
+        ("_coordinator.request_rejoin", "_coordinator.request_rejoin"),
+        ("_fetcher", "_fetcher._next_partition_records"),
+        ("_fetcher._next_partition_records", "_fetcher._next_partition_records"),
+        ("_fetcher.PartitionRecords", "_fetcher.PartitionRecords.drain"),
+    ],
+)
+def test_a_private_without_which_reading_could_stand_still_is_told(name: str, said: str) -> None:
+    """The error at the start names what has gone, the version and the way out."""
+    require_privates(whole())
+    consumer = whole()
+    owner, _, last = name.rpartition(".")
+    delattr(getattr(consumer, owner) if owner else consumer, last)
+    with pytest.raises(ConfigError, match=rf"kafka-python [0-9.]+ .*{said}\. Install kafka-python"):
+        require_privates(consumer)
+
+
+def test_a_client_that_cannot_be_set_up_is_told_at_once() -> None:
+    """Without its setting for topics a client is not tried again, and the error comes out."""
+
+    class Client:
+        DEFAULT_CONFIG = {"kafka_client": lambda **_: SimpleNamespace(cluster=None)}  # noqa: RUF012
+
+        def __init__(self, **settings: Any) -> None:
+            settings["kafka_client"]()
+
+    settings = client_settings(["127.0.0.1:1"], KafkaSettings())
+    connecting: Connecting[Client] = Connecting(Client, settings, make_no_topics)
+    with pytest.raises(ConfigError, match="allow_auto_create_topics"):
+        connecting.wait(30.0)
+    Client.DEFAULT_CONFIG = {}
+    with pytest.raises(ConfigError, match="Client has no setting kafka_client"):
+        Connecting(Client, settings)
+
+
+def test_an_attempt_that_cannot_be_closed_is_not_the_last() -> None:
+    """Whatever letting go of a failed attempt raises, the next one is made."""
+    attempts: list[int] = []
+
+    class Net:
+        def close(self) -> None:
+            raise RuntimeError("amid a poll")
+
+    class Client:
+        DEFAULT_CONFIG = {"kafka_client": lambda **_: Net()}  # noqa: RUF012
+
+        def __init__(self, **settings: Any) -> None:
+            settings["kafka_client"]()
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise OSError("nobody there")
+
+    settings = client_settings(["127.0.0.1:1"], KafkaSettings(retry_pause_max_s=0.001))
+    assert Connecting(Client, settings).wait(30.0) is not None
+    assert len(attempts) == 3
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    """The way out that an error names is what the project asks for."""
+    asked = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert KAFKA_PYTHON in asked

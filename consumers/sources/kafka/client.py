@@ -1,7 +1,8 @@
 """The consumer's settings, and the three places where kafka-python 3.0 has to be helped.
 
-Each helper reaches into the client, says which fault it makes up for, and has a test with a real
-broker; the client's version is pinned for them.
+Each helper says which fault it makes up for, and has a test with a real broker. Two of them reach
+into the client: `require_privates` looks at the start whether what they need is there. Without them
+reading could stand still for ever, so there is nothing to fall back to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 from kafka.structs import MemberState
 
 from consumers.config import KafkaSettings
-from consumers.kafka_client import client_settings
+from consumers.kafka_client import client_settings, does_not_fit
 from consumers.messages import Partition
 
 # The longest a learner may be busy with one batch before the group gives its partitions away.
@@ -39,13 +40,43 @@ def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
     }
 
 
-def make_no_topics(consumer: Any) -> None:
+def require_privates(consumer: Any) -> None:
+    """See to it that a consumer has what `finish_join` and `drop_broken_batch` reach for.
+
+    Raises
+    ------
+    ConfigError
+        When something is missing.
+    """
+    coordinator, fetcher = (getattr(consumer, name, None) for name in ("_coordinator", "_fetcher"))
+    if not callable(getattr(coordinator, "request_rejoin", None)):
+        raise does_not_fit("the consumer has no _coordinator.request_rejoin")
+    if not hasattr(fetcher, "_next_partition_records"):
+        raise does_not_fit("the consumer has no _fetcher._next_partition_records")
+    if not callable(getattr(getattr(fetcher, "PartitionRecords", None), "drain", None)):
+        raise does_not_fit("the consumer has no _fetcher.PartitionRecords.drain")
+
+
+def make_no_topics(net: Any) -> None:
     """Keep the broker from making a topic because we asked for it.
 
     The client drops its own setting `allow_auto_create_topics` on the way, so a mistyped name
     would become an empty topic wherever the broker makes topics by itself.
+
+    Parameters
+    ----------
+    net : kafka.net.compat.KafkaNetClient
+        The consumer's network client.
+
+    Raises
+    ------
+    ConfigError
+        When the cluster has no such setting.
     """
-    consumer._cluster.config["allow_auto_create_topics"] = False  # noqa: SLF001
+    config = getattr(getattr(net, "cluster", None), "config", {})
+    if "allow_auto_create_topics" not in config:
+        raise does_not_fit("its cluster has no setting allow_auto_create_topics")
+    config["allow_auto_create_topics"] = False
 
 
 def is_member(consumer: Any) -> bool:

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
+import kafka
 import structlog
 from kafka import KafkaConsumer
 
 from consumers.config import KafkaSettings
 from consumers.kafka_client import Connecting, no_answer
-from consumers.sources.kafka.client import consumer_settings, make_no_topics
+from consumers.sources.kafka.client import consumer_settings, make_no_topics, require_privates
 from consumers.sources.kafka.listener import Note, RebalanceNotes
 from consumers.sources.kafka.receiving import receive_in_large_pieces
 from consumers.sources.kafka.seam import is_known, replace_decoder
@@ -58,16 +59,15 @@ class Connection:
         self._wanted = settings.decode
         if self._wanted == "columns":
             warm_up()  # before the first message, not amid the stream
-            if is_known():
-                receive_in_large_pieces()
         self._no_answer = no_answer(servers, settings)
         self._topic = topic
         self._clock = clock
         self._connecting: Connecting[Any] = Connecting(
-            KafkaConsumer, consumer_settings(servers, settings)
+            KafkaConsumer, consumer_settings(servers, settings), self._prepare
         )
         self._listener = RebalanceNotes()
         self._since_s: float | None = None
+        self._told_small_pieces = False
 
     @property
     def notes(self) -> deque[Note]:
@@ -81,12 +81,26 @@ class Connection:
         consumer = self._connecting.wait(left_s)
         if consumer is None:
             return False
-        make_no_topics(consumer)
+        require_privates(consumer)
         self._listener.consumer = consumer
         consumer.subscribe([self._topic], listener=self._listener)
         self.decoder = self._choose_decoder(consumer)
         self.consumer = consumer
         return True
+
+    def _prepare(self, net: Any) -> None:
+        """Set up the consumer's network client; on the thread that connects."""
+        make_no_topics(net)
+        if self._wanted == "records":
+            return
+        why = receive_in_large_pieces(net) if is_known() else "it is of another version"
+        if why is not None and not self._told_small_pieces:
+            self._told_small_pieces = True
+            log.warning(
+                "kafka_received_slowly",
+                why=f"kafka-python {kafka.__version__}: {why}",
+                detail="answers are read in pieces of 4,096 bytes: the same ones, but slower",
+            )
 
     def _choose_decoder(self, consumer: Any) -> Literal["columns", "records"]:
         """Let the consumer hand over columns where that is wanted and safe."""

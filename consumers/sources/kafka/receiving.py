@@ -3,10 +3,16 @@
 The client reads 4,096 bytes at a time until the socket is empty: 75,000 system calls for a million
 messages, each of which lets go of the interpreter's lock and has to get it back. Here a piece may
 be a quarter of a megabyte, and a piece that is not full was the last.
+
+Only the connections of one consumer read so. Its connections are made by a private method of its
+connection manager; what that makes is given another way to read. Where either is not as it was
+looked at, reading goes on in small pieces: slower, and right.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any, Final
 
 from kafka.errors import KafkaConnectionError
@@ -15,9 +21,35 @@ from kafka.net.transport import KafkaTCPTransport
 PIECE_BYTES: Final = 1 << 18
 
 
-def receive_in_large_pieces() -> None:
-    """Have all plain connections of this process read so from now on; TLS has pieces of its own."""
-    KafkaTCPTransport._sock_recv = _receive  # noqa: SLF001 -- the seam's version guard covers it
+def receive_in_large_pieces(net: Any) -> str | None:
+    """Have the plain connections of one network client read so; TLS has pieces of its own.
+
+    Parameters
+    ----------
+    net : kafka.net.compat.KafkaNetClient
+        It has no connection yet.
+
+    Returns
+    -------
+    str or None
+        Why it goes on in small pieces; None where it reads in large ones.
+    """
+    manager = getattr(net, "_manager", None)
+    build = getattr(manager, "_build_transport", None)
+    receive = getattr(KafkaTCPTransport, "_sock_recv", None)
+    if not inspect.iscoroutinefunction(build):
+        return "its connection manager has no coroutine _build_transport"
+    if receive is None or list(inspect.signature(receive).parameters) != ["self"]:
+        return "its transport has no method _sock_recv without parameters"
+
+    async def build_ours(*args: Any, **kwargs: Any) -> Any:
+        transport = await build(*args, **kwargs)
+        if type(transport) is KafkaTCPTransport and hasattr(transport, "_sock"):
+            transport._sock_recv = functools.partial(_receive, transport)  # noqa: SLF001
+        return transport
+
+    manager._build_transport = build_ours  # type: ignore[union-attr]  # noqa: SLF001
+    return None
 
 
 def _receive(transport: Any) -> tuple[bytes, Exception | None]:
