@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaProducer
 
 from consumers.config import KafkaSettings
 from consumers.errors import SourceError
@@ -39,6 +41,34 @@ def test_every_partition_comes_whole_and_in_order(
         assert max(map(len, reader.batches)) <= 700
         assert reader.source.lag() == {reader.place(0): 0, reader.place(1): 0}
         assert reader.source.trouble() is None
+
+
+def test_a_producer_beside_the_source_keeps_its_own_connections(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """The source's connections read in large pieces; those of a producer are as the client's."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 10))
+    with Reader(broker.address, topic, client="kafka-python") as reader:
+        reader.until(lambda: reader.n_values >= 10)
+        producer = KafkaProducer(bootstrap_servers=[broker.address])
+        try:
+            producer.send(topic, b"one more").get(30)
+            reader.until(lambda: reader.n_values >= 11)
+            theirs = transports(producer)
+        finally:
+            producer.close()
+        ours = transports(reader.source._connection.consumer)
+        assert theirs
+        assert ours
+        assert not [each for each in theirs if "_sock_recv" in vars(each)]
+        assert not [each for each in ours if "_sock_recv" not in vars(each)]
+
+
+def transports(client: Any) -> list[Any]:
+    """Return the open connections of a client of kafka-python's."""
+    manager = (client if hasattr(client, "_manager") else client._sender._client)._manager
+    return [each.transport for each in list(manager._conns.values()) if each.transport is not None]
 
 
 def test_columns_hold_keys_values_times_and_nulls(
