@@ -128,7 +128,8 @@ class HttpServer:
         import uvicorn  # noqa: PLC0415
 
         from consumers.web.app import make_app  # noqa: PLC0415
-        from consumers.web.connection import BoundedConfig, check_uvicorn  # noqa: PLC0415
+        from consumers.web.connection import BoundedConfig  # noqa: PLC0415
+        from consumers.web.uvicorn_check import check_uvicorn  # noqa: PLC0415
 
         _come_first()
         with contextlib.suppress(PredictorError):  # it is being stopped already

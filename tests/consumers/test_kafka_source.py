@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 from consumers.config import KafkaSettings
 from consumers.errors import SourceError
 from consumers.messages import Partition
+from consumers.sources.kafka import KafkaSource
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import SOURCES, Reader, fill, numbered, until_all
 
@@ -58,6 +59,7 @@ def test_a_producer_beside_the_source_keeps_its_own_connections(
             theirs = transports(producer)
         finally:
             producer.close()
+        assert isinstance(reader.source, KafkaSource)
         ours = transports(reader.source._connection.consumer)
         assert theirs
         assert ours

@@ -15,8 +15,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from consumers.errors import ConfigError
 from consumers.metrics.http import HttpMetrics
-from consumers.web import connection
-from consumers.web.connection import UVICORN, BoundedConfig, Connection, check_uvicorn
+from consumers.web import uvicorn_check
+from consumers.web.connection import BoundedConfig, Connection
+from consumers.web.uvicorn_check import UVICORN, check_uvicorn
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
@@ -49,10 +50,10 @@ def test_all_that_is_overridden_is_looked_at() -> None:
         for name, value in vars(Connection).items()
         if inspect.isfunction(value) and hasattr(HttpToolsProtocol, name)
     }
-    assert shadowing <= connection._METHODS.keys()
+    assert shadowing <= uvicorn_check._METHODS.keys()
 
 
-@pytest.mark.parametrize("name", [each for each in connection._METHODS if each != "__init__"])
+@pytest.mark.parametrize("name", [each for each in uvicorn_check._METHODS if each != "__init__"])
 def test_a_method_that_has_gone_or_changed_is_told(
     name: str, config: BoundedConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,8 +71,8 @@ def test_a_method_that_has_gone_or_changed_is_told(
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        *((HttpToolsProtocol, name) for name in connection._OF_A_CONNECTION),
-        *((RequestResponseCycle, name) for name in connection._OF_A_REQUEST),
+        *((HttpToolsProtocol, name) for name in uvicorn_check._OF_A_CONNECTION),
+        *((RequestResponseCycle, name) for name in uvicorn_check._OF_A_REQUEST),
         (FlowControl, "write_paused"),
     ],
 )
