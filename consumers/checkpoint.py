@@ -35,12 +35,16 @@ import structlog
 
 from consumers.errors import CheckpointError, MismatchError
 from consumers.messages import Partition
+from consumers.private import FILE_MODE, make_private_folder, tighten
 from consumers.settings.running import CheckpointSettings
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.packing import FrozenModel
 from streamnb.store import older_files, read
 
 FILE_NAME = "model.nb"
+# What the daemon keeps in the folder, by the beginnings of the names. Version 0.1.0 let everybody
+# read it.
+_OURS = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db")
 log = structlog.get_logger(__name__)
 
 
@@ -110,7 +114,7 @@ class Checkpoint:
             yield
             return
         _make_folder(path.parent)
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -121,6 +125,7 @@ class Checkpoint:
             ) from None
         except OSError as error:
             log.warning("checkpoint_folder_without_lock", detail=str(error))
+        tighten(each for prefix in _OURS for each in sorted(path.parent.glob(prefix + "*")))
         try:
             yield
         finally:
@@ -193,6 +198,7 @@ class Checkpoint:
                 positions={part_name(p): at for p, at in positions.items()},
                 notes=self._identity,
                 keep=self._settings.keep,
+                mode=FILE_MODE,  # the vocabulary is people's words
             )
         except StreamnbError as error:
             raise CheckpointError(f"checkpoint.folder: {error}") from error
@@ -218,7 +224,7 @@ class Checkpoint:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise CheckpointError(
             f"checkpoint.folder {folder}: cannot be made ({error.strerror}). Name another folder."

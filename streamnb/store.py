@@ -64,6 +64,7 @@ def save(
     positions: Mapping[str, int] | None = None,
     notes: Mapping[str, Any] | None = None,
     keep: int = 1,
+    mode: int | None = None,
 ) -> int:
     """Save a model to one file, safely.
 
@@ -79,6 +80,9 @@ def save(
         Whatever the caller wants to find again in the header.
     keep : int
         How many files to keep, at least 1: `path`, `path.1`, … with `path` the newest.
+    mode : int, optional
+        The file's permissions, such as ``0o600``, whatever the umask; None: by the umask. The file
+        holds the words that were learned.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def save(
         raise InputError(f"notes must be values that JSON knows ({error}).") from error
     fresh = target.with_name(f".{target.name}.new")
     try:
-        size = _write(fresh, container.to_blocks(header, arrays))
+        size = _write(fresh, container.to_blocks(header, arrays), mode)
         _move_down(target, keep)
         fresh.replace(target)
     except OSError as error:
@@ -178,9 +182,11 @@ def _older(target: Path, number: int) -> Path:
     return target.with_name(f"{target.name}.{number}")
 
 
-def _write(path: Path, blocks: Iterable[bytes | memoryview]) -> int:
+def _write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
     """Write a file and wait until the disk has it; return its size."""
     with path.open("wb") as file:
+        if mode is not None:  # before anything stands in it
+            os.fchmod(file.fileno(), mode)
         for block in blocks:
             file.write(block)
         file.flush()

@@ -22,6 +22,7 @@ from consumers.corrections.errors import NotWritten
 from consumers.corrections.log import Written
 from consumers.errors import CheckpointError
 from consumers.messages import Partition
+from consumers.private import open_private
 
 FILE_NAME = "corrections.jsonl"
 _BLOCK_BYTES = 1 << 16
@@ -154,7 +155,7 @@ class Journal:
 
 def _opened(path: Path) -> tuple[int, int]:
     """Open the file, cut a torn line off, see to its being in its folder; return it and its end."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_private(path, os.O_RDWR)
     try:
         size = os.fstat(fd).st_size
         end = _end_of_last_line(fd, size)

@@ -6,6 +6,7 @@ what it held are copies of messages, and the stream brings new ones. Only one is
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import numpy as np
 import structlog
 
 from consumers.messages import Partition
+from consumers.private import open_private
 from consumers.recent import tables
 from consumers.recent.chunk import Chunk, restored
 
@@ -86,6 +88,14 @@ class Contents:
 
 def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
     """Return a connection; statements begin and end their transactions themselves."""
+    if not is_reader:
+        # SQLite gives the files that it makes beside this one the same mode.
+        try:
+            os.close(open_private(path, os.O_RDWR))
+        except OSError as error:
+            raise sqlite3.OperationalError(
+                f"unable to open database file ({error.strerror})"
+            ) from error
     db = sqlite3.connect(
         path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
     )

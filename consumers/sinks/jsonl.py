@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from consumers.errors import SinkError
+from consumers.private import make_private_folder, open_private, tighten
 from consumers.sinks.base import Record
 
 _WRITE_BYTES = 1 << 20
@@ -24,7 +25,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class JsonLinesSink:
-    """Appends to a file, which is made where it is absent, its folder too.
+    """Appends to a file, which is made where it is absent, its folder too, for its owner alone.
+
+    A file that was there before, and that its owner's group may read but nobody else, stays so:
+    that is how another program is let in.
 
     What could not be written stays with the sink, to the byte: once the disk has room again, the
     next flush goes on in the middle of the line.
@@ -44,11 +48,10 @@ class JsonLinesSink:
         self._path = Path(path)
         self._pending = bytearray()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._path.parent)
             # A named pipe whose reader has stopped then refuses, as a full disk does, and does not
             # hold its writer for ever. To a file it means nothing.
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-            self._fd = os.open(self._path, flags, 0o644)
+            self._fd = _opened(self._path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
         try:
@@ -127,3 +130,15 @@ class JsonLinesSink:
             f"{self._path}: {what} ({error.strerror}), {len(self._pending)} bytes wait; "
             "make room, set the permissions, or name another place in predictions.to or rejects.to"
         )
+
+
+def _opened(path: Path, flags: int) -> int:
+    """Open the file, a new one for its owner alone; an old one is closed to the world."""
+    try:
+        return open_private(path, flags | os.O_EXCL)
+    except FileExistsError:
+        fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    is_device = path.absolute().parts[1:2] in {("dev",), ("proc",)}  # such as the shell's own file
+    if not is_device and os.fstat(fd).st_mode & 0o007:
+        tighten([path.resolve()])
+    return fd

@@ -31,6 +31,8 @@ class Daemon:
         More arguments of `streamnb run`.
     stdin : file, optional
         What it reads from standard input.
+    umask : int
+        The umask that it is started with; -1: ours.
 
     Attributes
     ----------
@@ -38,7 +40,9 @@ class Daemon:
         Its log so far, one entry a line.
     """
 
-    def __init__(self, config: Path, *arguments: str, stdin: IO[bytes] | None = None) -> None:
+    def __init__(
+        self, config: Path, *arguments: str, stdin: IO[bytes] | None = None, umask: int = -1
+    ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "consumers", "run", "--config", config, "--json", *arguments],
@@ -47,6 +51,7 @@ class Daemon:
             stderr=subprocess.PIPE,
             cwd=config.parent,
             env=environment(),
+            umask=umask,
         )
         assert self._process.stderr is not None
         assert self._process.stdout is not None

@@ -1,0 +1,86 @@
+"""Nobody but their owner may read the files that the daemon writes people's texts into."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+from tests.endtoend.correcting import ask
+from tests.endtoend.daemon_process import Daemon, write_config
+
+
+def mode(path: Path) -> int:
+    """Return a file's permissions."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """Return the permissions of all that stands in a folder, by name."""
+    return {str(p.relative_to(folder)): oct(mode(p)) for p in sorted(folder.rglob("*"))}
+
+
+def written(tmp_path: Path, **more: object) -> Path:
+    """Return a configuration that writes all it can to files, in folders that are to be made."""
+    stream = tmp_path / "given" / "in.jsonl"
+    stream.parent.mkdir(exist_ok=True)
+    lines: list[dict[str, object]] = [
+        {"id": f"m{i}", "text": f"so it goes {i}", "label": [0, 4][i % 2]} for i in range(40)
+    ]
+    lines += [{"id": f"u{i}", "text": f"who knows {i}"} for i in range(10)]
+    lines += [{"id": "r", "text": "what", "label": "unheard of"}]
+    stream.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return write_config(
+        tmp_path / "given" / "config.yaml",
+        source=f"file:{stream}",
+        predictions={"to": f"file:{tmp_path}/made/out/predictions.jsonl"},
+        rejects={"to": f"file:{tmp_path}/made/out/rejects.jsonl"},
+        checkpoint={"folder": f"{tmp_path}/made/deep/state", "interval_s": 0.05},
+        **more,
+    )
+
+
+def test_the_umask_opens_no_file_to_others(tmp_path: Path) -> None:
+    """With umask 000 each file that it makes is of mode 0600, and each folder of mode 0700."""
+    made = tmp_path / "made"
+    with Daemon(written(tmp_path), umask=0o000) as daemon:
+        daemon.until_page("/v1/messages/u9", 200)
+        assert ask(daemon.address, "DELETE", "/v1/messages/m3")[0] == 202
+        label = {"id": "m5", "label": "negative"}
+        assert ask(daemon.address, "POST", "/v1/labels", label)[0] == 202
+        daemon.until((made / "deep/state/model.nb.1").exists, "two checkpoints")
+        found = modes(made)  # with the log that SQLite keeps beside its file while it is open
+        assert daemon.stop() == 0
+    found |= modes(made)
+    files = {"corrections.jsonl", "model.nb", "model.nb.1", "recent.db", "recent.db-wal"}
+    wanted = {f"deep/state/{name}" for name in files | {"recent.db-shm"}}
+    assert wanted | {"out/predictions.jsonl", "out/rejects.jsonl"} <= found.keys()
+    folders = {"deep", "deep/state", "out"}
+    assert {name: found.pop(name) for name in folders} == dict.fromkeys(folders, "0o700")
+    assert set(found.values()) == {"0o600"}, found
+
+
+def test_files_of_an_older_version_are_closed_to_others(tmp_path: Path) -> None:
+    """What others could read is of mode 0600 after a start, and the log says so once a place."""
+    config = written(tmp_path)
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0
+    state, out = tmp_path / "made/deep/state", tmp_path / "made/out"
+    (state / "recent.db.aside").write_bytes(b"what another version wrote")
+    (state / "notes.txt").write_bytes(b"somebody else's")
+    for path in (*state.iterdir(), *out.iterdir()):
+        path.chmod(0o644)
+    (out / "predictions.jsonl").chmod(0o640)  # another user was let in
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0
+    assert modes(state).pop("notes.txt") == "0o644"
+    (state / "notes.txt").unlink()
+    assert set(modes(state).values()) == {"0o600"}, modes(state)
+    assert modes(out) == {"predictions.jsonl": "0o640", "rejects.jsonl": "0o600"}
+    told = [line["paths"] for line in daemon.lines if line["event"] == "files_tightened"]
+    assert len(told) == 2
+    assert {Path(name).name for name in told[0]} >= {"model.nb", "corrections.jsonl", "recent.db"}
+    assert [Path(name).name for name in told[1]] == ["rejects.jsonl"]
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0
+    assert daemon.count("files_tightened") == 0
