@@ -38,13 +38,14 @@ from consumers.messages import Partition
 from consumers.private import FILE_MODE, make_private_folder, tighten
 from consumers.settings.running import CheckpointSettings
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
+from streamnb.errors import StoreError
 from streamnb.packing import FrozenModel
-from streamnb.store import older_files, read
+from streamnb.store import older_files, positions_of, read
 
 FILE_NAME = "model.nb"
 # What the daemon keeps in the folder, by the beginnings of the names. Version 0.1.0 let everybody
 # read it.
-_OURS = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db")
+_OURS = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
 log = structlog.get_logger(__name__)
 
 
@@ -126,6 +127,8 @@ class Checkpoint:
         except OSError as error:
             log.warning("checkpoint_folder_without_lock", detail=str(error))
         tighten(each for prefix in _OURS for each in sorted(path.parent.glob(prefix + "*")))
+        with contextlib.suppress(OSError):  # a save that was killed; it holds words, and is no use
+            path.with_name(f".{FILE_NAME}.new").unlink(missing_ok=True)
         try:
             yield
         finally:
@@ -204,6 +207,21 @@ class Checkpoint:
             raise CheckpointError(f"checkpoint.folder: {error}") from error
         self._written_at = self._clock()
         return Written(size, self._written_at - began)
+
+    def applied(self, partition: Partition) -> int:
+        """Return up to where every kept file knows a log: what is before it is read never again.
+
+        Not to be called while one is being written.
+        """
+        path = self.path
+        if path is None:
+            return 0
+        name = part_name(partition)
+        try:
+            return min(positions_of(each).get(name, 0) for each in (path, *older_files(path)))
+        except StoreError as error:  # it may be mended: then all of the log is needed
+            log.warning("checkpoint_not_readable", detail=str(error))
+            return 0
 
     def _refuse_other(
         self, path: Path, fresh: NaiveBayes, stored: NaiveBayes, notes: Mapping[str, Any]

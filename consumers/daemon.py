@@ -1,9 +1,9 @@
 """The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
 
 Start: view · model (restored from its checkpoint) · sinks · learner's first snapshot · recent store
-and corrections · predictor · HTTP · reporter · reader · loop.
+and corrections · erasure · predictor · HTTP · reporter · reader · loop.
 Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · reader, which lets the
-source go · reporter · HTTP · predictor · corrections and recent store · sinks · view.
+source go · reporter · HTTP · predictor · erasure · corrections and recent store · sinks · view.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from consumers.pipeline import Pipeline
 from consumers.reader import Limits, Reader
 from consumers.reporter import Reporter
 from consumers.saving import Saving
-from consumers.showing import open_rooms, serve
+from consumers.showing import build_erasure, open_rooms, serve
 from consumers.signals import stop_on_signals
 from consumers.sinks.base import Sink
 from consumers.sinks.none import NoSink
@@ -152,6 +152,8 @@ def _build(
     policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
     learner = Learner(model, board, policy, clock)
     shown = open_rooms(settings, tally, metrics, stack, clock)
+    erasure = build_erasure(settings, checkpoint, shown, clock)
+    stack.callback(erasure.close)
     predictor = Predictor(board, settings.predictor.queue_size_max)
     predictor.start()
     stack.callback(predictor.stop)
@@ -178,7 +180,9 @@ def _build(
         predictions=predictions,
         rejects=rejects,
         checkpoint=checkpoint,
-        saving=Saving(checkpoint, predictor, (predictions, rejects), stop),
+        saving=Saving(
+            checkpoint, predictor, (predictions, rejects, erasure), stop, after=erasure.begin
+        ),
         metrics=metrics,
         health=health,
         tally=tally,
@@ -186,6 +190,7 @@ def _build(
         watch=watch,
         recent=shown.recent,
         corrections=None if shown.corrections is None else shown.corrections.applying,
+        erasure=erasure,
         positions=positions,
     )
     return pipeline, reporter

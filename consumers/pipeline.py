@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from consumers.checkpoint import Checkpoint, part_name
 from consumers.corrections import Applying
+from consumers.erasure import Erasure
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
 from consumers.handover import Batch
@@ -55,6 +56,8 @@ class Pipeline:
         What people said of messages, to be learned between two batches.
     recent : Recent or None
         Where the newest messages are kept to be searched, if they are.
+    erasure : Erasure or None
+        What takes the texts of deleted messages out of the files; None where there are none.
     positions : dict of Partition to int
         The next offset of each partition of which something was learned.
     """
@@ -73,6 +76,7 @@ class Pipeline:
     watch: Callable[[], None]
     recent: Recent | None = None
     corrections: Applying | None = None
+    erasure: Erasure | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     _amid_batch: bool = False
     _safe_positions: Mapping[Partition, int] | None = None
@@ -136,8 +140,8 @@ class Pipeline:
         self._judge(messages)
         if messages.rejects:
             self._hand_on(partial(self._reject, messages.rejects))
-        if self.recent is not None and len(messages.deleted):
-            self._hand_on(partial(self._forget, self.recent, messages))
+        if self.erasure is not None and len(messages.deleted):
+            self._hand_on(partial(self._forget, self.erasure, messages))
         self.positions[batch.partition] = batch.next_offset
         self._amid_batch = False
         self.tally.count(batch.n_raw, messages)
@@ -152,6 +156,9 @@ class Pipeline:
             rejects = self.corrections.apply(self.learner, self.positions, assigned)
             if rejects:
                 self._hand_on(partial(self._reject, rejects))
+            deleted = self.corrections.take_deleted()
+            if self.erasure is not None and deleted:
+                self._hand_on(partial(self.erasure.add, deleted, from_stream=False))
             self._amid_batch = False
         return self.corrections.owes()
 
@@ -204,10 +211,12 @@ class Pipeline:
         """Hand rejects on; runs on the predictor's thread."""
         self.rejects.add([reject_record(reject) for reject in rejects])
 
-    def _forget(self, recent: Recent, messages: Messages) -> None:
+    def _forget(self, erasure: Erasure, messages: Messages) -> None:
         """Forget what the stream deleted; runs on the predictor's thread, behind what it judged."""
         ids = messages.about(messages.raw, messages.at[messages.deleted]).ids
-        recent.forget_ids(ids, (messages.partition, messages.offsets[messages.deleted].tolist()))
+        offsets = messages.offsets[messages.deleted].tolist()
+        places = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
+        erasure.add(places, from_stream=True)
 
     def _hand_on(self, run: Callable[[], None]) -> None:
         """Have something done on the predictor's thread, behind all that it was asked so far."""

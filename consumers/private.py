@@ -1,6 +1,7 @@
 """Files and folders that hold people's texts: their owner alone may read them.
 
 Modes are set on the open file, so no umask widens or narrows them, and before anything is written.
+A text that is to go is overwritten where it stands.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+_BLOCK_BYTES = 1 << 20
 _SHARED = 0o077  # what others than the owner may do
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -90,3 +92,71 @@ def tighten(paths: Iterable[Path]) -> None:
         )
     if refused:
         log.error("files_not_tightened", paths=refused, detail="others may read people's texts")
+
+
+def overwrite_lines(
+    fd: int,
+    end: int,
+    replaced: Callable[[bytes, int], bytes | None],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Overwrite lines of a file in place; what is shorter is filled up with blanks.
+
+    No line moves, so whoever knows a line's place, or reads along, is not disturbed. A line is
+    blanked first, from where the two differ, and only then written: so a power cut leaves the old
+    line with blanks in it, or the new one, but never a mixture of both that means something else.
+    `replaced` has to find a line that is torn so, by its beginning, which stays.
+
+    Parameters
+    ----------
+    fd : int
+        Open for reading and writing, and not for appending.
+    end : int
+        Where the last line ends that is looked at. Lines may be added behind it meanwhile.
+    replaced : callable
+        Given a line without its end, and its place, returns what is to stand there; None to leave
+        it. What would be longer becomes an empty JSON object.
+    goes_on : callable
+        Asked now and then whether to go on.
+
+    Returns
+    -------
+    bool
+        Whether it came to the end; what was overwritten is safe on the disk in any case.
+
+    Raises
+    ------
+    OSError
+        If reading or writing fails; it may be called again.
+    """
+    begin, held = 0, b""
+    while begin + len(held) < end:
+        if not goes_on():
+            return False
+        read = begin + len(held)
+        data = os.pread(fd, min(_BLOCK_BYTES, end - read), read)
+        if not data:  # the file is shorter by now
+            break
+        *lines, held = (held + data).split(b"\n")
+        blanks, texts = [], []
+        for line in lines:
+            new = replaced(line, begin)
+            if new is not None:
+                new = (new if len(new) <= len(line) else b"{}").ljust(len(line))
+                n_same = next(i for i in range(len(line) + 1) if line[: i + 1] != new[: i + 1])
+                blanks.append((begin + n_same, b" " * (len(line) - n_same)))
+                texts.append((begin, new))
+            begin += len(line) + 1
+        for changes in (blanks, texts):
+            for at, data in changes:
+                _overwrite(fd, data, at)
+            if changes:
+                os.fdatasync(fd)
+    return True
+
+
+def _overwrite(fd: int, data: bytes, at: int) -> None:
+    left = memoryview(data)
+    while left:
+        n = os.pwrite(fd, left, at)
+        left, at = left[n:], at + n

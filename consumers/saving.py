@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from consumers.checkpoint import Checkpoint, Written
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
-from consumers.sinks.base import Sink
+from consumers.sinks.base import Flushable
 from consumers.tracing import span
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
@@ -78,23 +78,27 @@ class Saving:
     checkpoint : Checkpoint
     predictor : Predictor
         Whose answers to the stream have to be safe first.
-    sinks : sequence of Sink
+    sinks : sequence of Flushable
         Written to by the predictor's thread alone.
     stop : threading.Event
         Set when the daemon is to end.
+    after : callable
+        Called on the writing thread once a checkpoint stands; it must be quick.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         predictor: Predictor,
-        sinks: Sequence[Sink],
+        sinks: Sequence[Flushable],
         stop: threading.Event,
+        after: Callable[[], None] = lambda: None,
     ) -> None:
         self._checkpoint = checkpoint
         self._predictor = predictor
         self._sinks = tuple(sinks)
         self._stop = stop
+        self._after = after
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._making: Future[Saved] | None = None
 
@@ -186,12 +190,14 @@ class Saving:
         try:
             with span("checkpoint"):
                 _wait_for(safe, patience)
-                return Saved(positions, self._checkpoint.write(frozen, positions))
+                saved = Saved(positions, self._checkpoint.write(frozen, positions))
+            self._after()
+            return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
 
 
-def _flush(sink: Sink, patience: _Patience) -> None:
+def _flush(sink: Flushable, patience: _Patience) -> None:
     """Flush in slices, so that a stop is seen meanwhile."""
     while True:
         slice_s = patience.slice_s()

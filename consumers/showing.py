@@ -15,13 +15,17 @@ from dataclasses import dataclass, replace
 import structlog
 from prometheus_client import CollectorRegistry
 
+from consumers.checkpoint import Checkpoint
 from consumers.config import Settings
 from consumers.corrections import Corrections, build_corrections
+from consumers.corrections.journal import Journal
+from consumers.erasure import Erasure, Output
 from consumers.health import Health
 from consumers.live import Hub
 from consumers.metrics import Metrics
 from consumers.quality.quality import Quality
 from consumers.recent.recent import Recent
+from consumers.sinks.records import prediction_without_text, reject_without_bytes
 from consumers.status import Status
 from consumers.tally import Tally
 from consumers.web.rooms import Rooms
@@ -77,6 +81,38 @@ def open_rooms(
     if corrections is not None:
         stack.callback(corrections.log.close)
     return Shown(recent, corrections, quality)
+
+
+def build_erasure(
+    settings: Settings,
+    checkpoint: Checkpoint,
+    shown: Shown,
+    clock: Callable[[], float] = time.monotonic,
+) -> Erasure:
+    """Return what takes the texts of deleted messages out of the state folder's files.
+
+    Raises
+    ------
+    SinkError
+        If what a run before has left to do cannot be read.
+    """
+    outputs = [
+        Output(address.path, taken)
+        for address, taken in (
+            (settings.predictions.address, prediction_without_text),
+            (settings.rejects.address, reject_without_bytes),
+        )
+        if address.path is not None
+    ]
+    journal = None if shown.corrections is None else shown.corrections.log
+    return Erasure(
+        settings.checkpoint.folder,
+        checkpoint.applied,
+        journal if isinstance(journal, Journal) else None,
+        outputs,
+        shown.recent,
+        clock,
+    )
 
 
 def _recent(settings: Settings, clock: Callable[[], float]) -> Recent | None:

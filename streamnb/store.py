@@ -168,6 +168,22 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     return value or {}
 
 
+def positions_of(path: Path) -> dict[str, int]:
+    """Return the positions that one file holds by its header alone; its arrays are not looked at.
+
+    Raises
+    ------
+    StoreError
+        Where it has no header that can be read.
+    """
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            sections = json.loads(file.metadata()["header"])["sections"]
+        return {each["part"]: each["position"] for each in sections if each["position"] is not None}
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: its header cannot be read ({error!r}).") from error
+
+
 def older_files(target: Path) -> list[Path]:
     """Return the older files kept beside `target`, newest first."""
     pattern = re.compile(re.escape(target.name) + r"\.([1-9][0-9]*)")

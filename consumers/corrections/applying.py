@@ -25,6 +25,10 @@ from streamnb.errors import InputError
 TURN_S = 0.02
 # A partition that was ours may come back while the group decides anew; after so long it will not.
 AWAY_S = 60.0
+GONE = (
+    "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
+    "journal belongs to its checkpoint; to learn anew, begin with an empty checkpoint.folder"
+)
 log = structlog.get_logger(__name__)
 
 
@@ -55,6 +59,7 @@ class Applying:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
+        self._deleted: list[tuple[str, Partition, int]] = []
         self._reading = reading
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._metrics = metrics
@@ -129,6 +134,11 @@ class Applying:
                 break
         return rejects
 
+    def take_deleted(self) -> list[tuple[str, Partition, int]]:
+        """Return id and place of the messages that were deleted since it was asked last."""
+        deleted, self._deleted = self._deleted, []
+        return deleted
+
     def close(self) -> None:
         """End the reading thread."""
         self._reading.close()
@@ -146,6 +156,10 @@ class Applying:
         if isinstance(said, Reject):
             return self._refuse(said)
         place = said.place
+        if said.kind == "delete" and place is not None:
+            self._deleted.append((said.id, place, said.offset))
+        if said.gone:
+            return self._refuse(_reject(entry, said, GONE))
         if place is not None and not _has_passed(said, positions) and place not in assigned:
             self.n_skipped += 1
             self._metrics.count("skipped")

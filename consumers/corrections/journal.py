@@ -5,6 +5,11 @@ same time share one sync: whoever comes first writes all that wait. Where writin
 the file is cut back to what is safe before anything else is written, so nothing of a refused line
 stays. Nobody reads beyond what is safe: what the model has learned of the journal can never be
 missing from it after a power cut, which leaves at most a torn last line, cut off at the next start.
+
+The texts of deleted messages leave the journal again: each is overwritten in place, once no kept
+checkpoint would have its line applied any more. So no line moves, positions and receipts stay true,
+and nobody needs what is overwritten: a kill or a power cut amid it harms nothing, and it is done
+again. What stays is who was corrected when, and to what.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import contextlib
 import errno
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +26,10 @@ import structlog
 
 from consumers.corrections.errors import NotWritten
 from consumers.corrections.log import Written
+from consumers.corrections.record import Correction, decoded, is_json, without_example
 from consumers.errors import CheckpointError
 from consumers.messages import Partition
-from consumers.private import open_private
+from consumers.private import open_private, overwrite_lines
 
 FILE_NAME = "corrections.jsonl"
 _BLOCK_BYTES = 1 << 16
@@ -114,6 +121,63 @@ class Journal:
         """Return up to `n_bytes` of what is safe, from a place on."""
         return os.pread(self._fd, max(0, min(n_bytes, self._end - at)), at)
 
+    def deletions(self) -> Iterator[tuple[str, Partition, int]]:
+        """Yield id and place of each message whose deletion still holds its text."""
+        found: list[tuple[str, Partition, int]] = []
+
+        def note(line: bytes, at: int) -> None:  # noqa: ARG001 -- as `overwrite_lines` calls it
+            said = decoded(line) if line.startswith(b'{"kind":"delete"') else None
+            if said is not None and said.example and said.place is not None:
+                found.append((said.id, said.place, said.offset))
+
+        overwrite_lines(self._fd, self._end, note)
+        yield from found
+
+    def erase(
+        self,
+        wanted: Mapping[str, tuple[Partition, int]],
+        applied: int,
+        goes_on: Callable[[], bool],
+    ) -> set[str] | None:
+        """Take the examples of deleted messages out of the lines that nobody will apply again.
+
+        Parameters
+        ----------
+        wanted : mapping of str to (Partition, int)
+            By id, the log and the offset up to which messages of that id are deleted.
+        applied : int
+            Lines before it are applied in every kept checkpoint.
+        goes_on : callable
+            Asked now and then whether to go on.
+
+        Returns
+        -------
+        set of str or None
+            The ids that lines behind `applied` still hold texts of; None if it did not go on.
+
+        Raises
+        ------
+        OSError
+            If the disk fails; it may be called again.
+        """
+        left: set[str] = set()
+
+        def replaced(line: bytes, at: int) -> bytes | None:
+            said = decoded(line)
+            if said is None:
+                # Reading has rejected it; or a power cut tore what was being overwritten here.
+                is_torn = at < applied and line.startswith(b'{"kind":"') and not is_json(line)
+                return b"{}" if is_torn else None
+            if not _is_meant(said, wanted):
+                return None
+            if at >= applied:
+                left.update({said.id} if said.example else ())
+                return None
+            new = without_example(said)
+            return None if line.rstrip(b" ") == new else new
+
+        return left if overwrite_lines(self._fd, self._end, replaced, goes_on) else None
+
     def close(self) -> None:
         """Close the file; nothing can be appended or read any more."""
         with self._changed:
@@ -151,6 +215,14 @@ class Journal:
             os.ftruncate(self._fd, self._end)
             os.fdatasync(self._fd)
             self._failed = False
+
+
+def _is_meant(said: Correction, wanted: Mapping[str, tuple[Partition, int]]) -> bool:
+    """Tell whether a correction is of a message that was deleted, and not of a newer one."""
+    deleted = wanted.get(said.id)
+    if deleted is None or said.place is None:
+        return False
+    return said.place != deleted[0] or said.offset <= deleted[1]
 
 
 def _opened(path: Path) -> tuple[int, int]:

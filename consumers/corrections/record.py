@@ -44,6 +44,9 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
         The topic and the number of the message's own log; None for an example that came by itself.
     offset : int
         Where the message stands there.
+    gone : bool
+        Whether the example was taken out of the log, as its message was deleted. It has been
+        applied long ago, and cannot be again.
     """
 
     kind: Literal["label", "delete"]
@@ -55,6 +58,7 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     was_part: str | None = None
     partition: tuple[str, int] | None = None
     offset: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
+    gone: bool = False
 
     @property
     def place(self) -> Partition | None:
@@ -96,6 +100,29 @@ def encode(correction: Correction) -> bytes:
     b'{"kind":"delete","id":"m7","time_ms":5,"example":{"text":"so it goes"}}'
     """
     return msgspec.json.encode(correction)
+
+
+def decoded(line: bytes) -> Correction | None:
+    """Return what a line says; None where it is no correction."""
+    try:
+        return msgspec.json.decode(line, type=Correction)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def is_json(line: bytes) -> bool:
+    """Tell whether a line is JSON, whatever it says."""
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def without_example(correction: Correction) -> bytes:
+    """Return a correction's line without its example; never longer than the line with it."""
+    gone = correction.gone or bool(correction.example)
+    return encode(msgspec.structs.replace(correction, example={}, gone=gone))
 
 
 def entries(raw: RawColumns, classes: Collection[str]) -> Iterator[Entry]:

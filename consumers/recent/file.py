@@ -1,7 +1,8 @@
 """The file of the store: opening it, and what to do with one that cannot be used.
 
 A file that is damaged, of another version or of other classes is moved aside, and a new one begun:
-what it held are copies of messages, and the stream brings new ones. Only one is kept aside.
+what it held are copies of messages, and the stream brings new ones. Only one is kept aside, until a
+message is deleted: what it holds of that cannot be taken out.
 """
 
 from __future__ import annotations
@@ -155,9 +156,25 @@ def is_damage(error: Exception) -> bool:
     return not isinstance(error, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + ".aside")
+
+
+def drop_aside(path: Path) -> None:
+    """Delete the file that was moved aside: it may hold a message that was deleted since."""
+    try:
+        _aside(path).unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.error("recent_store_aside_not_deleted", path=str(_aside(path)), detail=str(error))  # noqa: TRY400 -- all is said
+    else:
+        log.warning("recent_store_aside_deleted", path=str(_aside(path)))
+
+
 def move_aside(path: Path, reason: str) -> None:
     """Make room for a new file; one that was moved aside before goes."""
-    aside = path.with_name(path.name + ".aside")
+    aside = _aside(path)
     log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -69,6 +69,7 @@ class Forget:
 
     ids: Sequence[str]
     at: tuple[Partition, Sequence[int]]
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)

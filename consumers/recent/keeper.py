@@ -97,8 +97,12 @@ class Keeper:
         self.published = tuple(self._chunks)
         self._waiting: list[Values] = []  # rows that are in their chunk's columns, not in a table
         self._known = Known(self.contents.gone, self._chunks, len(self.contents.places.names))
+        # A kill may have come between a removal and the purge. Of an index that is one piece
+        # already, purging costs nothing.
         self._purged_s = clock()
-        self._log_holds_words = False  # of rows that were removed
+        for chunk in self._chunks:
+            chunk.dirty_since_s = self._purged_s if chunk.n_gone else None
+        self._log_holds_words = True  # of rows that were removed
         self.next_key, self._next_number = first_key, 1
 
     def apply(self, items: Sequence[Item], n_offered: int) -> Done:
@@ -260,6 +264,7 @@ class Keeper:
         self._write()
         if newest is not None:
             tables.make_one(self._db, newest.number)
+            self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
         while self._chunks and self._bounds.is_beyond(self._chunks, self._n_bytes()):
             self._drop(self._chunks[0])

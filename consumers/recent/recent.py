@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -118,13 +119,24 @@ class Recent:
         """
         self._intake.offer(messages, rows, log_posteriors)
 
-    def forget_ids(self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]) -> None:
+    def forget_ids(
+        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
+    ) -> threading.Event:
         """Forget messages that the stream deleted, behind all that was offered before; no wait.
 
         All of an id go, but those that stand behind the deletion `at` an offset of its partition.
+
+        Returns
+        -------
+        threading.Event
+            Set once the file no longer has them in its tables.
         """
-        if ids:
-            self._intake.put(Forget(tuple(ids), at))
+        forget = Forget(tuple(ids), at)
+        if not ids:
+            forget.done.set()
+        else:
+            self._intake.put(forget)
+        return forget.done
 
     def correct(
         self,

@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 
 from consumers.recent.bounds import Bounds
-from consumers.recent.file import is_damage, move_aside
+from consumers.recent.file import drop_aside, is_damage, move_aside
 from consumers.recent.finding import Finder
-from consumers.recent.intake import Correct, Intake, Item, Offer, Remove
+from consumers.recent.intake import Forget, Intake, Item, Offer, Remove
 from consumers.recent.keeper import Done, Keeper
 from consumers.recent.looking import NewRows
 from consumers.recent.rows import Change, Row
@@ -154,8 +154,11 @@ class Writer:
 
     def _tell(self, items: Sequence[Item], done: Done) -> None:
         self.n_stored += len(done.values)
+        if any(isinstance(item, Forget | Remove) for item in items):
+            # Whether the file that was moved aside holds it nobody knows, and none can take it out.
+            drop_aside(self._path)
         for item in items:
-            if isinstance(item, Correct | Remove):
+            if not isinstance(item, Offer):
                 item.done.set()
         if done.values and self._keeper is not None:
             rows = NewRows(done.values, self._keeper.reading)

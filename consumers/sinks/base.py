@@ -26,6 +26,13 @@ class Record(msgspec.Struct, frozen=True):
     short: Record | None = None
 
 
+class Flushable(Protocol):
+    """Holds what has to be safe before a checkpoint stands."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Make everything that was added safe, or raise `SinkError`."""
+
+
 class Sink(Protocol):
     """Takes records; keeps them safe when asked.
 

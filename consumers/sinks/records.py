@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -154,6 +156,66 @@ def reject_record(reject: Reject) -> Record:
         value_base64=_base64(reject.value and begin),
     )
     return Record(key, value, Record(key, _encode(small)))
+
+
+_TEXTS = {"text", "fields"}
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
+_WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
+_WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
+_ID, _TIME = b'{"id":', b',"time_ms":'
+
+
+def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
+    """Return a prediction's line without text and fields if it is of one of some messages.
+
+    Parameters
+    ----------
+    line : bytes
+        As `prediction_record` made it; it may be torn behind its time, where it was overwritten.
+    ids : set of bytes
+        The messages' ids as JSON.
+
+    Returns
+    -------
+    bytes or None
+        Not longer than the line; None where nothing is to be taken out.
+    """
+    name = line[len(_ID) : line.find(_TIME)]
+    if name not in ids or not line.startswith(_ID):
+        return None
+    try:
+        prediction = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _ID + name + b"}"
+    kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
+    return None if line.rstrip(b" ") == (new := _encode(kept)) else new
+
+
+def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
+    """Return a reject's line without the message's bytes if they name one of some messages.
+
+    What could not be decoded has no id that is sure. So every word and string of it is looked at.
+    A line that is torn, where it was being overwritten, is emptied; see `prediction_without_text`.
+    """
+    if not line.startswith(b'{"reason":"'):
+        return None
+    try:
+        reject = msgspec.json.decode(line, type=dict[str, Any])
+        key, value = (
+            base64.b64decode(reject[name] or "", validate=True)
+            for name in ("key_base64", "value_base64")
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+        return b"{}"
+    if not (key or value):
+        return None
+    tokens = {b'"' + (quoted or bare) + b'"' for quoted, bare in _TOKEN.findall(value)}
+    if ids.isdisjoint({b'"' + key + b'"'} | tokens):
+        return None
+    return _encode(
+        {name: reject.get(name) for name in _WITHOUT_BYTES}
+        | {"detail": "", "key_base64": None, "value_base64": None}
+    )
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from consumers.checkpoint import Checkpoint, part_name
 from consumers.config import Settings
 from consumers.corrections import Applying, Corrections, build_corrections
+from consumers.corrections.journal import Journal
 from consumers.features import build_model
 from consumers.messages import Partition, Reject
 from consumers.metrics import Metrics
@@ -121,8 +122,12 @@ class Life:
         self.rejects += self.applying.apply(self.learner, self.positions, self.assigned)
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, and take texts out of the log that are not needed any more."""
         self.checkpoint.write(self.learner.model, self.positions)
+        journal = self.room.log
+        assert isinstance(journal, Journal)
+        wanted = {name: (partition, offset) for name, partition, offset in journal.deletions()}
+        journal.erase(wanted, self.checkpoint.applied(journal.partition), lambda: True)
 
     def kill(self) -> Life:
         """Forget all that is in no file, and begin anew."""

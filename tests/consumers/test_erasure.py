@@ -1,0 +1,267 @@
+"""Texts of deleted messages are overwritten in place; whatever fails, the files stay right."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumers.corrections.journal import Journal
+from consumers.erasure import FILE_NAME, Erasure, Output
+from consumers.errors import SinkError
+from consumers.messages import Partition, Reason
+from consumers.private import overwrite_lines
+from consumers.sinks.records import (
+    prediction_without_text,
+    reject_without_bytes,
+)
+from tests.consumers.correcting import Life, Store, by_part, taught_anew
+from tests.consumers.erasing import LOG, SECRET, Folder, correction
+from tests.consumers.full_disk import disk_full_at
+from tests.endtoend.learned import examples
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A state folder."""
+    return Folder(tmp_path)
+
+
+def test_what_a_journal_says_was_deleted_is_erased_everywhere(folder: Folder) -> None:
+    """A journal of an older version is caught up with, and what it says beside the text stays."""
+    with folder.opened() as erasure:
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert folder.holders() == set()
+    folder.check_places()
+    lines = [
+        json.loads(line) for line in (folder.path / "corrections.jsonl").read_bytes().splitlines()
+    ]
+    assert [(line["kind"], line["id"], line.get("gone")) for line in lines] == [
+        ("label", "m0", None), ("label", "m1", True), ("delete", "m1", True),
+    ]  # fmt: skip
+    told = [
+        json.loads(line) for line in (folder.path / "predictions.jsonl").read_bytes().splitlines()
+    ]
+    assert told[1].keys() == told[0].keys() - {"text", "fields"}
+    assert told[1]["log_posterior"] == told[0]["log_posterior"]
+
+
+def test_a_line_that_a_kept_checkpoint_lacks_keeps_its_text(folder: Folder) -> None:
+    """What may be applied once more is erased later; outputs are erased at once."""
+    first, second, _ = folder.lines["corrections.jsonl"]
+    folder.applied = len(first) + 1 + len(second) + 1
+    with folder.opened() as erasure:
+        folder.erase(erasure)
+        assert erasure.n_pending == 1
+        assert folder.holders() == {"corrections.jsonl"}
+        erased, kept = (folder.path / "corrections.jsonl").read_bytes().split(b"\n")[1:3]
+        assert (SECRET in erased, SECRET in kept) == (False, True)
+        folder.applied = 1 << 40
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert folder.holders() == set()
+
+
+def test_messages_behind_a_deletion_keep_their_texts(folder: Folder) -> None:
+    """A message that came again under the id, later in its log, is another one."""
+    journal = folder.path / "corrections.jsonl"
+    again = correction("m1", 9, "b", "again")
+    journal.write_bytes(journal.read_bytes() + again + b"\n")
+    with folder.opened() as erasure:
+        folder.erase(erasure)
+    assert again in journal.read_bytes()
+
+
+def test_what_the_stream_deletes_is_told_to_the_store_until_that_has_it(folder: Folder) -> None:
+    """The store forgets it; after a kill before it has, the next start tells it once more."""
+    with folder.opened() as erasure:
+        erasure.add([("m1", LOG, 1), ("m7", LOG, 7)], from_stream=True)
+        folder.erase(erasure)
+        assert erasure.n_pending == 2
+    assert SECRET not in (folder.path / FILE_NAME).read_bytes()
+    with folder.opened() as erasure:
+        assert folder.recent.told == [(["m1", "m7"], [1, 7]), (["m1"], [1]), (["m7"], [7])]
+        folder.recent.done.set()
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert not (folder.path / FILE_NAME).exists()
+
+
+def test_outputs_elsewhere_are_left_alone(folder: Folder, tmp_path: Path) -> None:
+    """What lies outside the state folder is its reader's; so is all where there is no folder."""
+    state = tmp_path / "state"
+    state.mkdir()
+    output = Output(folder.path / "predictions.jsonl", prediction_without_text)
+    for where in (state, None):
+        erasure = Erasure(where, lambda _: 0, None, [output], None, lambda: 0.0)
+        erasure.add([("m1", LOG, 1)], from_stream=True)
+        folder.erase(erasure)
+        erasure.close()
+    assert "predictions.jsonl" in folder.holders()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("corrections.jsonl", 1), ("corrections.jsonl", 2), ("predictions.jsonl", 1),
+     ("rejects.jsonl", 1)],
+)  # fmt: skip
+def test_a_line_torn_at_any_byte_is_erased_by_the_next_pass(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """A power cut may leave any part of a write undone: no text stays in the end."""
+    path = folder.path / name
+    states = [path.read_bytes()]
+    with monkeypatch.context() as patched:
+        sync = os.fdatasync
+
+        def note(fd: int) -> None:
+            sync(fd)
+            states.append(path.read_bytes())
+
+        patched.setattr(os, "fdatasync", note)
+        with folder.opened() as erasure:
+            folder.erase(erasure)
+    begin = sum(len(line) + 1 for line in folder.lines[name][:number])
+    end, first = begin + len(folder.lines[name][number]), len(folder.lines[name][0])
+    changed = [state for k, state in enumerate(states) if k == 0 or state != states[k - 1]]
+    assert len(changed) == 3  # as it was, blanked, and written
+    for old, new in itertools.pairwise(changed):
+        for cut in range(begin, end, 3):
+            # From the front, and from the back, as sectors reach a disk in any order.
+            for torn in (new[:cut] + old[cut:], old[:cut] + new[cut:]):
+                path.write_bytes(torn)
+                erase_file(path)
+                found = path.read_bytes()
+                assert SECRET not in found
+                assert b"bG9waG9" not in found  # in base64
+                assert (len(found), found[:first]) == (len(old), old[:first])
+                json.loads(found[begin:end])
+
+
+def erase_file(path: Path) -> None:
+    """Do a pass over one file."""
+    if path.name == "corrections.jsonl":
+        journal = Journal(path)
+        assert journal.erase({"m1": (LOG, 1)}, 1 << 40, lambda: True) == set()
+        journal.close()
+        return
+    taken = {"predictions.jsonl": prediction_without_text, "rejects.jsonl": reject_without_bytes}
+    fd = os.open(path, os.O_RDWR)
+    size = os.fstat(fd).st_size
+    assert overwrite_lines(fd, size, lambda line, _: taken[path.name](line, {b'"m1"'}))
+    os.close(fd)
+
+
+@contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> Iterator[list[int]]:
+    """Let the call number `at` of a function of `os` fail, and all behind it."""
+    calls = [0]
+    real = getattr(os, name)
+
+    def fails(*given: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if calls[0] >= at:
+            raise OSError(errno.EIO, "the disk is gone")
+        return real(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, name, fails)
+        yield calls
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("call", ["pwrite", "pread", "fdatasync", "open"])
+def test_a_disk_that_fails_at_any_call_leaves_it_to_the_next_pass(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str, at: int
+) -> None:
+    """Whichever call fails, no line moves, nothing is forgotten, and the next pass erases."""
+    with folder.opened() as erasure:
+        erasure.flush(1.0)
+        with failing(monkeypatch, call, at) as calls:
+            folder.erase(erasure)
+        assert (erasure.n_pending == 0) == (calls[0] < at)
+        folder.check_places()
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert folder.holders() == set()
+    folder.check_places()
+    for name in folder.lines:
+        for line in (folder.path / name).read_bytes().splitlines():
+            json.loads(line)
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "open"])
+def test_a_note_that_cannot_be_written_keeps_the_checkpoint_from_standing(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """What is to be erased is safe before the checkpoint; the note before it stays whole."""
+    with folder.opened() as erasure:
+        erasure.add([("m1", LOG, 1)], from_stream=True)
+        erasure.flush(1.0)
+        before = (folder.path / FILE_NAME).read_bytes()
+        erasure.add([("m9", LOG, 9)], from_stream=True)
+        with failing(monkeypatch, call, 1), pytest.raises(SinkError, match="cannot be noted"):
+            erasure.flush(1.0)
+        assert (folder.path / FILE_NAME).read_bytes() == before
+        with disk_full_at(40), pytest.raises(SinkError, match="cannot be noted"):
+            erasure.flush(1.0)
+        assert (folder.path / FILE_NAME).read_bytes() == before
+        erasure.flush(1.0)
+        assert b'"m9"' in (folder.path / FILE_NAME).read_bytes()
+
+
+def test_a_damaged_note_is_said(folder: Folder) -> None:
+    """A note of no use ends the start with a sentence that says what to do."""
+    (folder.path / FILE_NAME).write_bytes(b"{\n")
+    with pytest.raises(SinkError, match="Delete it"), folder.opened():
+        pass
+
+
+def test_an_older_checkpoint_still_finds_the_texts_that_it_needs(tmp_path: Path) -> None:
+    """With the newest file damaged, the one before it learns the same counts from the journal."""
+    found = examples(12)
+    life = Life(tmp_path, Store(), found)
+    life.finish()
+    for number in (1, 2, 3):
+        life.room.desk.delete(f"m{number}")
+        life.correct()
+        life.save()  # which erases as far as it may
+    path = tmp_path / "model.nb"
+    path.write_bytes(path.read_bytes()[:-9])
+    life = life.kill()
+    assert life.positions[Partition("journal:corrections.jsonl", 0)] > 0
+    life.correct()
+    assert life.rejects == []
+    parts: dict[str, list[Any]] = {"t/0": [], "t/1": []}
+    for number, example in enumerate(found):
+        if number not in {1, 2, 3}:
+            parts[f"t/{number % 2}"].append(example)
+    assert by_part(life.learner.model) == by_part(taught_anew(parts))
+    life.end()
+
+
+def test_a_line_without_its_text_is_not_applied_again(tmp_path: Path) -> None:
+    """A journal without its checkpoint is refused line by line, and said, and teaches nothing."""
+    found = examples(6)
+    life = Life(tmp_path, Store(), found)
+    life.finish()
+    life.room.desk.delete("m1")
+    life.correct()
+    for _ in range(3):
+        life.save()
+    for path in tmp_path.glob("model.nb*"):
+        path.unlink()
+    life = life.kill()
+    life.finish()
+    assert [(each.reason, "belongs to its checkpoint" in each.detail) for each in life.rejects] == [
+        (Reason.CORRECTION, True)
+    ]
+    life.end()

@@ -1,0 +1,175 @@
+"""What was deleted is in no byte of the state folder, once the kept checkpoints are replaced."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamnb.store import read
+from tests.consumers.correcting import by_part
+from tests.endtoend.correcting import ask, check_model
+from tests.endtoend.daemon_process import Daemon, write_config
+
+# Of each message that is deleted, a word that no other has.
+LABELLED, CORRECTED, UNLABELLED, TAUGHT, STREAMED, MARKED = SECRETS = (
+    "xylophonist", "quagmires", "zwieback", "vuvuzela", "jacaranda", "kumquats",
+)  # fmt: skip
+
+
+class Stream:
+    """A file that the daemon follows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._n = 0
+
+    def add(self, *lines: dict[str, Any]) -> None:
+        """Add messages."""
+        with self._path.open("a") as file:
+            file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+    def tick(self) -> None:
+        """Add a message of no interest, so that there is something for another checkpoint."""
+        self._n += 1
+        self.add({"id": f"tick{self._n}", "text": f"good day {self._n % 7}", "label": 4})
+
+
+def holders(folder: Path, secrets: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return which files hold which secrets, in any letters."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        try:
+            data = path.read_bytes().lower()
+        except FileNotFoundError:  # a checkpoint that was moved meanwhile
+            continue
+        held = [secret for secret in secrets if secret.encode() in data]
+        if held:
+            found[path.name] = held
+    return found
+
+
+def until_gone(daemon: Daemon, stream: Stream, state: Path, secrets: tuple[str, ...]) -> None:
+    """Let checkpoints be replaced until no file holds a secret."""
+
+    def is_gone() -> bool:
+        stream.tick()
+        return not holders(state, secrets)
+
+    daemon.until(is_gone, f"erasure; {holders(state, secrets)}")
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    """A stream of messages that will be deleted, among others."""
+    stream = Stream(tmp_path / "in.jsonl")
+    stream.add(
+        {"id": "a", "text": f"good {LABELLED} morning", "label": 4},
+        {"id": "b", "text": f"good {CORRECTED} evening", "label": 0},
+        {"id": "c", "text": f"good {UNLABELLED} night"},
+        {"id": "d", "text": f"good {TAUGHT} noon"},
+        {"id": "e", "text": f"good {STREAMED} dawn"},
+        {"id": "f", "text": f"good {MARKED} dusk", "label": "none that is known"},
+        {"id": "g", "text": "good gracious"},
+        {"id": "h", "text": "good grief", "label": 0},
+    )
+    return stream
+
+
+def config_of(tmp_path: Path, **more: Any) -> Path:
+    """Return a configuration whose outputs lie in the state folder."""
+    return write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path}/in.jsonl",
+        predictions={"to": "file:state/predictions.jsonl"},
+        rejects={"to": "file:state/rejects.jsonl"},
+        checkpoint={"folder": "state", "interval_s": 0.05, **more},
+    )
+
+
+def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> None:
+    """People and the stream delete; then no file holds a word of it, and the rest is as it was."""
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "recent.db.aside").write_bytes(f"what was {LABELLED}".encode())
+    with Daemon(config_of(tmp_path)) as daemon:
+        for name in "abcdegh":
+            daemon.until_page(f"/v1/messages/{name}", 200)
+        for name, label in (("b", "positive"), ("d", "negative"), ("g", "positive")):
+            body = {"id": name, "label": label}
+            assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
+        daemon.until(lambda: holders(state, SECRETS).keys() >= {
+            "model.nb", "corrections.jsonl", "predictions.jsonl", "recent.db-wal", "rejects.jsonl"
+        }, "texts in the files")  # fmt: skip
+        before = (state / "corrections.jsonl").read_bytes()
+        for name in "abcd":
+            assert ask(daemon.address, "DELETE", f"/v1/messages/{name}")[0] == 202
+        stream.add(*({"id": name, "operation": "delete"} for name in "ef"))
+        until_gone(daemon, stream, state, SECRETS)
+        assert daemon.stop() == 0
+    assert holders(state, SECRETS) == {}
+    assert not (state / "recent.db.aside").exists()
+    assert not (state / "erasures.jsonl").exists()
+    # No line of the journal has moved, and who was corrected stays.
+    journal = (state / "corrections.jsonl").read_bytes()
+    ends = [[at.start() for at in re.finditer(b"\n", data)] for data in (before, journal)]
+    assert ends[1][: len(ends[0])] == ends[0]
+    said = [json.loads(line) for line in journal.splitlines()]
+    assert [(line["kind"], line["id"]) for line in said] == [
+        ("label", "b"), ("label", "d"), ("label", "g"), *(("delete", name) for name in "abcd"),
+    ]  # fmt: skip
+    assert [line.get("example") for line in said] == [None] * 2 + [{"text": "good gracious"}] + [
+        None
+    ] * 4
+    told = [json.loads(line) for line in (state / "predictions.jsonl").read_text().splitlines()]
+    assert {line["id"]: line.get("text") for line in told} == {
+        "c": None, "d": None, "e": None, "g": "good gracious",
+    }  # fmt: skip
+    (reject,) = [json.loads(line) for line in (state / "rejects.jsonl").read_text().splitlines()]
+    assert (reject["reason"], reject["offset"] > 0) == ("unknown_label", True)
+    assert (reject["key_base64"], reject["value_base64"]) == (None, None)
+    parts = by_part(read(state / "model.nb").model)
+    words = {word for _, counts in parts.values() for word in counts}
+    assert {"gracious", "grief"} <= words
+    assert not words & {"morning", "evening", "night", "noon"}
+
+
+def test_a_kill_amid_erasing_leaves_it_to_the_next_start(tmp_path: Path, stream: Stream) -> None:
+    """Killed again and again while it erases, it has erased all in the end, and counts right."""
+    state = tmp_path / "state"
+    config = config_of(tmp_path, keep=2)
+    for life, name in enumerate("abcde"):
+        with Daemon(config) as daemon:
+            if life == 0:
+                for each in "abcdegh":
+                    daemon.until_page(f"/v1/messages/{each}", 200)
+            daemon.until(
+                lambda: json.loads(daemon.get("/v1/page")[1])["corrections"]["reason"] is None,
+                "a desk",
+            )
+            if name == "e":
+                stream.add({"id": name, "operation": "delete"})
+            else:
+                assert ask(daemon.address, "DELETE", f"/v1/messages/{name}")[0] == 202
+            for _ in range(5 * life):
+                stream.tick()
+                daemon.get("/livez")
+            daemon.kill()
+    deleted = SECRETS[:5]
+    with Daemon(config) as daemon:
+        until_gone(daemon, stream, state, deleted)
+        assert daemon.stop() == 0
+    assert daemon.count("correction_refused") == 0
+    assert holders(state, deleted) == {}
+    with Daemon(config, "--until-end") as daemon:  # what came behind the stop
+        assert daemon.wait() == 0
+    lines = [json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()]
+    learned = [
+        (line["text"], "positive" if line["label"] == 4 else "negative")
+        for line in lines
+        if line.get("label") in {0, 4} and line["id"] not in "ab"
+    ]
+    check_model(state, {"file:in.jsonl/0": learned})
