@@ -128,7 +128,9 @@ class Checkpoint:
             log.warning("checkpoint_folder_without_lock", detail=str(error))
         tighten(each for prefix in _OURS for each in sorted(path.parent.glob(prefix + "*")))
         with contextlib.suppress(OSError):  # a save that was killed; it holds words, and is no use
-            path.with_name(f".{FILE_NAME}.new").unlink(missing_ok=True)
+            fresh = path.with_name(f".{FILE_NAME}.new")
+            if not fresh.is_symlink():
+                fresh.unlink(missing_ok=True)
         try:
             yield
         finally:

@@ -201,7 +201,7 @@ def _older(target: Path, number: int) -> Path:
 def _write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
     """Write a file and wait until the disk has it; return its size."""
     with path.open("wb") as file:
-        if mode is not None:  # before anything stands in it
+        if mode is not None and path.is_file():  # before anything stands in it
             os.fchmod(file.fileno(), mode)
         for block in blocks:
             file.write(block)
