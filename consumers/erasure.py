@@ -253,6 +253,10 @@ class Erasure:
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
+        except Exception:
+            # The deletions stay noted, and the next checkpoint tries them again.
+            log.exception("erasure_broke", n_deletions=len(pending))
+            return
         finally:
             now_s = self._clock()
             self._not_before_s = now_s + (now_s - began_s) / _SHARE_MAX
