@@ -106,8 +106,8 @@ def librdkafka(address: str, topic: str) -> Iterator[int]:
 
 
 def _source(address: str, topic: str, **kafka: str) -> Iterator[int]:
-    from consumers.building import build_source  # noqa: PLC0415
-    from consumers.config import Settings  # noqa: PLC0415
+    from consumers.config.settings import Settings  # noqa: PLC0415
+    from consumers.factories import build_source  # noqa: PLC0415
     from streamnb.kernels import warm_up  # noqa: PLC0415
 
     warm_up()

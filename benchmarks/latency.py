@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.daemon import SWITCH_INTERVAL_S
 from consumers.features import build_model
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard

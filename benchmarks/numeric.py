@@ -20,7 +20,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 from streamnb import Gaussian, NaiveBayes, NormalInverseGamma, Numbers
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 
 TURNS = 5
 TIMED = 2_000

@@ -22,12 +22,12 @@ from benchmarks.alternate import alternate
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
-from consumers.building import build_decoder, build_source
-from consumers.config import Settings
+from consumers.config.sections import RecentSettings
+from consumers.config.settings import Settings
+from consumers.factories import build_decoder, build_source
 from consumers.messages import Partition, RawColumns
-from consumers.recent import Recent, parse
-from consumers.settings.running import RecentSettings
-from consumers.sources._records import raw_columns, split_lines
+from consumers.search import Recent, parse
+from consumers.sources.records import raw_columns, split_lines
 
 MESSAGES = 1_000_000
 TURNS = 9

@@ -26,7 +26,7 @@ from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 from benchmarks.vocabulary import knowing, zipf_texts
 from streamnb import Categories, Codes, Flags, NaiveBayes, Numbers, Words
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 
 CLASSES = (2, 5, 10, 20, 50, 100)
 FIELDS = (1, 4, 16, 64)

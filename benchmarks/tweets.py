@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from consumers.config import GeneratorSettings
-from consumers.sources._tweets import LABELS, Tweet, TweetMaker
+from consumers.config.settings import GeneratorSettings
+from consumers.sources.generated_tweets import LABELS, Tweet, TweetMaker
 
 CLASSES = ("negative", "positive")
 RECORDED = Path("sentiment140") / "s140_full.csv.xz"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 

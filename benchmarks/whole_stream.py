@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.prequential import Prequential
+from consumers.monitoring.prequential import Prequential
 
 PIECE = 5_000  # kafka.max_poll_messages, by default
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumers.cli import main
+from consumers.cli.commands import main
 
 if __name__ == "__main__":
     main()

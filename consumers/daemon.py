@@ -18,29 +18,27 @@ from collections.abc import Iterator
 import structlog
 from prometheus_client import CollectorRegistry
 
-from consumers.building import build_decoder, build_sink, build_source, stream_identity
-from consumers.checkpoint import Checkpoint
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.errors import ConsumerError
+from consumers.factories import build_decoder, build_sink, build_source, stream_identity
 from consumers.features import build_model
-from consumers.health import Health
-from consumers.metrics import Metrics
-from consumers.pipeline import Pipeline
-from consumers.reader import Limits, Reader
-from consumers.reporter import Reporter
-from consumers.saving import Saving
-from consumers.showing import build_erasure, open_rooms, serve
-from consumers.signals import stop_on_signals
-from consumers.sinks.base import Sink
-from consumers.sinks.none import NoSink
-from consumers.sinks.patient import PatientSink
-from consumers.status import Status, Summary
-from consumers.tally import Tally
-from consumers.tracing import traced
-from consumers.view import View
+from consumers.http.components import build_erasure, open_rooms, serve
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.reporter import Reporter
+from consumers.monitoring.stats import Tally
+from consumers.monitoring.status import Status, Summary
+from consumers.monitoring.tracing import traced
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.reader import Limits, Reader
+from consumers.shutdown_signals import stop_on_signals
+from consumers.sinks.base import NoSink, PatientSink, Sink
+from consumers.terminal import View
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
+from streamnb.inspection.summary import values_dropped
 from streamnb.kernels import is_warm
-from streamnb.overview import values_dropped
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each

@@ -31,7 +31,7 @@ import structlog
 
 from consumers.errors import SinkError
 from consumers.messages import Partition
-from consumers.private import open_private, overwrite_lines
+from consumers.private_files import open_private, overwrite_lines
 
 FILE_NAME = "erasures.jsonl"
 # A pass reads outputs and journal from their beginnings. If they are long, it comes seldom.

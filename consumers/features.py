@@ -7,18 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import Messages
-from consumers.settings.class_prior import FIXED, ClassPrior
-from consumers.settings.content import MESSAGE_PARTS
-from consumers.settings.groups import (
+from consumers.config.model import (
+    FIXED,
     CategoriesSettings,
+    ClassPrior,
     FeatureSettings,
     FlagsSettings,
     Kind,
+    ModelSettings,
     NumbersSettings,
     WordsSettings,
 )
-from consumers.settings.model import ModelSettings
+from consumers.config.sections import MESSAGE_PARTS
+from consumers.messages import Messages
 from streamnb import (
     Bernoulli,
     Beta,

@@ -4,31 +4,29 @@ Arrays and dicts in, log-posteriors out: the library knows no transport, no cloc
 configuration file.
 """
 
-from streamnb.board import SnapshotBoard
-from streamnb.categories.spec import Categories
 from streamnb.columns import TextColumn
 from streamnb.decay import HalfLife
 from streamnb.errors import StreamnbError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
-from streamnb.flags.spec import Flags
-from streamnb.judging import Judgement
+from streamnb.features.bag import Bag
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.features.words import Words
+from streamnb.inspection import Explanation, LinearForm, Parameters
 from streamnb.labels import Codes
-from streamnb.learner import EveryExamples, EveryInterval, Learner
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.categorical import Categorical
-from streamnb.likelihoods.gaussian import Gaussian
-from streamnb.likelihoods.gaussian_priors import NormalInverseGamma, VarianceFloor
+from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma, VarianceFloor
 from streamnb.merging import merge, subtract
 from streamnb.model import NaiveBayes
-from streamnb.numbers.spec import Numbers
-from streamnb.predictor import Answer, Predictor
+from streamnb.predict import Judgement
+from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares
 from streamnb.priors import LAPLACE, MAXIMUM_LIKELIHOOD, Beta, Dirichlet, Fixed
-from streamnb.quantify import AdjustedShares, Quantifier, adjusted_shares
-from streamnb.snapshot import Snapshot
-from streamnb.store import StoreWarning, load, save
-from streamnb.telling import Explanation, LinearForm, Parameters
-from streamnb.words.bag import Bag
-from streamnb.words.text import Words
+from streamnb.serving.predictor import Answer, Predictor
+from streamnb.serving.publisher import EveryExamples, EveryInterval, Learner
+from streamnb.serving.snapshot import Snapshot, SnapshotBoard
+from streamnb.storage import StoreWarning, load, save
 
 __version__ = "0.1.0"
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.groups import ONES, Teaching
+from streamnb.features.protocol import ONES, Teaching
 from streamnb.labels import JUDGE_ONLY
 from streamnb.priors import check
 

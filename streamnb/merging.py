@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from streamnb import statistics
 from streamnb.decay import Clock
 from streamnb.errors import InputError, check_kind
+from streamnb.features import statistics
 from streamnb.labels import shown_classes
-from streamnb.learning import Learning
-from streamnb.packing import Model, pack, unpack
+from streamnb.learn import Learning
+from streamnb.serialization import Model, pack, unpack
 
 
 def clone(model: Model, *, whole: bool = False) -> Model:

@@ -17,11 +17,10 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from streamnb.container import from_bytes, to_blocks
 from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
-from streamnb.groups import Floats, Group
-from streamnb.kernels._jit import warm_up
+from streamnb.features.protocol import Floats, Group
+from streamnb.kernels.jit import warm_up
 from streamnb.labels import (
     JUDGE_ONLY,
     Codes,
@@ -33,10 +32,10 @@ from streamnb.labels import (
     to_indices,
 )
 from streamnb.merging import clone, merge, subtract
-from streamnb.packing import pack, unpack
-from streamnb.part import Part, count_learned
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, check, pseudo_counts
-from streamnb.unlearning import Unlearning
+from streamnb.serialization import from_bytes, pack, to_blocks, unpack
+from streamnb.state import Part, count_learned
+from streamnb.unlearn import Unlearning
 
 Model = TypeVar("Model", bound="NaiveBayes")
 _LABELS = frozenset((str, int, bool))

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb import statistics
 from streamnb.errors import InputError, check_whole
-from streamnb.groups import Floats
+from streamnb.features import statistics
+from streamnb.features.counted_words import CountedState
+from streamnb.features.protocol import Floats
+from streamnb.inspection import Telling
 from streamnb.labels import Label
 from streamnb.likelihoods.multinomial import vocabulary_size
-from streamnb.telling import Telling
-from streamnb.words.counted import CountedState
 
 
 class Readable(Telling):

@@ -15,21 +15,19 @@ import numpy as np
 from river import base
 from scipy import sparse
 
-from streamnb.categories.spec import Categories
 from streamnb.columns import to_mapping
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError
-from streamnb.flags.spec import Flags
-from streamnb.groups import Floats, Group
+from streamnb.features.bag import Bag, CountTable, from_columns
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.features.protocol import Floats, Group
 from streamnb.labels import Label, check_label
 from streamnb.likelihoods import Multinomial
-from streamnb.likelihoods.gaussian import Gaussian
-from streamnb.likelihoods.gaussian_priors import NormalInverseGamma
+from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma
 from streamnb.model import NaiveBayes
-from streamnb.numbers.spec import Numbers
 from streamnb.priors import ClassPrior
-from streamnb.words.bag import Bag
-from streamnb.words.bag_rows import CountTable, from_columns
 
 
 class StreamNB(base.MiniBatchClassifier):

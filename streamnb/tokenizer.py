@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_bool
-from streamnb.kernels import characters, lookup, tokenise
+from streamnb.kernels import table as lookup
+from streamnb.kernels import tokenize as characters
+from streamnb.kernels import tokenize as tokenise
 from streamnb.kernels.layout import Reader, Scratch, Texts
 
 NGRAM_MAX = 8  # the longest n-gram, in words

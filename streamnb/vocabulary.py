@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from streamnb.errors import InputError
-from streamnb.kernels import entering, lookup
+from streamnb.kernels import table as entering
+from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import Table, Texts
 from streamnb.tokenizer import fingerprints
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from streamnb import vocabulary
-from streamnb.kernels._jit import check_types
+from streamnb.kernels.jit import check_types
 
 pytest_plugins = ["tests.kafka_fixtures"]
 

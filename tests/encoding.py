@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from streamnb import Multinomial, TextColumn, Words
+from streamnb.features.words import WordsState
 from streamnb.kernels.layout import Texts
-from streamnb.words.text import WordsState
 
 KEY = 0x0F0E0D0C_0B0A0908_07060504_03020100
 

@@ -12,13 +12,14 @@ import typer.main
 import yaml
 from prometheus_client import CollectorRegistry
 
-from consumers import cli, errors
-from consumers.config import EmoticonLabels, FieldLabels, Section, Settings, load
-from consumers.exits import EXIT_CODES
-from consumers.health import State
+from consumers import errors
+from consumers.cli import commands as cli
+from consumers.cli.exit_codes import EXIT_CODES
+from consumers.config.model import GROUPS
+from consumers.config.settings import EmoticonLabels, FieldLabels, Section, Settings, load
 from consumers.messages import Reason
-from consumers.metrics import OUTCOMES, Metrics
-from consumers.settings.groups import GROUPS
+from consumers.monitoring.health import State
+from consumers.monitoring.metrics import OUTCOMES, Metrics
 from streamnb.errors import StreamnbError
 
 ROOT = Path(__file__).resolve().parents[1]

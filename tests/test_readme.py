@@ -12,8 +12,8 @@ import yaml
 from typer.main import get_command
 
 from benchmarks.__main__ import CASES
-from consumers.cli import app
-from consumers.config import load
+from consumers.cli.commands import app
+from consumers.config.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamnb.export import export_dict, to_arrow
-from streamnb.packing import pack
+from streamnb.serialization import pack
 from tests.library.asking import mixed_model
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,10 +16,10 @@ partition over, those of before are not applied by the member that reads it anew
 came with a request teaches every daemon that reads the log, and has no message to be deleted by.
 """
 
-from consumers.corrections.applying import Applying
-from consumers.corrections.building import Corrections, build_corrections
-from consumers.corrections.desk import Desk, Receipt
-from consumers.corrections.errors import (
+from consumers.corrections.applier import Applying
+from consumers.corrections.factory import Corrections, build_corrections
+from consumers.corrections.message_lookup import Remembered, Remembers
+from consumers.corrections.model import (
     CorrectionError,
     InDoubt,
     NotReady,
@@ -28,7 +28,7 @@ from consumers.corrections.errors import (
     UnknownMessage,
     UnusableExample,
 )
-from consumers.corrections.remembers import Remembered, Remembers
+from consumers.corrections.service import Desk, Receipt
 
 __all__ = [
     "Applying",

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from consumers.errors import SinkError
-from consumers.private import make_private_folder, open_private, tighten
+from consumers.private_files import make_private_folder, open_private, tighten
 from consumers.sinks.base import Record
 
 _WRITE_BYTES = 1 << 20

@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from consumers.config import FileSettings
+from consumers.config.settings import FileSettings
+from consumers.decode.record_format import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition, RawColumns
-from consumers.record_format import RecordFormat
-from consumers.sources._records import raw_columns, split_lines
+from consumers.sources.records import raw_columns, split_lines
 
 
 class StdinSource:

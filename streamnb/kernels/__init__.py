@@ -3,6 +3,6 @@
 Each kernel has a slow, plain twin in `tests/naive.py`.
 """
 
-from streamnb.kernels._jit import is_warm, warm_up
+from streamnb.kernels.jit import is_warm, warm_up
 
 __all__ = ["is_warm", "warm_up"]

@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.absence import exponent_of, move_count, rebuild_class, refresh
+from streamnb.kernels.bernoulli_absent import exponent_of, move_count, rebuild_class, refresh
 from streamnb.kernels.counting import (
     ADDED,
     FULL,
@@ -24,6 +23,7 @@ from streamnb.kernels.counting import (
     is_unknown,
     vocabulary_size,
 )
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     F64,
     I32,

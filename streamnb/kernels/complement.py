@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.counting import (
     ADDED,
     FULL,
@@ -27,6 +26,7 @@ from streamnb.kernels.counting import (
     learn_row,
     vocabulary_size,
 )
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     DECLARED,
     F64,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.hashing import plain_hash
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     DECLARED,
     F64,

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, I64, F64Grid, Flags, Int, compiled_type
-from streamnb.kernels.posterior import moved
-from streamnb.kernels.products import add_logs, begin, multiply
+from streamnb.kernels.posterior import add_logs, begin, moved, multiply
 
 
 class FlagCounts(NamedTuple):

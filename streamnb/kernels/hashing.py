@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamnb.kernels._jit import inner
+from streamnb.kernels.jit import inner
 from streamnb.kernels.layout import U8, U64, Int
 
 _MAGIC0 = np.uint64(0x736F6D6570736575)

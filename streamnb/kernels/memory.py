@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamnb.kernels._jit import DISABLED
+from streamnb.kernels.jit import DISABLED
 from streamnb.kernels.layout import U8, Int
 
 if TYPE_CHECKING or DISABLED:

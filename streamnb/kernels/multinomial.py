@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
 from streamnb.kernels.counting import (
     ADDED,
     FULL,
@@ -21,6 +20,7 @@ from streamnb.kernels.counting import (
     learn_row,
     vocabulary_size,
 )
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows, compiled_type
 from streamnb.kernels.posterior import fold
 

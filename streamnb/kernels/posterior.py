@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from streamnb.kernels._jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, F64Grid
+from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.layout import F64, I32, F64Grid, Int
 
 # Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
 # leave none.
@@ -150,3 +150,30 @@ def fold(product: float, factor: float, total: float) -> tuple[float, float]:
     if larger > _HUGE or larger < _TINY:
         return 1.0, total + (np.log(product) + np.log(factor))
     return larger, total
+
+
+_SMALL = 1e-100  # a smaller factor could take a product below what a float64 holds
+
+
+@inner
+def begin(products: F64Grid) -> None:
+    """Set each class's product to 1."""
+    for c in range(len(products)):
+        products[c, 0] = 1.0
+        products[c, 1] = 0.0
+
+
+@inner
+def multiply(products: F64Grid, c: Int, factor: float) -> None:
+    """Multiply a class's product by a probability; zero makes its logarithm -inf for good."""
+    if factor < _SMALL:
+        products[c, 1] += np.log(factor)
+    else:
+        products[c, 0], products[c, 1] = fold(products[c, 0], factor, products[c, 1])
+
+
+@inner
+def add_logs(products: F64Grid, out: F64Grid, i: Int) -> None:
+    """Add each class's log-product to row `i`."""
+    for c in range(len(products)):
+        out[i, c] += products[c, 1] + np.log(products[c, 0])

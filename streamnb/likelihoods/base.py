@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.groups import Teaching
+from streamnb.features.protocol import Teaching
 from streamnb.kernels.layout import Counts, Rows
 
 

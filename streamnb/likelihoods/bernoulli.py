@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_kind
-from streamnb.groups import Teaching
-from streamnb.kernels import absence as absence_kernel
+from streamnb.features.protocol import Teaching
 from streamnb.kernels import bernoulli as kernel
+from streamnb.kernels import bernoulli_absent as absence_kernel
 from streamnb.kernels.layout import Absence, Counts
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Beta, Dirichlet, as_lists

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.groups import Teaching
+from streamnb.features.protocol import Teaching
 from streamnb.kernels import complement as kernel
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.base import Batch

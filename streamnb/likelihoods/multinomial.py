@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import check_kind
-from streamnb.groups import Teaching
+from streamnb.features.protocol import Teaching
 from streamnb.kernels import multinomial as kernel
 from streamnb.kernels.layout import DECLARED, LIVE, Counts
 from streamnb.likelihoods.base import Batch

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from consumers.config import GeneratorSettings
-from consumers.sources._tweets import TweetMaker
+from consumers.config.settings import GeneratorSettings
+from consumers.sources.generated_tweets import TweetMaker
 from tests.endtoend.daemon_process import Daemon, write_config
 
 SEED = 7

@@ -14,7 +14,7 @@ from tests.browser.book import Book
 from tests.browser.conftest import Opened
 from tests.endtoend.daemon_process import Daemon, write_config
 
-PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "web" / "page"
+PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "http" / "static"
 FIRST_PAINT_MS_MAX = 300
 SCRIPT_BYTES_MAX = 60_000
 ANSWER_MS_MAX = 100

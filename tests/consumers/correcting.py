@@ -13,15 +13,16 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from consumers.checkpoint import Checkpoint, part_name
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.corrections import Applying, Corrections, build_corrections
 from consumers.corrections.journal import Journal
 from consumers.features import build_model
 from consumers.messages import Partition, Reject
-from consumers.metrics import Metrics
-from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard, statistics
-from streamnb.words.part import CountedPart
+from consumers.monitoring.metrics import Metrics
+from consumers.pipeline.checkpoint import Checkpoint, part_name
+from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
+from streamnb.features import statistics
+from streamnb.features.counted_words import CountedPart
 from tests.endtoend.learned import Counts, Example
 
 STREAM = (Partition("t", 0), Partition("t", 1))

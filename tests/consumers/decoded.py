@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consumers.building import build_decoder, build_source
-from consumers.config import Settings
-from consumers.decode import Decoder
+from consumers.config.settings import Settings
+from consumers.decode.decoder import Decoder
+from consumers.factories import build_decoder, build_source
 from consumers.messages import Messages, Partition, RawColumns
-from consumers.sources._records import raw_columns, split_lines
+from consumers.sources.records import raw_columns, split_lines
 
 
 def decoder() -> Decoder:

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config import FieldLabels, MessageSettings
-from consumers.decode import Decoder
-from consumers.labels import FieldLabeller
+from consumers.config.model import Kind
+from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import FieldLabeller
 from consumers.messages import Messages, Partition, RawColumns
-from consumers.settings.groups import Kind
 from streamnb import TextColumn
 
 CLASSES = ("negative", "positive")

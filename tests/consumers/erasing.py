@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from consumers.corrections.journal import Journal
-from consumers.corrections.record import Correction, encode
+from consumers.corrections.model import Correction, encode
 from consumers.erasure import Erasure, Output
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.sinks.records import (

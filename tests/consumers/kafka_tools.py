@@ -9,10 +9,10 @@ from typing import Self
 
 from confluent_kafka import Producer
 
-from consumers.config import KafkaSettings
+from consumers.config.settings import KafkaSettings
+from consumers.kafka.librdkafka_source import LibrdkafkaSource
+from consumers.kafka.source import KafkaSource
 from consumers.messages import Partition, RawColumns
-from consumers.sources.kafka import KafkaSource
-from consumers.sources.librdkafka import LibrdkafkaSource
 
 PATIENCE_S = 60.0
 

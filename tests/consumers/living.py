@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from consumers.live import Asked, Hub, Subscription, Teller
-from consumers.metrics import Metrics
-from consumers.recent import Change, Counted, FoundRow, Query, Recent, RecentState
-from consumers.settings.running import RecentSettings
+from consumers.config.sections import RecentSettings
+from consumers.monitoring.metrics import Metrics
+from consumers.search import Change, Counted, FoundRow, Query, Recent, RecentState
+from consumers.search.live_updater import Hub
+from consumers.search.subscriptions import Asked, Subscription, Teller
 from tests.consumers.decoding import CLASSES, messages
 
 UNSURE_BELOW = 0.65

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from consumers.config.sections import RecentSettings
 from consumers.messages import Messages, Partition
-from consumers.recent import Recent, parse
-from consumers.settings.running import RecentSettings
+from consumers.search import Recent, parse
 from tests.consumers.decoded import messages
 
 LOG = Partition("t", 0)

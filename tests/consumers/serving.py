@@ -11,15 +11,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.health import Health
-from consumers.metrics import Metrics
-from consumers.prequential import Prequential
-from consumers.quality import Quality
-from consumers.status import Status
-from consumers.web.rooms import Rooms
-from consumers.web.server import HttpServer
+from consumers.http.server import HttpServer
+from consumers.http.state import Rooms
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import Prequential
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.status import Status
 from streamnb import EveryExamples, Learner, NaiveBayes, Predictor, SnapshotBoard
 
 PATIENCE_S = 30.0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from streamnb.client import ApiError, Client
+from consumers.http.client import ApiError, Client
 from tests.consumers.api_daemon import N_MESSAGES, RARE, reading_daemon
 from tests.endtoend.daemon_process import Daemon
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.web.wire import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
+from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
 from streamnb import NaiveBayes
 from tests.consumers.serving import rooms, served, settings, taught
 

@@ -10,17 +10,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from consumers.building import build_decoder, build_sink, build_source, stream_identity
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.errors import ConfigError
+from consumers.factories import build_decoder, build_sink, build_source, stream_identity
+from consumers.kafka.librdkafka_source import LibrdkafkaSource
+from consumers.kafka.sink import KafkaSink
+from consumers.kafka.source import KafkaSource
 from consumers.messages import Operation, Partition, RawColumns
+from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.kafka import KafkaSink
-from consumers.sinks.none import NoSink
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
-from consumers.sources.kafka import KafkaSource
-from consumers.sources.librdkafka import LibrdkafkaSource
 from consumers.sources.stdin import StdinSource
 from tests.consumers.decoding import strings
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
 
-from consumers.calibration import BINS, Bin, calibration_error
-from consumers.prequential import Prequential
+from consumers.monitoring.prequential import BINS, Bin, Prequential, calibration_error
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.checkpoint import (
+from consumers.config.sections import CheckpointSettings
+from consumers.errors import CheckpointError, MismatchError
+from consumers.messages import Partition
+from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
     Written,
@@ -17,11 +20,8 @@ from consumers.checkpoint import (
     part_name,
     partition_of,
 )
-from consumers.errors import CheckpointError, MismatchError
-from consumers.messages import Partition
-from consumers.settings.running import CheckpointSettings
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
-from streamnb.store import older_files
+from streamnb.storage import older_files
 
 FIRST, SECOND = Partition("tweets", 0), Partition("tweets", 11)
 STREAM = {"source": "kafka", "topic": "tweets"}

@@ -20,11 +20,11 @@ from typer.main import get_command
 
 import consumers.errors
 import streamnb.errors
-from consumers import cli
+from consumers.cli import commands as cli
+from consumers.cli.exit_codes import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
-from consumers.exits import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
 from consumers.features import build_model
-from consumers.settings.model import ModelSettings
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import (
+from consumers.config.settings import (
     KafkaSettings,
     OutputAddress,
     Settings,

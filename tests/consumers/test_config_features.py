@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumers.config import CategoriesSettings, load, to_yaml
+from consumers.config.base import LARGEST, LEAST
+from consumers.config.model import ModelSettings
+from consumers.config.settings import CategoriesSettings, load, to_yaml
 from consumers.features import build_model
-from consumers.settings.base import LARGEST, LEAST
-from consumers.settings.model import ModelSettings
 from tests.consumers.test_config import mistakes, write
 
 

@@ -10,18 +10,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.corrections import build_corrections
-from consumers.corrections.applying import AWAY_S
-from consumers.corrections.record import Correction, encode
+from consumers.corrections.applier import AWAY_S
+from consumers.corrections.model import Correction, encode
 from consumers.errors import ConfigError, SourceError
 from consumers.features import build_model
 from consumers.messages import Partition, Reason
-from consumers.metrics import Metrics
+from consumers.monitoring.metrics import Metrics
 from streamnb import EveryExamples, EveryInterval, Learner, SnapshotBoard
-from streamnb.overview import n_features
-from streamnb.packing import pack
-from streamnb.words.counted import CountedState
+from streamnb.features.counted_words import CountedState
+from streamnb.inspection.summary import n_features
+from streamnb.serialization import pack
 from tests.consumers.correcting import JOURNAL_PART, STREAM, Life, Store, by_part
 from tests.endtoend.learned import examples
 

@@ -19,8 +19,8 @@ from consumers.corrections import (
     UnusableExample,
 )
 from consumers.corrections.journal import FILE_NAME
-from consumers.corrections.record import entries
-from consumers.recent import StoreError
+from consumers.corrections.model import entries
+from consumers.search import StoreError
 from tests.consumers.correcting import JOURNAL_PART, STREAM, Life, Store
 from tests.consumers.full_disk import disk_full_at
 from tests.endtoend.learned import examples

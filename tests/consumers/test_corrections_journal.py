@@ -13,8 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.corrections import NotWritten
-from consumers.corrections.journal import Journal
-from consumers.corrections.journal_source import JournalSource
+from consumers.corrections.journal import Journal, JournalSource
 from consumers.errors import CheckpointError, SourceError
 from tests.consumers.full_disk import disk_full_at
 

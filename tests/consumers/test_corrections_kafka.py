@@ -12,20 +12,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.config import KafkaSettings, Settings
-from consumers.corrections import (
-    Corrections,
-    InDoubt,
-    NotReady,
-    NotWritten,
-    build_corrections,
-    desk,
-)
-from consumers.corrections.kafka import KafkaLog
-from consumers.corrections.log import Written
-from consumers.corrections.record import Correction, entries
+from consumers.config.settings import KafkaSettings, Settings
+from consumers.corrections import Corrections, InDoubt, NotReady, NotWritten, build_corrections
+from consumers.corrections import service as desk
+from consumers.corrections.log_reader import Written
+from consumers.corrections.model import Correction, entries
+from consumers.kafka.correction_log import KafkaLog
 from consumers.messages import Partition
-from consumers.metrics import Metrics
+from consumers.monitoring.metrics import Metrics
 from tests.broker.broker import Broker
 from tests.consumers.correcting import Kept, Store
 from tests.consumers.kafka_tools import PATIENCE_S, Reader
@@ -71,7 +65,7 @@ def test_a_broker_that_is_away_takes_nothing(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no broker answers, nothing was written, and the sentence says what to look at."""
-    monkeypatch.setattr("consumers.corrections.kafka.CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("consumers.kafka.correction_log.CONNECT_TIMEOUT_S", 0.1)
     with (
         closing(KafkaLog([own_broker.reserve()], "labels", KafkaSettings())) as log,
         pytest.raises(NotWritten, match=r"nothing was changed.*no answer from Kafka"),

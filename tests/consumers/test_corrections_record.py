@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.corrections.record import Correction, encode, entries
+from consumers.corrections.model import Correction, encode, entries
 from consumers.messages import Partition, Reason, Reject
 from tests.consumers.decoded import raw
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import EmoticonLabels, FieldLabels, MessageSettings
-from consumers.decode import Decoder
+from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import EmoticonLabeller, FieldLabeller
+from consumers.decode.record_format import SENTIMENT140_COLUMNS, RecordFormat
 from consumers.errors import ConfigError
-from consumers.labels import EmoticonLabeller, FieldLabeller
 from consumers.messages import Envelope, Messages, Operation, Reason, Reject
-from consumers.record_format import SENTIMENT140_COLUMNS, RecordFormat
 from tests.consumers.decoding import CLASSES, SOURCE_TIME_MS, raw, strings
 
 CSV = RecordFormat("csv", ("row", "polarity", "id", "date", "user", "text"))

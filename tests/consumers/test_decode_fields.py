@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import EmoticonLabels, FieldLabels, MessageSettings
-from consumers.decode import Decoder
-from consumers.labels import EmoticonLabeller, FieldLabeller
+from consumers.config.model import Kind
+from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import EmoticonLabeller, FieldLabeller
+from consumers.decode.record_format import RecordFormat
 from consumers.messages import Messages, Reason
-from consumers.record_format import RecordFormat
-from consumers.settings.groups import Kind
 from tests.consumers.decoding import CLASSES, raw, strings
 
 CSV = RecordFormat("csv", ("label", "x"))

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import FieldLabels, FileSettings, MessageSettings
-from consumers.decode import Decoder
-from consumers.decode_fields import id_of
-from consumers.labels import FieldLabeller
+from consumers.cli.replay import reading
+from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.fields import id_of
+from consumers.decode.labels import FieldLabeller
+from consumers.decode.record_format import RecordFormat
 from consumers.messages import Messages, Reason
-from consumers.record_format import RecordFormat
-from consumers.replay import reading
 from consumers.sources.file import FileSource
 from tests.consumers.decoding import CLASSES, raw
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from consumers import decode_rows
-from consumers.config import FieldLabels, MessageSettings
-from consumers.decode import Decoder
-from consumers.decode_json import NESTING_MAX
-from consumers.labels import FieldLabeller, Labelled
+from consumers.config.model import Kind
+from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.decode import rows as decode_rows
+from consumers.decode.decoder import Decoder
+from consumers.decode.json import NESTING_MAX
+from consumers.decode.labels import FieldLabeller, Labelled
 from consumers.messages import Envelope, Reason
-from consumers.settings.groups import Kind
 from consumers.sinks.records import prediction_record
 from tests.consumers.decoding import CLASSES, messages, raw, strings
 

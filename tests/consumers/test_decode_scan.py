@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import EmoticonLabels, FieldLabels, MessageSettings
-from consumers.decode import Decoder
-from consumers.labels import EmoticonLabeller, FieldLabeller, Labeller
+from consumers.config.model import Kind
+from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.messages import Messages, Reason, Reject
-from consumers.settings.groups import Kind
 from streamnb import TextColumn
 from tests.broken_json import broken_json
 from tests.consumers.decoding import CLASSES, raw, strings

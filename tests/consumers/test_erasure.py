@@ -17,7 +17,7 @@ from consumers.corrections.journal import Journal
 from consumers.erasure import FILE_NAME, Erasure, Output
 from consumers.errors import SinkError
 from consumers.messages import Partition, Reason
-from consumers.private import overwrite_lines
+from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
     prediction_without_text,
     reject_without_bytes,

@@ -12,11 +12,13 @@ import httpx
 import msgspec
 import pytest
 
-from consumers.live import Hub, hub, pages
-from consumers.web import events
-from consumers.web.rooms import Rooms
-from consumers.web.server import HttpServer
-from consumers.web.telling import EventTeller
+from consumers.http import sse as events
+from consumers.http.server import HttpServer
+from consumers.http.sse import EventTeller
+from consumers.http.state import Rooms
+from consumers.search import live_updater as hub
+from consumers.search import subscriptions as pages
+from consumers.search.live_updater import Hub
 from tests.consumers.living import Said, Stream
 from tests.consumers.serving import PATIENCE_S, connected, rooms, settings, status_of
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.features import build_model, columns_of, extra_fields
-from consumers.messages import Messages
-from consumers.settings.groups import (
+from consumers.config.model import (
     CategoriesSettings,
     FlagsSettings,
     Kind,
+    ModelSettings,
     NumbersSettings,
     WordsSettings,
 )
-from consumers.settings.model import ModelSettings
+from consumers.features import build_model, columns_of, extra_fields
+from consumers.messages import Messages
 from streamnb import (
     Bernoulli,
     Beta,

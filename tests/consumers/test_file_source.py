@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from consumers.config import FieldLabels, FileSettings, MessageSettings
-from consumers.decode import Decoder
+from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import FieldLabeller
+from consumers.decode.record_format import RecordFormat
 from consumers.errors import SourceError
-from consumers.labels import FieldLabeller
 from consumers.messages import Partition, Reason
-from consumers.record_format import RecordFormat
 from consumers.sources.file import FileSource
 
 SMALL = FileSettings(batch_bytes=1024)

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from consumers.errors import SourceError
-from consumers.handover import Batch, Handover
 from consumers.messages import Partition
+from consumers.pipeline.batch_queue import Batch, Handover
 from tests.consumers.decoded import messages
 
 FIRST, SECOND = Partition("t", 0), Partition("t", 1)

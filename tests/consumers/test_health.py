@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.health import READING_WITHIN_S, START_LIMIT_S, Health, State
+from consumers.monitoring.health import READING_WITHIN_S, START_LIMIT_S, Health, State
 
 STUCK_AFTER_S = 30.0
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from consumers.errors import SinkError
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
-from consumers.sinks.base import Record, Sink
+from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.none import NoSink
 from consumers.sinks.records import prediction_record, reject_record
 
 ENVELOPE = Envelope(

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.sources.kafka import client as kafka_python
-from consumers.sources.librdkafka import client as librdkafka
+from consumers.kafka import connection as kafka_python
+from consumers.kafka import librdkafka_consumer as librdkafka
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import PATIENCE_S, SOURCES, Reader, fill, numbered
 

@@ -16,11 +16,11 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from consumers.kernels import record_batch as rb
+from consumers.kafka import fetch_decoder as response
+from consumers.kafka.columns import batch_of
+from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition
-from consumers.sources.kafka import response
-from consumers.sources.kafka.columns import batch_of
-from consumers.sources.kafka.response import ColumnRecords
 from streamnb.kernels import warm_up
 from tests.kernels.record_batches import (
     ABORT,

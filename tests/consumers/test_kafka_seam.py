@@ -18,15 +18,15 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaTCPTransport
 from structlog.testing import capture_logs
 
-from consumers.config import KafkaSettings
+from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
-from consumers.kafka_client import KAFKA_PYTHON, Connecting, client_settings
-from consumers.kernels import record_batch as rb
-from consumers.sources.kafka import seam, self_check
-from consumers.sources.kafka.client import make_no_topics, require_privates
-from consumers.sources.kafka.connection import Connection
-from consumers.sources.kafka.receiving import receive_in_large_pieces
-from consumers.sources.kafka.response import ColumnRecords
+from consumers.kafka import patch as seam
+from consumers.kafka import self_check
+from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
+from consumers.kafka.connection import Connection, make_no_topics, require_privates
+from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.kernels import record_batch as rb
+from consumers.kafka.patch import receive_in_large_pieces
 from streamnb.kernels import warm_up
 
 STOCK = Fetcher.PartitionRecords

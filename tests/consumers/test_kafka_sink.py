@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from consumers.config import KafkaSettings
+from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
-from consumers.sinks import kafka
+from consumers.kafka import sink as kafka
+from consumers.kafka.sink import KafkaSink
 from consumers.sinks.base import Record
-from consumers.sinks.kafka import KafkaSink
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import PATIENCE_S, Reader
 

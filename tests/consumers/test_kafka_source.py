@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from consumers.config import KafkaSettings
+from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError
+from consumers.kafka.source import KafkaSource
 from consumers.messages import Partition
-from consumers.sources.kafka import KafkaSource
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import SOURCES, Reader, fill, numbered, until_all
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka import codec
 from kafka.errors import CorruptRecordError, KafkaError
 
-from consumers.sources.kafka import unpacking
+from consumers.kafka import codecs as unpacking
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 

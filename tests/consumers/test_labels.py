@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import EmoticonLabels, FieldLabels
+from consumers.config.settings import EmoticonLabels, FieldLabels
+from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.errors import ConfigError
-from consumers.labels import EmoticonLabeller, FieldLabeller
 from consumers.messages import Reason
 
 CLASSES = ("negative", "positive")

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from consumers.config import KafkaSettings
+from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
+from consumers.kafka.librdkafka_columns import columns_of
+from consumers.kafka.librdkafka_consumer import consumer_settings
+from consumers.kafka.librdkafka_source import LibrdkafkaSource
 from consumers.messages import Partition
-from consumers.sources.librdkafka import LibrdkafkaSource
-from consumers.sources.librdkafka.client import consumer_settings
-from consumers.sources.librdkafka.columns import columns_of
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import Reader, fill, numbered, until_all
 

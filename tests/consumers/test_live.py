@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.live import Asked, Event, NotWatchedError, Subscription, pages, pending, standing
-from consumers.recent import BatchIndex, QueryError, parse
-from consumers.recent.recent import Recent
+from consumers.search import BatchIndex, QueryError, parse
+from consumers.search import live_query as standing
+from consumers.search import subscriptions as pages
+from consumers.search import subscriptions as pending
+from consumers.search.store import Recent
+from consumers.search.subscriptions import Asked, Event, NotWatchedError, Subscription
 from tests.consumers.living import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.recent_tools import forget
 

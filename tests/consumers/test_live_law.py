@@ -11,9 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumers.live import Asked, Hub, standing, window
-from consumers.recent import finding, parse, recent
-from consumers.settings.running import RecentSettings
+from consumers.config.sections import RecentSettings
+from consumers.search import live_query as standing
+from consumers.search import live_query as window
+from consumers.search import parse
+from consumers.search import searcher as finding
+from consumers.search import store as recent
+from consumers.search.live_updater import Hub
+from consumers.search.subscriptions import Asked
 from tests.consumers.living import Page, Said, Stream, make_hub
 from tests.consumers.recent_tools import forget
 

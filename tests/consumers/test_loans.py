@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import GeneratorSettings
+from consumers.config.settings import GeneratorSettings
 from consumers.messages import Partition
-from consumers.sources import _loans
-from consumers.sources._loans import LoanMaker
-from consumers.sources.generator import GeneratorSource
+from consumers.sources import generator as _loans
+from consumers.sources.generator import GeneratorSource, LoanMaker
 
 N = 40_000
 TABLES: dict[str, Mapping[Any, tuple[float, float]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumers.logs import HELD_LINES_MAX, HeldLines, configure
+from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure
 
 
 class Terminal(io.StringIO):

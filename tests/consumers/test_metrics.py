@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.messages import Partition, Reason
-from consumers.metrics import OUTCOMES, Metrics
-from consumers.prequential import Prequential
+from consumers.monitoring.metrics import OUTCOMES, Metrics
+from consumers.monitoring.prequential import Prequential
 
 
 class Clock:

@@ -10,23 +10,22 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from consumers.checkpoint import FILE_NAME, Checkpoint
-from consumers.config import Settings
+from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import Settings
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.features import build_model
-from consumers.handover import Handover
-from consumers.health import Health
 from consumers.messages import Partition, RawColumns
-from consumers.metrics import Metrics
-from consumers.pipeline import Pipeline
-from consumers.reader import Limits, Reader
-from consumers.saving import Saving
-from consumers.settings.running import CheckpointSettings
-from consumers.sinks.base import Record, Sink
-from consumers.sinks.none import NoSink
-from consumers.tally import Tally
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.stats import Tally
+from consumers.pipeline.batch_queue import Handover
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
+from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.reader import Limits, Reader
+from consumers.sinks.base import NoSink, Record, Sink
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
-from streamnb.store import read
+from streamnb.storage import read
 from tests.consumers.decoded import decoder, raw
 from tests.consumers.scripted import PositionOf, ScriptedSource, Step
 

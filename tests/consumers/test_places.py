@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from consumers.errors import SourceError
+from consumers.kafka.offsets import Places
 from consumers.messages import Partition
-from consumers.sources._places import Places
 
 PARTITION = Partition("topic", 0)
 

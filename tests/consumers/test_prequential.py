@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from river import metrics
 from sklearn.metrics import accuracy_score, log_loss
 
-from consumers.prequential import LOG_POSTERIOR_MIN, Prequential
+from consumers.monitoring.prequential import LOG_POSTERIOR_MIN, Prequential
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

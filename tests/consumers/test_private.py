@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.private import make_private_folder, open_private, tighten
+from consumers.private_files import make_private_folder, open_private, tighten
 
 
 @contextmanager

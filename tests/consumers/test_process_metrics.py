@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.metrics.process import memory_limit_bytes, watch_process
-from consumers.metrics.recent import COUNTERS, GAUGES
-from consumers.recent.rows import RecentState
+from consumers.monitoring.metrics import COUNTERS, GAUGES
+from consumers.monitoring.process_metrics import memory_limit_bytes, watch_process
+from consumers.search.rows import RecentState
 from streamnb import __version__
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from consumers.metrics import Metrics
-from consumers.prequential import Prequential
-from consumers.quality import Point, Quality, Shares
-from consumers.quality.budget import Budget
-from consumers.quality.history import History
-from consumers.status import Status
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import Prequential
+from consumers.monitoring.quality import Budget, History, Quality
+from consumers.monitoring.quality_report import Point
+from consumers.monitoring.shares import Shares
+from consumers.monitoring.status import Status
 from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
-from streamnb.learner import EveryExamples
-from streamnb.overview import telling
+from streamnb.inspection.summary import telling
+from streamnb.serving.publisher import EveryExamples
 
 CLASSES = ("negative", "positive")
 CONFUSION = [[900, 100], [300, 700]]

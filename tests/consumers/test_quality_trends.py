@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from consumers.quality.trends import (
+from consumers.monitoring.trends import (
     EXAMPLES_MIN,
     MARK_INTERVAL_S,
     MARKS_MAX,
@@ -14,8 +14,8 @@ from consumers.quality.trends import (
     Trends,
 )
 from streamnb import Bag, Flags, Learner, Multinomial, NaiveBayes, Snapshot, SnapshotBoard, Words
-from streamnb.groups import Group
-from streamnb.learner import EveryExamples
+from streamnb.features.protocol import Group
+from streamnb.serving.publisher import EveryExamples
 
 CLASSES = ("negative", "positive")
 HOUR_S = 3_600.0

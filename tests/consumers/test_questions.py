@@ -12,12 +12,13 @@ import pytest
 import yaml
 from rich.console import Console
 
-from consumers import answers, questions
-from consumers.config import MessageSettings, Settings
+from consumers.cli import example_input as questions
+from consumers.cli import model_report as answers
+from consumers.cli.output import print_prediction
+from consumers.config.model import ModelSettings
+from consumers.config.settings import MessageSettings, Settings
 from consumers.errors import QuestionError
 from consumers.features import build_model
-from consumers.printing import print_prediction
-from consumers.settings.model import ModelSettings
 from streamnb import NaiveBayes, save
 
 ROOT = Path(__file__).resolve().parents[2]

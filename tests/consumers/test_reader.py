@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.errors import SourceError
-from consumers.handover import Batch, Handover
-from consumers.health import Health
 from consumers.messages import Partition, RawColumns
-from consumers.reader import Limits, Reader, Seen, pieces
+from consumers.monitoring.health import Health
+from consumers.pipeline.batch_queue import Batch, Handover
+from consumers.pipeline.reader import Limits, Reader, Seen, pieces
 from tests.consumers.decoded import decoder, raw
 from tests.consumers.scripted import PositionOf, ScriptedSource, Step
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.recent import Change, Recent, Row, StoreError, parse
+from consumers.search import Change, Recent, Row, StoreError, parse
 from tests.consumers.recent_tools import (
     LOG,
     clock_of,
@@ -340,7 +340,7 @@ def test_places_are_told_apart() -> None:
 
 def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a change that cannot be written is told so after a while."""
-    monkeypatch.setattr("consumers.recent.recent._WAIT_S", 0.01)
+    monkeypatch.setattr("consumers.search.store._WAIT_S", 0.01)
     store = made(None)
     store._intake.open()  # and nobody takes
     with pytest.raises(StoreError, match=r"'m0' could not be changed for 0\.01 s"):

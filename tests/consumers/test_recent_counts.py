@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.recent import parse
-from consumers.recent.counting import POINTS_MAX, Picked, counted
+from consumers.search import parse
+from consumers.search.counting import POINTS_MAX, Picked, counted
 from tests.consumers.recent_tools import ids, offer, running, settle, tell, tweets
 
 
 def test_only_the_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more matches than are counted the newest are, and the answer says that there are more."""
-    monkeypatch.setattr("consumers.recent.finding.COUNTED_MAX", 5)
+    monkeypatch.setattr("consumers.search.searcher.COUNTED_MAX", 5)
     with running(None) as store:
         object.__setattr__(store._bounds, "messages_max", 16 * 3)
         tell(store, ["good"] * 5)

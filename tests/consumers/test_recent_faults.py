@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.recent import QueryError, Recent, parse
+from consumers.search import QueryError, Recent, parse
 from tests.consumers.recent_tools import ids, made, offer, running, settle, tell, tweets
 
 
@@ -116,7 +116,7 @@ def test_a_full_disk_loses_messages_and_nothing_else(full: Recent) -> None:
 
 def test_a_change_waits_for_room(full: Recent, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk a removed message is hidden at once; it leaves the file when there is room."""
-    monkeypatch.setattr("consumers.recent.tables.delete", refuse)
+    monkeypatch.setattr("consumers.search.tables.delete", refuse)
     full.remove("m0", wait=False)
     wait_for_trouble(full)
     assert ids(full, "good") == ["m1"]
@@ -196,7 +196,7 @@ def test_a_search_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that takes longer than it may ends with a sentence."""
     with running(None) as store:
         tell(store, ["good day"])
-        monkeypatch.setattr("consumers.recent.finding.LIMIT_S", 0.0)
+        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.0)
         with pytest.raises(QueryError, match="took longer than"):
             store.search(parse("good"))
         with pytest.raises(QueryError, match="took longer than"):
@@ -210,7 +210,7 @@ def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) 
         finder = store._writer.finder
         assert finder is not None
         taken = [finder._readers.get() for _ in range(finder._readers.qsize())]
-        monkeypatch.setattr("consumers.recent.finding.LIMIT_S", 0.01)
+        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.01)
         with pytest.raises(QueryError, match="Too many searches run at once"):
             store.search(parse("good"))
         for reader in taken:
@@ -231,7 +231,7 @@ def test_an_unforeseen_error_does_not_end_the_thread(
         before = store.get("m0")
         assert before is not None
         with monkeypatch.context() as broken:
-            broken.setattr("consumers.recent.keeper.Keeper.apply", unforeseen)
+            broken.setattr("consumers.search.transactions.Keeper.apply", unforeseen)
             offer(store, tweets(["good evening"], 1))
             store.remove("m0", wait=False)
             wait_for_trouble(store)
@@ -257,7 +257,7 @@ def test_an_error_that_stays_is_tried_once_a_second_and_ends_with_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that breaks at each turn, and while it is opened, stops when it is told to."""
-    monkeypatch.setattr("consumers.recent.writer.Keeper", unforeseen)
+    monkeypatch.setattr("consumers.search.writer.Keeper", unforeseen)
     store = made(tmp_path / "recent.db")
     store.start()
     wait_for_trouble(store)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from consumers.messages import Messages
-from consumers.recent import parse
-from consumers.recent.intake import BURST_S, Forget, Intake, Item, Offer
-from consumers.recent.making import Maker
+from consumers.search import parse
+from consumers.search.row_builder import Maker
+from consumers.search.sampler import BURST_S, Forget, Intake, Item, Offer
 from tests.consumers.recent_tools import (
     CLASSES,
     LOG,
@@ -170,7 +170,7 @@ def test_long_messages_cost_more() -> None:
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
-    monkeypatch.setattr("consumers.recent.intake.BYTES_MAX", 3 * BATCH * 1_008)
+    monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH * 1_008)
     intake, _ = intake_of(1e6)
     for _ in range(5):
         give(intake)

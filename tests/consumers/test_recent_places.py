@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from consumers.recent import Change, Recent
-from consumers.recent.known import Known
+from consumers.search import Change, Recent
+from consumers.search.deduplication import Known
 from tests.consumers.recent_tools import LOG, ids, running, settle, tell
 
 

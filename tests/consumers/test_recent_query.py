@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.recent import BatchIndex, Query, QueryError, Row, parse
-from consumers.recent.query import LENGTH_MAX, TERMS_MAX
+from consumers.search import BatchIndex, Query, QueryError, Row, parse
+from consumers.search.query import LENGTH_MAX, TERMS_MAX
 
 # Few words, near each other in every way that must not be mixed up.
 WORDS = ["obama", "Obamas", "ob", "o", "café", "CAFE", "über", "AND", "near", "text", "1984"]

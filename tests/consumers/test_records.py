@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import FileSettings
-from consumers.record_format import SENTIMENT140_COLUMNS, RecordFormat, recognise
-from consumers.sources._records import Records, split_csv, split_lines
+from consumers.config.settings import FileSettings
+from consumers.decode.record_format import SENTIMENT140_COLUMNS, RecordFormat, recognise
+from consumers.sources.records import Records, split_csv, split_lines
 
 
 def pieces(split: Callable[..., Records], data: bytes, sizes: list[int], limit: int) -> list[bytes]:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config import GeneratorSettings
+from consumers.cli.replay import Pace, Replayed, replay
+from consumers.config.settings import GeneratorSettings
 from consumers.errors import ConfigError
-from consumers.replay import Pace, Replayed, replay
-from consumers.sources._tweets import TweetMaker
+from consumers.sources.generated_tweets import TweetMaker
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import Reader
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.checkpoint import Checkpoint, part_name
-from consumers.health import Health
+from consumers.config.sections import CheckpointSettings
 from consumers.messages import Partition
-from consumers.metrics import Metrics
-from consumers.quality.quality import Quality
-from consumers.reader import Seen
-from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
-from consumers.settings.running import CheckpointSettings
-from consumers.status import Status
-from consumers.tally import Tally
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
+from consumers.monitoring.stats import Tally
+from consumers.monitoring.status import Status
+from consumers.pipeline.checkpoint import Checkpoint, part_name
+from consumers.pipeline.reader import Seen
 from streamnb import (
     Categories,
     EveryExamples,
@@ -28,7 +28,7 @@ from streamnb import (
     SnapshotBoard,
     Words,
 )
-from streamnb.overview import values_dropped
+from streamnb.inspection.summary import values_dropped
 from tests.consumers.decoded import messages
 from tests.consumers.scripted import ScriptedSource
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from consumers import saving
-from consumers.checkpoint import FILE_NAME, Checkpoint, part_name
+from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
-from consumers.saving import Saved, Saving
-from consumers.settings.running import CheckpointSettings
-from consumers.sinks.base import Record, Sink
+from consumers.pipeline import checkpoint_writer as saving
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint, part_name
+from consumers.pipeline.checkpoint_writer import Saved, Saving
+from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.none import NoSink
 from streamnb import (
     EveryExamples,
     Learner,
@@ -26,7 +25,7 @@ from streamnb import (
     SnapshotBoard,
     Words,
 )
-from streamnb.store import read
+from streamnb.storage import read
 
 PART = Partition("t", 0)
 LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from consumers import logs
-from consumers.status import Judged, Status
-from consumers.view import LiveView, LogView, make_view
-from consumers.view.frame import frame
-from consumers.view.text import plain
+from consumers.monitoring import logs
+from consumers.monitoring.status import Judged, Status
+from consumers.terminal import LiveView, LogView, make_view
+from consumers.terminal.frame import frame, plain
 
 SIZES = [(80, 24), (120, 40)]
 CLASSES = ("negative", "positive")

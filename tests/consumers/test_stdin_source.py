@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from consumers.config import FileSettings
+from consumers.config.settings import FileSettings
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition
 from consumers.sources.stdin import StdinSource

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from consumers.config import EmoticonLabels, MessageSettings
-from consumers.decode import Decoder
-from consumers.labels import EmoticonLabeller
+from consumers.config.settings import EmoticonLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import EmoticonLabeller
 from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject
-from consumers.metrics import Metrics
-from consumers.tally import Tally
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.stats import Tally
 from streamnb import Answer
 from tests.consumers import decoding
 

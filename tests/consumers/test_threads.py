@@ -15,11 +15,11 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import ConfigError, ConsumerError
-from consumers.health import Health
-from consumers.status import Status, Summary
+from consumers.monitoring.health import Health
+from consumers.monitoring.status import Status, Summary
 from tests.consumers.living import PATIENCE_S, Stream, make_hub
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
@@ -75,7 +75,7 @@ def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.Mo
     def unforeseen(*_: object) -> None:
         raise ZeroDivisionError("nobody foresaw this")
 
-    monkeypatch.setattr("consumers.recent.keeper.Keeper.apply", unforeseen)
+    monkeypatch.setattr("consumers.search.transactions.Keeper.apply", unforeseen)
     watcher = Watcher()
     with capture_logs() as logs:
         summary = ran(watcher)
@@ -109,7 +109,7 @@ def test_a_server_that_breaks_ends_the_run(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("consumers.web.app.make_app", fail)
+    monkeypatch.setattr("consumers.http.app.make_app", fail)
     with capture_logs() as logs, pytest.raises(seen, match=said):
         ran(Watcher())
     assert "http_failed" in [line["event"] for line in logs]

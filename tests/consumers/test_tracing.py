@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from starlette.types import Message, Receive, Scope, Send
 
-from consumers import tracing
+from consumers.monitoring import tracing
 from tests.endtoend.daemon_process import Daemon
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -14,12 +14,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from consumers.config import HttpSettings
+from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError
-from consumers.status import Status
-from consumers.web.guard import HEADERS
-from consumers.web.rooms import Rooms
-from consumers.web.server import HttpServer
+from consumers.http.middleware import HEADERS
+from consumers.http.server import HttpServer
+from consumers.http.state import Rooms
+from consumers.monitoring.status import Status
 from tests.consumers.serving import rooms, served, settings
 
 

@@ -10,12 +10,18 @@ import pytest
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from consumers.config import HttpSettings
-from consumers.web.access import AllowedHosts, check_change, is_loopback, is_open, needs_token
-from consumers.web.app import make_app
-from consumers.web.problems import ProblemError, way_to_corrections
-from consumers.web.rooms import Rooms
-from consumers.web.route import PlainRoute
+from consumers.config.settings import HttpSettings
+from consumers.http.app import make_app
+from consumers.http.authorization import (
+    AllowedHosts,
+    check_change,
+    is_loopback,
+    is_open,
+    needs_token,
+)
+from consumers.http.problems import ProblemError, way_to_corrections
+from consumers.http.route import PlainRoute
+from consumers.http.state import Rooms
 from tests.consumers.serving import rooms, said, served, settings, status_of
 
 TOKEN = "correct horse battery"

@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from consumers.corrections import Desk
-from consumers.corrections.examples import Examples
-from consumers.corrections.log import Written
+from consumers.corrections.log_reader import Written
+from consumers.corrections.message_lookup import Examples
 from consumers.features import kinds_of
+from consumers.http.client import ApiError, Client
+from consumers.http.state import Rooms
+from consumers.http.workers import THREADS
 from consumers.messages import Partition
-from consumers.recent import Recent
-from consumers.web.rooms import Rooms
-from consumers.web.workers import THREADS
-from streamnb.client import ApiError, Client
+from consumers.search import Recent
 from tests.consumers.recent_tools import running, tell
 from tests.consumers.serving import PATIENCE_S, rooms, served, settings
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.web.connection import HEAD_BYTES_MAX
+from consumers.http.connection import HEAD_BYTES_MAX
 from tests.consumers.serving import (
     connected,
     rooms,

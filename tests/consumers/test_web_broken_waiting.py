@@ -9,9 +9,10 @@ from functools import partial
 
 import pytest
 
-from consumers.live import Asked, Hub
-from consumers.web.problems import ProblemError
-from consumers.web.workers import THREADS, LateError, Workers
+from consumers.http.problems import ProblemError
+from consumers.http.workers import THREADS, LateError, Workers
+from consumers.search.live_updater import Hub
+from consumers.search.subscriptions import Asked
 from tests.consumers.living import PATIENCE_S, Page, Said, Stream, events, make_hub
 
 

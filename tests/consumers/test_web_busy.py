@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.web.judging import TOGETHER_MAX, Judge
-from consumers.web.problems import ProblemError
-from consumers.web.wire import PredictAnswer
-from consumers.web.workers import THREADS, WAITING_MAX, Workers
+from consumers.http.batcher import TOGETHER_MAX, Judge
+from consumers.http.problems import ProblemError
+from consumers.http.schemas import PredictAnswer
+from consumers.http.workers import THREADS, WAITING_MAX, Workers
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from tests.consumers.serving import PATIENCE_S, settings, taught
 

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.recent import Recent
-from consumers.web.connection import HEAD_BYTES_MAX, PIPELINED_MAX
-from consumers.web.rooms import Rooms
+from consumers.http.connection import HEAD_BYTES_MAX, PIPELINED_MAX
+from consumers.http.state import Rooms
+from consumers.search import Recent
 from tests.consumers.serving import (
     PATIENCE_S,
     connected,

@@ -14,10 +14,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from consumers.errors import ConfigError
-from consumers.metrics.http import HttpMetrics
-from consumers.web import uvicorn_check
-from consumers.web.connection import BoundedConfig, Connection
-from consumers.web.uvicorn_check import UVICORN, check_uvicorn
+from consumers.http import uvicorn_check
+from consumers.http.connection import BoundedConfig, Connection
+from consumers.http.uvicorn_check import UVICORN, check_uvicorn
+from consumers.monitoring.http_metrics import HttpMetrics
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 from prometheus_client import CollectorRegistry
 
-from consumers.metrics import Metrics
+from consumers.monitoring.metrics import Metrics
 from tests.deploy.prometheus_server import DEPLOY, ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "streamnb.json"

@@ -19,8 +19,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from consumers.config import GeneratorSettings
-from consumers.replay import replay
+from consumers.cli.replay import replay
+from consumers.config.settings import GeneratorSettings
 from tests.broker.broker import Broker
 from tests.deploy.named import (
     Question,

@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 import yaml
 
-from consumers.config import load
-from consumers.web.access import AllowedHosts
+from consumers.config.settings import load
+from consumers.http.authorization import AllowedHosts
 from tests.deploy.prometheus_server import ROOT
 
 DEPLOY = ROOT / "deploy"

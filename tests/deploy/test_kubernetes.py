@@ -15,8 +15,8 @@ import pytest
 import yaml
 from kubernetes_validate import utils as schemas
 
-from consumers.config import load
-from consumers.web.access import AllowedHosts
+from consumers.config.settings import load
+from consumers.http.authorization import AllowedHosts
 from streamnb import __version__
 from tests.deploy.prometheus_server import ROOT
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamnb.store import read
+from streamnb.storage import read
 from tests.consumers.correcting import by_part, taught_anew
 from tests.endtoend.daemon_process import Daemon
 from tests.endtoend.learned import Example, counts

@@ -10,11 +10,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
 from streamnb import NaiveBayes
-from streamnb.packing import pack
-from streamnb.store import read
+from streamnb.serialization import pack
+from streamnb.storage import read
 
 Counts = tuple[list[float], dict[str, tuple[float, ...]]]
 Example = tuple[str, str]  # text, label

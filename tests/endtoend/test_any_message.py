@@ -19,16 +19,16 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.daemon import run
-from consumers.decode import Decoder
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import NoLabels
 from consumers.features import build_model
-from consumers.labels import NoLabels
+from consumers.http.sse import EventTeller
 from consumers.messages import NO_LABEL, RawColumns
-from consumers.recent import Recent, parse
-from consumers.status import Status, Summary
-from consumers.view.frame import frame
-from consumers.web.telling import EventTeller
+from consumers.monitoring.status import Status, Summary
+from consumers.search import Recent, parse
+from consumers.terminal.frame import frame
 from tests.broker.broker import Broker
 from tests.consumers.decoding import CLASSES, raw
 from tests.consumers.kafka_tools import fill

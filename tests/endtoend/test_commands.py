@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from consumers.settings.content import EmoticonLabels
-from streamnb.store import read
+from consumers.config.sections import EmoticonLabels
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import Reader
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon, command, environment, write_config

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamnb.store import read
+from streamnb.storage import read
 from tests.consumers.correcting import by_part
 from tests.endtoend.correcting import ask, check_model
 from tests.endtoend.daemon_process import Daemon, write_config

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.messages import Partition
-from streamnb import NaiveBayes, statistics
-from streamnb.part import Part
-from streamnb.store import read
-from streamnb.words.part import CountedPart
+from streamnb import NaiveBayes
+from streamnb.features import statistics
+from streamnb.features.counted_words import CountedPart
+from streamnb.state import Part
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
 from tests.endtoend.daemon_process import Daemon, write_config

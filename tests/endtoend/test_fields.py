@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from river.datasets import Shuttle
 
-from consumers.config import GeneratorSettings
+from consumers.config.settings import GeneratorSettings
 from consumers.errors import MismatchError
-from consumers.sources._loans import LoanMaker
-from streamnb.store import read
+from consumers.sources.generator import LoanMaker
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
 from tests.endtoend.daemon_process import ROOT, Daemon, command, write_config

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumers.config import Settings
+from consumers.config.settings import Settings
 from consumers.daemon import run
-from consumers.status import Status, Summary
+from consumers.monitoring.status import Status, Summary
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
 from tests.endtoend.learned import counts_at, counts_of, examples, messages

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.health import Health, State
-from streamnb.store import read
+from consumers.monitoring.health import Health, State
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka_tools import fill
 from tests.endtoend.daemon_process import Daemon, command, write_config

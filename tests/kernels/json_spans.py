@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from consumers.decode_json import Node
-from consumers.decode_scan import JsonScanner, Scan
-from consumers.kernels.json_values import (
+from consumers.decode.json import Node
+from consumers.decode.json_scanner import JsonScanner, Scan
+from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,

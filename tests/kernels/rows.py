@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from streamnb import statistics
-from streamnb.groups import Teaching
+from streamnb.features import statistics
+from streamnb.features.protocol import Teaching
 from streamnb.kernels.layout import Counts, Rows
 from streamnb.likelihoods.base import Batch
 

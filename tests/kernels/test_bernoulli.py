@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streamnb import Bernoulli, Beta, statistics
-from streamnb.kernels import absence
+from streamnb import Bernoulli, Beta
+from streamnb.features import statistics
+from streamnb.kernels import bernoulli_absent as absence
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamnb.kernels import _jit
+from streamnb.kernels import jit as _jit
 
 SOURCES = Path(_jit.__file__).parent
 

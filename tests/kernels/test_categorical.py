@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import CategoricalNB
 
 from streamnb.kernels import counting
-from streamnb.kernels.categorical import Alphas, ValueCounts, categorical
-from streamnb.kernels.values import MISSING, UNSEEN
+from streamnb.kernels.categorical import MISSING, UNSEEN, Alphas, ValueCounts, categorical
 from tests.kernels.judging import RELATIVE, deviation
 from tests.naive_categorical import NaiveCategories
 

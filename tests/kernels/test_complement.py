@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streamnb import Complement, Dirichlet, statistics
-from streamnb.groups import Teaching
+from streamnb import Complement, Dirichlet
+from streamnb.features import statistics
+from streamnb.features.protocol import Teaching
 from streamnb.kernels import counting
 from streamnb.kernels.layout import DECLARED, Counts
 from streamnb.likelihoods.complement import ComplementEstimator

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb import Bernoulli, Multinomial, statistics
+from streamnb import Bernoulli, Multinomial
+from streamnb.features import statistics
 from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts
 from tests.kernels.judging import run

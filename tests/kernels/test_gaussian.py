@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Gaussian, NormalInverseGamma, VarianceFloor
-from streamnb.groups import Teaching
+from streamnb.features import moments
+from streamnb.features.protocol import Teaching
 from streamnb.kernels.gaussian import log_gamma_step
-from streamnb.numbers import moments
 from tests import naive_gaussian
 from tests.kernels.judging import RELATIVE, deviation
 from tests.naive_gaussian import Nig, Seen

@@ -11,22 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.decode_json import Node
-from consumers.decode_scan import JsonScanner, names_of
-from consumers.kernels.json_values import (
+from consumers.decode.json import Node
+from consumers.decode.json_scanner import JsonScanner, names_of
+from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,
     FALSE,
     INTEGER,
+    NOBODY,
     NULL,
     NUMBER,
     OBJECT,
     PLAIN,
     TRUE,
+    name_table,
 )
-from consumers.kernels.names import NOBODY, name_table
-from consumers.kernels.spans import NOTHING, OTHER
+from consumers.decode.kernels.spans import NOTHING, OTHER
 from tests.broken_json import broken_json
 from tests.kernels.json_spans import MISSING, found, kinds_of, meaning, scanned, value_at
 

@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.kernels.moments import (
+from streamnb.features import moments
+from streamnb.kernels.gaussian import (
     Moments,
     add,
     add_moments,
@@ -20,7 +21,6 @@ from streamnb.kernels.moments import (
     two_sum,
 )
 from streamnb.kernels.posterior import DUST
-from streamnb.numbers import moments
 from tests import naive_gaussian
 from tests.naive_gaussian import Exact, Seen
 

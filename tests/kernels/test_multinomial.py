@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb import Dirichlet, Multinomial, statistics
+from streamnb import Dirichlet, Multinomial
+from streamnb.features import statistics
 from streamnb.kernels.layout import Counts
 from tests import naive
 from tests.kernels.judging import RELATIVE, deviation, run

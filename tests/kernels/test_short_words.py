@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.kernels import short_words
-from streamnb.kernels._jit import DISABLED
+from streamnb.kernels import tokenize as short_words
+from streamnb.kernels.jit import DISABLED
 
 EIGHT = st.binary(min_size=8, max_size=8) | st.text("aaabzAZ@[`{ m", min_size=8, max_size=8).map(
     str.encode

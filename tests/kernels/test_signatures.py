@@ -7,10 +7,12 @@ from typing import Any, get_type_hints
 import numpy as np
 from numba import types
 
+from consumers.decode.kernels import json_numbers, json_scan, spans  # noqa: F401
+
 # with these every kernel is imported
-from consumers.kernels import crc32c, json_numbers, json_scan, record_batch, spans  # noqa: F401
+from consumers.kafka.kernels import crc32c, record_batch  # noqa: F401
 from streamnb import tokenizer  # noqa: F401
-from streamnb.kernels import _jit, bernoulli, multinomial, posterior  # noqa: F401
+from streamnb.kernels import jit as _jit
 from streamnb.kernels.layout import compiled_type
 
 SCALARS = {

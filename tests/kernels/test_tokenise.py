@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamnb import Multinomial, Words
-from streamnb.kernels import characters
+from streamnb.kernels import tokenize as characters
 from streamnb.tokenizer import EMOTICONS, NEGATORS, Tokenizer
 from tests import naive, naive_text
 from tests.encoding import KEY, read, state_of, text_column, words_of

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.categories.table import ValueTable
-from streamnb.categories.values import ValueColumns
 from streamnb.columns import Strings
-from streamnb.kernels.values import KEPT_BYTES, MISSING, UNSEEN
+from streamnb.features.category_values import ValueColumns, ValueTable
+from streamnb.kernels.categorical import KEPT_BYTES, MISSING, UNSEEN
 from tests import naive
 
 KEY = 0xA5A5_0123_4567_89AB_CDEF_5A5A_7654_3210

@@ -31,9 +31,9 @@ from streamnb import (
     VarianceFloor,
     Words,
 )
-from streamnb.checks import Case, Example
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from streamnb.priors import ClassPrior
+from streamnb.testing import Case, Example
 
 CLASSES = ("ham", "spam", "eggs")
 WORDS = ("good", "bad", "rain", "not", "über", "日本", "👍🏽", ":)", "a", "b")

@@ -25,7 +25,7 @@ from streamnb import (
     VarianceFloor,
     Words,
 )
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 
 Stream = list[tuple[dict[str, Any], Any]]
 WORDS = ["good", "bad", "rain", "sun", "lunch", "prize", "win"]

@@ -23,8 +23,8 @@ from streamnb import (
     NaiveBayes,
     Words,
 )
-from streamnb.groups import Group
-from streamnb.words.counted import CountedState
+from streamnb.features.counted_words import CountedState
+from streamnb.features.protocol import Group
 
 CLASSES = ("ham", "spam", "eggs")
 WORDS = tuple("abcdefghij")

@@ -20,8 +20,8 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
-from streamnb.flags.state import FlagsState
-from streamnb.groups import Floats
+from streamnb.features.flags import FlagsState
+from streamnb.features.protocol import Floats
 
 Learn = Callable[..., None]
 

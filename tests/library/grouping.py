@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.groups import GroupState, Teaching, judging
+from streamnb.features.protocol import GroupState, Teaching, judging
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 Example = tuple[Mapping[str, Any], int]

@@ -21,7 +21,7 @@ from typing import Any
 
 from streamnb import Multinomial, NaiveBayes, Words
 from streamnb.errors import StoreError
-from streamnb.store import load, older_files, save
+from streamnb.storage import load, older_files, save
 
 KEEP = 3
 # What a save asks of the operating system. `stat` only looks.

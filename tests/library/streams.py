@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.features.counted_words import CountedPart
 from streamnb.kernels.layout import Counts
 from streamnb.labels import Label
-from streamnb.part import Part
 from streamnb.reading import Readable
-from streamnb.words.part import CountedPart
+from streamnb.state import Part
 
 PROBES = {
     "text": ["good day", "not good", "bad bad news :(", "ÄRGER im büro", "", None, "w1 w2 never"],

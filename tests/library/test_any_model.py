@@ -1,4 +1,4 @@
-"""The laws of any configured model: those that users run by `streamnb.checks`, by Hypothesis.
+"""The laws of any configured model: those that users run by `streamnb.testing`, by Hypothesis.
 
 With ``--hypothesis-profile deep`` each law is put to ten thousand cases.
 """
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from streamnb.checks import LAWS, DoesNotApply, Law
+from streamnb.testing import LAWS, DoesNotApply, Law
 from tests.library.any_model import Wanted, cases
 
 _COUNTED = Wanted(decays="nnns", is_bounded=False)

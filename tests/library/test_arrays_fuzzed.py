@@ -31,9 +31,9 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
+from streamnb.features.bag import CountTable
 from streamnb.kernels.layout import Texts
-from streamnb.quantify import Quantifier, adjusted_shares
-from streamnb.words.bag_rows import CountTable
+from streamnb.prevalence import Quantifier, adjusted_shares
 
 N = 4
 LABELS = ["x", "y", "x", "y"]

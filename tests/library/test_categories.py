@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streamnb.categories.spec import Categories
-from streamnb.categories.state import CategoriesState
-from streamnb.desk import Desk
+from streamnb.features.categorical import Categories, CategoriesState
+from streamnb.features.scratch import Desk
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Dirichlet
 from tests.kernels.judging import RELATIVE, deviation

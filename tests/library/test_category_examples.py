@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamnb.categories.spec import Categories
-from streamnb.categories.state import CategoriesState
 from streamnb.errors import InputError
+from streamnb.features.categorical import Categories, CategoriesState
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Dirichlet
 from tests.kernels.judging import RELATIVE, deviation

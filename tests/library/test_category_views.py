@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.categories.spec import Categories
 from streamnb.errors import InputError
-from streamnb.flags.spec import Flags
-from streamnb.groups import GroupState
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.protocol import GroupState
+from streamnb.inspection.categorical import CategoriesView
+from streamnb.inspection.flags import FlagsView
+from streamnb.inspection.posterior_moments import log_betas
+from streamnb.inspection.view_protocol import View
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Beta, Dirichlet
-from streamnb.views.base import View
-from streamnb.views.categories import CategoriesView
-from streamnb.views.draw import log_betas
-from streamnb.views.flags import FlagsView
 from tests.kernels.judging import RELATIVE, deviation
 from tests.library.grouping import KEY, Example, columns_of, judge, teach
 

@@ -1,4 +1,4 @@
-"""`streamnb.checks`: the laws hold for what people configure, and each law finds its own fault."""
+"""`streamnb.testing`: the laws hold for what people configure, and each law finds its own fault."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from streamnb import (
     Numbers,
     VarianceFloor,
     Words,
-    checks,
 )
-from streamnb.checks import Case, Example, LawBroken
+from streamnb import testing as checks
 from streamnb.errors import InputError
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
+from streamnb.testing import Case, Example, LawBroken
 from tests.library.faulty_models import FAULTS, FailsToAnswer, faulty
 
 TWO = ["ham", "spam"]

@@ -9,7 +9,7 @@ import pytest
 
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, merge, save
 from streamnb.errors import InputError
-from streamnb.packing import pack, unpack
+from streamnb.serialization import pack, unpack
 
 REFUSED = "label 'span' .* is none of the declared classes: 'ham', 'spam'.*new_classes=True"
 

@@ -13,9 +13,9 @@ from scipy import stats
 
 from streamnb import Bernoulli, Beta, Dirichlet, Fixed, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.flags.spec import Flags
-from streamnb.groups import Group
-from streamnb.views.posterior_moments import digamma, log_beta_moments, trigamma
+from streamnb.features.flags import Flags
+from streamnb.features.protocol import Group
+from streamnb.inspection.posterior_moments import digamma, log_beta_moments, trigamma
 from tests.library.asking import (
     CLASSES,
     Stream,

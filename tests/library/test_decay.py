@@ -19,7 +19,7 @@ from streamnb import (
     Multinomial,
     NaiveBayes,
 )
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from tests.library.counted import (
     CLASSES,
     PROBES,

@@ -21,7 +21,7 @@ from streamnb import (
     subtract,
 )
 from streamnb.errors import InputError
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from tests.library.counted import (
     PROBES,
     WORDS,

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from streamnb import Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from tests.library.asking import (
     Stream,
     examples,

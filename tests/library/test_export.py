@@ -17,7 +17,7 @@ from pyarrow import ipc
 from streamnb import Bag, Bernoulli, HalfLife, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError, StoreError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from streamnb.likelihoods.complement import Complement
 from tests.library import foreign_reader
 from tests.library.asking import (

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.desk import Desk
 from streamnb.errors import InputError
-from streamnb.flags.spec import Flags
-from streamnb.flags.state import FlagsState
+from streamnb.features.flags import Flags, FlagsState
+from streamnb.features.scratch import Desk
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.priors import Beta
 from tests.kernels.judging import RELATIVE, deviation

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streamnb import Bag, Categories, Flags, Multinomial, NaiveBayes, Numbers, Words
-from streamnb.container import from_bytes, to_blocks
 from streamnb.errors import StoreError
+from streamnb.serialization import from_bytes, to_blocks
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

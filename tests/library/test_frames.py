@@ -14,7 +14,7 @@ from scipy import sparse
 import streamnb as nb
 from streamnb.columns import is_frame, to_mapping
 from streamnb.errors import InputError
-from streamnb.words.bag_rows import CountTable
+from streamnb.features.bag import CountTable
 
 Columns = dict[str, list[Any]]
 MIXED: Columns = {

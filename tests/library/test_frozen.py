@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Multinomial, NaiveBayes, Words, load, save
-from streamnb.packing import FrozenModel, freeze
-from streamnb.store import read
+from streamnb.serialization import FrozenModel, freeze
+from streamnb.storage import read
 
 PROBE = {"text": ["good day", "a new word", "bad", "", None]}
 LONG_S = 60.0

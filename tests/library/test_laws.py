@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import streamnb.judging
-import streamnb.learning
+import streamnb.learn
+import streamnb.predict
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.labels import Label
 from tests import naive, naive_text
@@ -104,8 +104,8 @@ def test_pieces_leave_no_trace(group: Words, stream: list[Example], piece: int) 
     whole = fresh(group)
     expected = whole.prequential_many(*columns(stream))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(streamnb.learning, "PIECE", piece)
-        patched.setattr(streamnb.judging, "PIECE", piece)
+        patched.setattr(streamnb.learn, "PIECE", piece)
+        patched.setattr(streamnb.predict, "PIECE", piece)
         cut = fresh(group)
         found = cut.prequential_many(*columns(stream))
         assert state(cut) == state(whole)

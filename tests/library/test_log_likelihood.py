@@ -22,8 +22,8 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
-from streamnb.groups import Group
-from streamnb.numbers.state import NumbersState
+from streamnb.features.numeric import NumbersState
+from streamnb.features.protocol import Group
 from tests.library.asking import Stream, columns_of, groups, learned, scale_of, streams
 from tests.library.test_mathematics import DOCUMENTS, ten_documents
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamnb import Bag, Categories, Multinomial, NaiveBayes, Numbers, Words
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 
 
 def learned(groups: dict[str, Group], *xs: dict[str, Any]) -> NaiveBayes:

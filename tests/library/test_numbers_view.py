@@ -11,7 +11,7 @@ from scipy import stats
 
 from streamnb import Gaussian, NaiveBayes, NormalInverseGamma, Numbers, VarianceFloor
 from streamnb.errors import InputError
-from streamnb.views.numbers import NumbersView
+from streamnb.inspection.numeric import NumbersView
 
 LIKELIHOODS = {
     "own": Gaussian(),

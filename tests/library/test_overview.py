@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Dirichlet, HalfLife, Multinomial, NaiveBayes, Words
-from streamnb.categories.spec import Categories
-from streamnb.flags.spec import Flags
-from streamnb.numbers.spec import Numbers
-from streamnb.overview import (
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.inspection.summary import (
     field_kinds,
     flag_rows,
     n_features,

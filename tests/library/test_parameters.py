@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from streamnb import Bernoulli, Dirichlet, Fixed, Multinomial, NaiveBayes, Words
-from streamnb.categories.spec import Categories
-from streamnb.flags.spec import Flags
-from streamnb.numbers.spec import Numbers
-from streamnb.views import ParameterCount
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.inspection.views import ParameterCount
 from tests.library.asking import mixed_model
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from streamnb import AdjustedShares, Quantifier, adjusted_shares
 from streamnb.errors import InputError
-from streamnb.quantify import EXAMPLES_MIN
+from streamnb.prevalence import EXAMPLES_MIN
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

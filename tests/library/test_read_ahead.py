@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
-from streamnb.desk import desks_of_this_thread
 from streamnb.errors import InputError
-from streamnb.judging import PIECE
-from streamnb.words.text import WordsState
+from streamnb.features.scratch import desks_of_this_thread
+from streamnb.features.words import WordsState
+from streamnb.predict import PIECE
 
 CLASSES = ["x", "y"]
 

@@ -26,10 +26,10 @@ from streamnb import (
     Snapshot,
     Words,
 )
-from streamnb.categories.state import CategoriesState
-from streamnb.checks import Example
 from streamnb.errors import InputError
-from streamnb.words.counted import CountedState
+from streamnb.features.categorical import CategoriesState
+from streamnb.features.counted_words import CountedState
+from streamnb.testing import Example
 from tests.library.any_model import CLASSES, Wanted, cases
 
 FAMILIES = [Multinomial(), Bernoulli(), Complement(), Complement(normalise=True)]

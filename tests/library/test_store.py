@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError, StoreError
-from streamnb.store import load, read, save
+from streamnb.storage import load, read, save
 from tests.library.streams import Example, examples, facts, learn, models
 
 FAMILIES: list[Bernoulli | Multinomial] = [Bernoulli(Beta(0.5, 2)), Multinomial(Dirichlet(0.25))]

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, NaiveBayes, Words
-from streamnb.container import FORMAT
 from streamnb.errors import StoreError
-from streamnb.store import StoreWarning, load, older_files, read, save
+from streamnb.serialization import FORMAT
+from streamnb.storage import StoreWarning, load, older_files, read, save
 
 # What each message offers: one of these stands in it.
 WAYS_OUT = ("Restore", "restore", "Give a file", "Load it with", "Check the path", "Load it again")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streamnb.errors import StoreError
-from streamnb.store import load, older_files, save
+from streamnb.storage import load, older_files, save
 from tests.library.saving import CALLS, KEEP, ages, at_step, model_of
 
 NOBODY = 65_534

@@ -31,7 +31,7 @@ from streamnb import (
     SnapshotBoard,
     Words,
 )
-from streamnb.groups import Floats
+from streamnb.features.protocol import Floats
 
 LONG_S = 60.0
 BATCH = 25

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import streamnb
-from streamnb.kernels import characters
+from streamnb.kernels import tokenize as characters
 from tests import naive_text
 
 SHIPPED = Path(streamnb.__file__).parent / "kernels" / "unicode.npz"

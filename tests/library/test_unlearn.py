@@ -23,7 +23,7 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from tests.library.counted import (
     CLASSES,
     FRACTIONAL,

@@ -16,8 +16,8 @@ from streamnb import (
     Words,
     save,
 )
-from streamnb.groups import Group
-from streamnb.packing import freeze
+from streamnb.features.protocol import Group
+from streamnb.serialization import freeze
 
 SECRET = "xylophonist"
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streamnb import Bag, Bernoulli, Beta, Dirichlet, HalfLife, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
+from streamnb.inspection.views import BernoulliView, MultinomialView, view_of
+from streamnb.inspection.words import WordsView, column_sums
 from streamnb.likelihoods.complement import Complement
-from streamnb.views import BernoulliView, MultinomialView, view_of
-from streamnb.views.words import WordsView, column_sums
 from tests.library.asking import CLASSES, WORDS, Stream, learned, streams, word_likelihoods
 
 TOLERANCE = 1e-12
@@ -128,7 +128,7 @@ def test_the_sum_of_rare_missing_words_is_drawn_as_if_one_by_one(
     fields = read(model, {"text": "w1 w2"})
     drawn = {}
     for heavy in (20, 1_000):
-        monkeypatch.setattr("streamnb.views.bernoulli_words._HEAVY", heavy)
+        monkeypatch.setattr("streamnb.inspection.words._HEAVY", heavy)
         draws = own.draws(fields, 0, 20_000, np.random.default_rng(3))
         drawn[heavy] = np.quantile(draws, [0.025, 0.25, 0.5, 0.75, 0.975], axis=0)
     spread = drawn[1_000][-1] - drawn[1_000][0]

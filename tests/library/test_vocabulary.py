@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Multinomial, Words
-from streamnb.kernels import lookup
+from streamnb.features.words import WordsState
+from streamnb.kernels import table as lookup
 from streamnb.vocabulary import Vocabulary
-from streamnb.words.text import WordsState
 from tests.encoding import state_of, text_column
 
 spoken = st.lists(st.text(st.sampled_from("abcdé語"), min_size=1, max_size=4), max_size=30)

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, MultinomialNB
 
 from streamnb import Bag, Bernoulli, Complement, Fixed, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.groups import Group
+from streamnb.features.protocol import Group
 from tests.library.counted import (
     CLASSES,
     FRACTIONAL,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.flags.spec import Flags
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
 from streamnb.likelihoods.gaussian import Gaussian
-from streamnb.numbers.spec import Numbers
 from tests.library.asking import CLASSES, WORDS, Stream, learned, streams, word_likelihoods
 
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words, statistics
+from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
+from streamnb.features import statistics
+from streamnb.features.statistics import kept
+from streamnb.features.words import WordsState
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods.base import Batch
-from streamnb.statistics import kept
 from streamnb.vocabulary import Vocabulary
-from streamnb.words.text import WordsState
 from tests import naive
 from tests.encoding import KEY, state_of, text_column
 from tests.kernels.judging import same

@@ -29,7 +29,7 @@ from streamnb import (
     Words,
     save,
 )
-from streamnb.words.counted import CountedState
+from streamnb.features.counted_words import CountedState
 from tests.library.streams import part_counts
 
 N_WORDS = 1_000_000

@@ -28,8 +28,8 @@ MODULES = (
     "streamnb",
     "streamnb.river",
     "streamnb.sklearn",
-    "streamnb.client",
-    "streamnb.checks",
+    "consumers.http.client",
+    "streamnb.testing",
     "streamnb.testing",
 )
 _IN_A_TERMINAL = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}

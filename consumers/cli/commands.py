@@ -1,0 +1,251 @@
+"""The `streamnb` command.
+
+Heavy imports (the library with its compiled kernels, Kafka) are made inside the commands that need
+them, so that `streamnb --help` answers at once. An error is one block of red text and an exit code;
+a traceback is shown where STREAMNB_DEBUG is set to 1.
+"""
+
+# ruff: noqa: PLC0415 -- imports inside commands are this file's point, see above
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from consumers.cli.exit_codes import DEBUG_VARIABLE, EXIT_CODES, fail, hush
+from consumers.cli.model_commands import register
+from consumers.cli.options import ConfigOption, JsonOption, find_config, print_json
+
+_EPILOG = "\n".join(
+    [
+        "[bold]Examples[/bold]",
+        "  streamnb run",
+        "  streamnb run --source kafka://127.0.0.1:9092/tweets",
+        "  streamnb run --source file:tweets.jsonl --until-end --json",
+        '  streamnb predict "what a lovely day"',
+        "",
+        "[bold]Exit codes[/bold]",
+        *(f"  {code:>3}  {text}" for code, text in EXIT_CODES.items()),
+        "",
+        f"Set {DEBUG_VARIABLE}=1 to see the traceback of an error.",
+    ]
+)
+
+app = typer.Typer(
+    help="Naive Bayes that learns from a stream, one message at a time, and answers as it learns.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command(
+    help="Read the source, learn from what is labelled, judge the rest. Runs until it is stopped "
+    "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
+    epilog="  streamnb run --source generator --max-messages 100000\n"
+    "  streamnb run -c tweets.yaml --view log\n"
+    "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json\n"
+    "  cat tweets.jsonl | streamnb run --source stdin --until-end",
+)
+def run(
+    config: ConfigOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="generator, stdin, file:PATH or kafka://HOST:PORT/TOPIC; wins over the file.",
+            show_default=False,
+        ),
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop once all that is there now has been read.")
+    ] = False,
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    ] = None,
+    view: Annotated[
+        Literal["auto", "live", "log"] | None,
+        typer.Option(help="What to show meanwhile; wins over the file.", show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object.")
+    ] = False,
+) -> None:
+    """Run the daemon."""
+    import structlog
+
+    from consumers.cli.output import print_summary
+    from consumers.config.settings import load
+    from consumers.monitoring import logs
+    from consumers.terminal import LiveView, make_view
+
+    path = find_config(config)
+    given = {"source": source, "view": view}
+    overrides = {key: value for key, value in given.items() if value is not None}
+    settings = load(path, os.environ, overrides)
+    # With --json standard output belongs to the summary alone.
+    console = Console(stderr=as_json)
+    shown = make_view(settings.view, console, time.monotonic)
+    held = logs.HeldLines(sys.stderr) if isinstance(shown, LiveView) else None
+    logs.configure(held if held is not None and sys.stderr.isatty() else None)
+    structlog.get_logger("streamnb").info(
+        "configuration", file="the built-in defaults" if path is None else str(path)
+    )
+    try:
+        from consumers.daemon import run as run_daemon
+
+        summary = run_daemon(settings, until_end=until_end, max_messages=max_messages, view=shown)
+    finally:
+        shown.stop()
+        if held is not None:
+            held.release()
+    if as_json:
+        print_json(asdict(summary))
+    else:
+        print_summary(console, summary)
+
+
+register(app)  # predict and inspect, which stand between these two in the list of commands
+
+
+@app.command(
+    "check-config",
+    help="Check the configuration and print it whole, with every default. Exit code 78 where it "
+    "is wrong; all mistakes are listed.",
+    epilog="  streamnb check-config -c tweets.yaml",
+)
+def check_config(config: ConfigOption = None) -> None:
+    """Check the configuration and print the settings in force."""
+    from consumers.config.settings import load, to_yaml
+
+    path = find_config(config)
+    settings = load(path, os.environ)
+    typer.echo(f"# {'the built-in defaults' if path is None else path}: no mistakes")
+    typer.echo(to_yaml(settings), nl=False)
+
+
+@app.command(
+    help="Write a recorded stream (JSON lines or CSV, also packed) into a Kafka topic; or the "
+    "made-up one, at its own rate, until it is stopped.",
+    epilog="  streamnb replay tweets.csv.xz --to kafka://127.0.0.1:9092/tweets --speed 60\n"
+    "  streamnb replay generator --to kafka://127.0.0.1:9092/tweets",
+)
+def replay(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The recording; generator for the made-up stream."),
+    ],
+    to: Annotated[str, typer.Option(metavar="kafka://HOST:PORT/TOPIC", help="Where to.")],
+    speed: Annotated[
+        str,
+        typer.Option(
+            metavar="recorded|max|N", help="Its own pace, as fast as it goes, or N times as fast."
+        ),
+    ] = "recorded",
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a recording into a topic."""
+    from consumers.config.settings import SourceAddress, load
+
+    settings = load(find_config(config), os.environ)
+    try:
+        address = SourceAddress.parse(to)
+        if address.kind != "kafka" or address.topic is None:
+            raise typer.BadParameter("must be kafka://HOST:PORT/TOPIC", param_hint="--to")
+        pace = speed if speed in {"recorded", "max"} else float(speed)
+    except ValueError as error:
+        name = "--speed" if str(error).startswith("could not convert") else "--to"
+        what = "must be recorded, max or a number above 0" if name == "--speed" else str(error)
+        raise typer.BadParameter(what, param_hint=name) from None
+    from consumers.cli.replay import replay as replay_file
+
+    done = replay_file(
+        settings.generator if str(file) == "generator" else file,
+        address.servers,
+        address.topic,
+        pace,  # type: ignore[arg-type]
+        max_messages=max_messages,
+        kafka=settings.kafka,
+        file=settings.file,
+        message=settings.message,
+        show=sys.stderr.isatty(),
+    )
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(
+            f"{done.sent:,} records written to {address.topic}, {done.unreadable:,} of them as "
+            f"they were because they could not be read"
+        )
+
+
+@app.command(
+    "warm-up",
+    help="Compile every kernel, or load what was compiled before, and say where the machine code "
+    "is kept: for images, whose first start is then as quick as any. STREAMNB_CACHE_DIR moves it. "
+    "Exit code 1 where it cannot be kept.",
+    epilog="  streamnb warm-up",
+)
+def warm_up(as_json: JsonOption = False) -> None:
+    """Compile the kernels."""
+    from consumers.cli.warm_up import warm
+
+    done = warm()
+    if as_json:
+        print_json(asdict(done))
+    else:
+        how = "compiled" if done.compiled else "loaded"
+        typer.echo(f"{done.kernels} kernels {how} in {done.seconds:.1f} s; kept in")
+        typer.echo("\n".join(f"  {folder}" for folder in done.folders))
+
+
+@app.command(
+    help="Print the versions of streamnb and of what it stands on.", epilog="  streamnb version"
+)
+def version() -> None:
+    """Print versions."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    for name in ("streamnb", "numpy", "numba", "kafka-python"):
+        try:
+            typer.echo(f"{name} {version_of(name)}")
+        except PackageNotFoundError:
+            typer.echo(f"{name} from its source folder, not installed")
+    typer.echo(f"python {python}")
+
+
+def main() -> None:
+    """Run the command line; the entry point of `streamnb`."""
+    try:
+        app()
+    except BrokenPipeError:
+        hush()
+    except Exception as error:
+        # The last line of defence: whatever it is, its reader is a person at a terminal.
+        if os.environ.get(DEBUG_VARIABLE) == "1":
+            raise
+        fail(error)
+    except SystemExit:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+            raise
+        hush()

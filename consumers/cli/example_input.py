@@ -1,0 +1,172 @@
+"""What a person asks a model about: texts, fields by name, or a whole message, as examples.
+
+A value that is given by name is read as a cell of CSV is, a message as the daemon reads it. So what
+is refused here is what a stream's message would be refused for, in the same words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from consumers.config.model import GROUPS, Kind
+from consumers.config.settings import MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.fields import Fault, Read, converter, reads_of
+from consumers.decode.labels import NoLabels
+from consumers.errors import QuestionError
+from consumers.messages import Partition, RawColumns
+from streamnb import NaiveBayes, TextColumn
+from streamnb.inspection.summary import field_kinds
+
+_ASKED = Partition("question", 0)
+_WRITTEN_OUT_BELOW = 1e15  # whole numbers; larger ones keep their exponent
+
+
+def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
+    """Return the fields that a model reads, with what its groups make of them.
+
+    Raises
+    ------
+    QuestionError
+        Where it has a group that no configuration can make.
+    """
+    kinds: dict[str, Kind] = {}
+    for field, kind in field_kinds(model).items():
+        if kind not in GROUPS:
+            raise QuestionError(
+                f"the model's field {field!r} is of kind {kind!r}: ask it in Python"
+            )
+        kinds[field] = kind  # type: ignore[assignment]  # it is one of them
+    return kinds
+
+
+def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
+    """Return the example of a text: it is put where the model reads words.
+
+    Raises
+    ------
+    QuestionError
+        Where the model reads no words, or those of several fields.
+    """
+    field = text_field(kinds)
+    if field is not None:
+        return {field: text}
+    if "words" not in kinds.values():
+        raise QuestionError(f"the model reads no text; give its fields instead: {_known(kinds)}")
+    raise QuestionError(f"the model reads several texts; name each: {_known(kinds)}")
+
+
+def text_field(kinds: Mapping[str, Kind]) -> str | None:
+    """Return the field that a text alone is put into; None where there is none, or several.
+
+    Examples
+    --------
+    >>> text_field({"title": "words", "price": "numbers"})
+    'title'
+    """
+    fields = [field for field, kind in kinds.items() if kind == "words"]
+    if "text" in fields:
+        return "text"
+    return fields[0] if len(fields) == 1 else None
+
+
+def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, Any]:
+    """Return the example of `NAME=VALUE` pairs; an empty value is missing.
+
+    Raises
+    ------
+    QuestionError
+        Where a pair is none or comes twice, or the model knows no such field, or it may not hold
+        such a value.
+    """
+    reads = reads_of(kinds, MessageSettings())
+    example: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise QuestionError(f"--set {pair!r} is not NAME=VALUE")
+        if name in example:
+            raise QuestionError(
+                f"--set {name!r} is given twice; an example has one value of a field"
+            )
+        if name not in kinds:
+            near = difflib.get_close_matches(name, kinds, n=1)
+            guess = f"did you mean {near[0]!r}? " if near else ""
+            raise QuestionError(f"the model reads no field {name!r}; {guess}Set {_known(kinds)}")
+        read = reads.get(name)
+        found = value if read is None else _of_cell(read._replace(path=name), value)
+        example[name] = _shown(found, kinds[name])
+    return example
+
+
+def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[str, Any]:
+    """Return the example that a message is, decoded as the daemon does.
+
+    Raises
+    ------
+    QuestionError
+        Where the daemon would reject it, or has nothing to judge.
+    """
+    kinds = kinds_in(model)
+    decoder = Decoder(message, NoLabels([str(label) for label in model.classes]), reads=kinds)
+    decoded = decoder.decode(_raw(text.encode("utf-8", "surrogateescape")))
+    for reject in decoded.rejects:
+        raise QuestionError(f"the message cannot be used ({reject.reason}): {reject.detail}")
+    if not len(decoded.to_judge):
+        raise QuestionError("the message is a deletion: there is nothing in it to judge")
+    columns = decoded.fields | ({"text": decoded.texts} if "text" in kinds else {})
+    return example_at(columns, kinds, 0)
+
+
+def example_at(columns: Mapping[str, Any], kinds: Mapping[str, Kind], i: int) -> dict[str, Any]:
+    """Return entry `i` of decoded columns as an example, its values as people write them.
+
+    Parameters
+    ----------
+    columns : mapping of str to TextColumn or ndarray of float64
+    kinds : mapping of str to Kind
+        What the model makes of each.
+    i : int
+    """
+    return {name: _shown(_entry(column, i), kinds[name]) for name, column in columns.items()}
+
+
+def _known(kinds: Mapping[str, Kind]) -> str:
+    """Return the fields that may be set, as the options that set them."""
+    values = {"words": "TEXT", "categories": "VALUE", "flags": "true", "numbers": "NUMBER"}
+    return " ".join(f"--set {field}={values[kind]}" for field, kind in kinds.items())
+
+
+def _of_cell(read: Read, value: str) -> Any:
+    found = converter(read, is_csv=True)(value or None)
+    if isinstance(found, Fault):
+        raise QuestionError(f"--set: {found.detail}")
+    return found
+
+
+def _raw(data: bytes) -> RawColumns:
+    """Return one message as a source hands it over."""
+    zero, end = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
+    return RawColumns(_ASKED, data, zero, end, zero, zero - 1, zero, zero - 1, 1)
+
+
+def _shown(value: Any, kind: Kind) -> Any:
+    """Return a field's value as people write it; None where it is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if kind == "numbers" and value.is_integer() and abs(value) < _WRITTEN_OUT_BELOW:
+        return int(value)
+    return bool(value) if kind == "flags" else value
+
+
+def _entry(column: Any, i: int) -> Any:
+    """Return an entry of a column, None where it is missing."""
+    if isinstance(column, TextColumn):
+        data, starts, ends = column.texts
+        return None if ends[i] < 0 else data[starts[i] : ends[i]].tobytes().decode()
+    return float(column[i])

@@ -1,0 +1,194 @@
+"""What `predict` and `inspect` find in a model: plain values, ready for JSON and for the screen.
+
+Only the model's public reading side is asked. Scores of features are in nats: the log-likelihood in
+a class, less the logarithm of the mean likelihood in the others.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamnb import NaiveBayes, StoreWarning
+from streamnb.inspection.summary import (
+    flag_rows,
+    n_features,
+    number_rows,
+    reasons,
+    value_rows,
+    values_dropped,
+)
+from streamnb.inspection.words import MISSING
+from streamnb.storage import Stored, read
+
+FEATURES_TOLD = 8  # features of a kind that a prediction is explained by
+
+
+def read_model(path: Path) -> tuple[Stored, list[str]]:
+    """Read a checkpoint, and what there is to say about its state.
+
+    Raises
+    ------
+    StoreError
+        No file beside `path` can be used.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StoreWarning)
+        stored = read(path)
+    return stored, [str(warning.message) for warning in caught]
+
+
+def predict(
+    model: NaiveBayes, example: Mapping[str, Any], text: str | None = None
+) -> dict[str, Any]:
+    """Judge one example.
+
+    Parameters
+    ----------
+    model : NaiveBayes
+    example : mapping of str to object
+        The model's fields by name.
+    text : str, optional
+        The text that was asked about, where that is all the example holds.
+
+    Returns
+    -------
+    dict
+        ``text``, or ``fields`` where it was no text that was asked about; ``label``, the most
+        probable class; ``probabilities`` by class; ``words`` and ``features``, those that weigh
+        most, each with its score: above 0 it speaks for the label, below 0 against.
+    """
+    label = model.predict_one(example)
+    told = reasons(model, example, label) if len(model.classes) > 1 and label is not None else []
+    words = set(_groups(model, "words"))
+    found = [reason for reason in told if reason.group in words and reason.feature != MISSING]
+    others = [reason for reason in told if reason.group not in words or reason.feature == MISSING]
+    there = {field: value for field, value in example.items() if not _is_missing(value)}
+    asked = {"text": text} if text is not None and len(there) <= 1 else {"fields": there}
+    return {
+        **asked,
+        "label": label,
+        "probabilities": model.predict_proba_one(example),
+        "words": [
+            {"word": reason.feature, "score": reason.score} for reason in found[:FEATURES_TOLD]
+        ],
+        "features": [
+            {"feature": reason.feature, "score": reason.score} for reason in others[:FEATURES_TOLD]
+        ],
+    }
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _groups(model: NaiveBayes, kind: str) -> list[str]:
+    """Return the names of the groups of a kind."""
+    return [name for name, spec in model.describe()["groups"].items() if spec["kind"] == kind]
+
+
+def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]:
+    """Describe a checkpoint.
+
+    Parameters
+    ----------
+    stored : Stored
+        What was read.
+    n : int
+        How many of the most frequent words to show of each group, where `words` is empty, and of
+        the most frequent values of each field.
+    words : sequence of str
+        The words to show.
+
+    Returns
+    -------
+    dict
+        ``path``, ``n_examples``, ``vocabulary_size``, ``words_dropped``, ``values_dropped``,
+        ``n_features``;
+        ``classes``, each with its count N_c and prior π; ``words``, each with its group, counts
+        N_jc and likelihoods θ by class; ``values``, ``flags`` and ``numbers``, each with its group
+        and field and what was counted by class: see `streamnb.inspection.summary`; ``sections``,
+        each with its position and its number of examples.
+    """
+    model = stored.model
+    classes = [
+        {"label": label, "count": count, "prior": prior}
+        for label, count, prior in zip(
+            model.classes, model.class_counts.tolist(), model.class_priors().tolist(), strict=True
+        )
+    ]
+    return {
+        "path": str(stored.path),
+        "n_examples": model.n_examples,
+        "vocabulary_size": model.vocabulary_size,
+        "words_dropped": model.words_dropped,
+        "values_dropped": values_dropped(model),
+        "n_features": n_features(model),
+        "classes": classes,
+        "words": _words(model, n, words),
+        "values": _values(model, n),
+        "flags": [
+            {
+                "group": row.group,
+                "field": row.field,
+                "true": _by_class(model, row.true),
+                "false": _by_class(model, row.false),
+            }
+            for row in flag_rows(model)
+        ],
+        "numbers": [
+            {
+                "group": row.group,
+                "field": row.field,
+                "n": _by_class(model, row.n),
+                "mean": _by_class(model, row.mean),
+                "m2": _by_class(model, row.m2),
+                "deviation": _by_class(model, row.deviation),
+            }
+            for row in number_rows(model)
+        ],
+        "sections": [
+            {"name": name, "position": stored.positions.get(name), "n_examples": part.n_examples}
+            for name, part in model.parts.items()
+        ],
+    }
+
+
+def _words(model: NaiveBayes, n: int, words: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for group in _groups(model, "words"):
+        shown = list(words) or model.top_words(n, group)
+        if not shown:
+            continue
+        counts = model.word_counts(shown, group)
+        theta = model.word_likelihoods(shown, group)
+        rows += [
+            {
+                "group": group,
+                "word": word,
+                "counts": _by_class(model, counts[i]),
+                "likelihoods": _by_class(model, theta[i]),
+            }
+            for i, word in enumerate(shown)
+        ]
+    return rows
+
+
+def _values(model: NaiveBayes, n: int) -> list[dict[str, Any]]:
+    rows = []
+    told: dict[tuple[str, str], int] = {}
+    for row in value_rows(model):
+        place = told[row.group, row.field] = told.get((row.group, row.field), 0) + 1
+        if place <= n:
+            counts = _by_class(model, row.counts)
+            rows.append(
+                {"group": row.group, "field": row.field, "value": row.value, "counts": counts}
+            )
+    return rows
+
+
+def _by_class(model: NaiveBayes, values: Any) -> dict[str, float]:
+    return dict(zip(map(str, model.classes), values.tolist(), strict=True))

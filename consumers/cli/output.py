@@ -1,0 +1,169 @@
+"""How results and errors look at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from consumers.messages import pairs
+from consumers.monitoring.status import Summary
+from consumers.terminal.frame import colour_of, escaped, nats, number, plain, share
+
+_FAR_OFF = 1e5
+
+
+def print_error(console: Console, text: str) -> None:
+    """Print an error as one block; nothing in it is taken for markup."""
+    console.print(Text.assemble(("error: ", "bold red"), (escaped(text), "red")), soft_wrap=True)
+
+
+def print_warning(console: Console, text: str) -> None:
+    """Print a warning; nothing in it is taken for markup."""
+    console.print(Text(f"warning: {escaped(text)}", style="yellow"), soft_wrap=True)
+
+
+def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
+    """Print one answer of `predict`: the label, all probabilities, the features that weigh most."""
+    classes = [str(label) for label in answer["probabilities"]]
+    label = str(answer["label"])
+    head = Text.assemble((plain(label), f"bold {colour_of(label, classes)}"), "  ")
+    for name, probability in zip(classes, answer["probabilities"].values(), strict=True):
+        head.append(f"{plain(name)} {probability:.4f}  ", style="" if name == label else "dim")
+    console.print(head, soft_wrap=True)
+    asked = answer["text"] if "text" in answer else pairs(answer["fields"])
+    if asked:
+        console.print(Text(f"  {plain(asked)}", style="dim"), soft_wrap=True)
+    told = [(row["word"], row["score"]) for row in answer["words"]]
+    told += [(row["feature"], row["score"]) for row in answer["features"]]
+    told.sort(key=lambda each: -abs(each[1]))
+    line = " · ".join(f"{plain(feature)} {_nats(score)}" for feature, score in told)
+    nothing = "none of its words is known" if "text" in answer else "nothing in it is known"
+    console.print(Text(f"  {line or nothing}"), soft_wrap=True)
+
+
+def _nats(score: float) -> str:
+    """Return a score; one that is far off any other, as an outlier's is, by its size alone."""
+    return f"{score:+.2f}" if abs(score) < _FAR_OFF else f"{score:+.2g}"
+
+
+def print_inspection(console: Console, found: Mapping[str, Any]) -> None:
+    """Print what `inspect` found."""
+    console.print(Text(escaped(found["path"]), style="bold"), soft_wrap=True)
+    left = found["values_dropped"]
+    values = f", {number(left)} values dropped" if left else ""
+    console.print(
+        f"{number(found['n_examples'])} examples, {number(found['vocabulary_size'])} words, "
+        f"{number(found['words_dropped'])} dropped, {number(found['n_features'])} features{values}",
+        highlight=False,
+    )
+    table = _table("class", "N_c", "prior π")
+    for row in found["classes"]:
+        table.add_row(Text(plain(str(row["label"]))), number(row["count"]), f"{row['prior']:.6f}")
+    _show(console, table)
+    classes = [str(row["label"]) for row in found["classes"]]
+    for rows, make in (
+        (found["words"], _words),
+        (found["values"], _values),
+        (found["flags"], _flags),
+        (found["numbers"], _numbers),
+    ):
+        if rows:
+            _show(console, make(rows, classes))
+    if found["sections"]:
+        table = _table("section", "next position", "examples")
+        for row in found["sections"]:
+            position = "–" if row["position"] is None else number(row["position"])
+            table.add_row(Text(plain(row["name"])), position, number(row["n_examples"]))
+        _show(console, table)
+
+
+def _words(rows: Sequence[Mapping[str, Any]], classes: Sequence[str]) -> Table:
+    table = _table("word", *_heads("N_jc", classes), *_heads("θ", classes))
+    for row in rows:
+        table.add_row(
+            Text(plain(row["word"])),
+            *(number(row["counts"][name]) for name in classes),
+            *(f"{row['likelihoods'][name]:.3g}" for name in classes),
+        )
+    return table
+
+
+def _values(rows: Sequence[Mapping[str, Any]], classes: Sequence[str]) -> Table:
+    table = _table("value", *_heads("N_jvc", classes))
+    for row in rows:
+        counts = (number(row["counts"][name]) for name in classes)
+        table.add_row(Text(plain(f"{row['field']}={row['value']}")), *counts)
+    return table
+
+
+def _flags(rows: Sequence[Mapping[str, Any]], classes: Sequence[str]) -> Table:
+    table = _table("flag", *_heads("true", classes), *_heads("false", classes))
+    for row in rows:
+        counts = [row[key][name] for key in ("true", "false") for name in classes]
+        table.add_row(Text(plain(row["field"])), *map(number, counts))
+    return table
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], classes: Sequence[str]) -> Table:
+    table = _table("number", *_heads("n", classes), *_heads("mean ± deviation", classes))
+    for row in rows:
+        spread = (
+            f"{row['mean'][name]:.6g} ± {row['deviation'][name]:.3g}" if row["n"][name] else "–"
+            for name in classes
+        )
+        table.add_row(
+            Text(plain(row["field"])), *(number(row["n"][name]) for name in classes), *spread
+        )
+    return table
+
+
+def _heads(what: str, classes: Sequence[str]) -> list[str]:
+    return [f"{what} {plain(name)}" for name in classes]
+
+
+def print_summary(console: Console, summary: Summary) -> None:
+    """Print what a run did."""
+    rejected = sum(summary.rejected.values())
+    deletions = f" ({number(summary.deletions)} deletions)" if summary.deletions else ""
+    rows = {
+        "ended": summary.exit_reason,
+        "source": summary.source,
+        "messages": f"{number(summary.messages)}{deletions} in {summary.seconds:.1f} s, "
+        f"{number(summary.messages_per_s)} a second",
+        "learned": number(summary.learned),
+        "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",
+        "rejected": number(rejected)
+        + "".join(f", {reason} {number(count)}" for reason, count in summary.rejected.items()),
+        "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
+        "model": f"{_size(summary)}; "
+        + ", ".join(
+            f"{label} {number(count)}"
+            for label, count in zip(summary.classes, summary.class_counts, strict=True)
+        ),
+    }
+    for name, value in rows.items():
+        console.print(Text.assemble((f"{name:<10}", "dim"), plain(value)), soft_wrap=True)
+
+
+def _size(summary: Summary) -> str:
+    """Tell how much a model knows: words, or features where there are others beside them."""
+    if summary.n_features == summary.vocabulary_size:
+        return f"{number(summary.vocabulary_size)} words"
+    return f"{number(summary.n_features)} features"
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(Text(first))
+    for name in others:
+        table.add_column(Text(name), justify="right")
+    return table
+
+
+def _show(console: Console, table: Table) -> None:
+    console.print(Padding(table, (1, 0, 0, 0)))

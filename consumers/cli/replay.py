@@ -1,0 +1,340 @@
+"""A recorded stream into a Kafka topic: at its own pace, n times as fast, or as fast as it goes.
+
+The made-up stream can be played into a topic too, at the generator's own rate and without end.
+
+JSON lines go as they are. Rows of CSV become JSON objects `{id, created_at, user, lang, text,
+label}`, the fields that the default configuration reads. What cannot be read goes as it is too, so
+that the daemon on the other side counts and keeps it: nothing vanishes on the way.
+
+The message's time stands in its value only. The record's own time is that of the writing: a broker
+removes records by that time, and would remove those of an old recording at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, Self
+
+import msgspec
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from consumers.config.settings import (
+    FileSettings,
+    GeneratorSettings,
+    KafkaSettings,
+    MessageSettings,
+)
+from consumers.decode.csv import CsvReader
+from consumers.decode.fields import id_of
+from consumers.decode.json import JsonReader
+from consumers.decode.record_format import RecordFormat
+from consumers.decode.times import to_unix_ms
+from consumers.errors import ConfigError
+from consumers.kafka.sink import KafkaSink
+from consumers.messages import RawColumns
+from consumers.sinks.base import Record
+from consumers.sources.base import Source
+from consumers.sources.file import FileSource
+from consumers.sources.generator import GeneratorSource
+
+Speed = Literal["recorded", "max"] | float
+
+_FIELDS = ("id", "created_at", "user", "lang", "text", "label")
+_PACKED = {".gz", ".xz", ".zst", ".bz2"}
+_CONNECT_TIMEOUT_S = 10.0
+_FLUSH_TIMEOUT_S = 60.0
+_POLL_TIMEOUT_S = 1.0  # a file has something or is at its end; the generator is seldom so slow
+
+
+class Item(NamedTuple):
+    """One record of the recording; one that is not readable has an empty key and no time."""
+
+    key: bytes
+    value: bytes
+    time_ms: int | None
+    readable: bool
+    offset: int
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did, as it goes on.
+
+    Attributes
+    ----------
+    sent : int
+        Records written, all acknowledged once the replay is over.
+    unreadable : int
+        Those among them that went as they were because they could not be read.
+    without_time : int
+        Those among them without a time to pace them by; they went with the one before.
+    n_bytes : int
+        Bytes of their values.
+    """
+
+    sent: int = 0
+    unreadable: int = 0
+    without_time: int = 0
+    n_bytes: int = 0
+
+    def count(self, item: Item) -> None:
+        """Count one record."""
+        self.sent += 1
+        self.unreadable += not item.readable
+        self.without_time += item.time_ms is None
+        self.n_bytes += len(item.value)
+
+
+class Reading(Protocol):
+    """What turns one batch of the file into records, in order."""
+
+    def __call__(self, raw: RawColumns) -> Iterator[Item]:
+        """Yield one item a record."""
+
+
+class Pace:
+    """When each record is due, by the time it carries.
+
+    Parameters
+    ----------
+    speed : {"recorded", "max"} or float
+        1 is the recording's own pace, 10 is ten times as fast.
+    clock : callable
+        Seconds that only grow.
+    wait : callable
+        Passes the given number of seconds.
+
+    Attributes
+    ----------
+    is_unlimited : bool
+        Nothing ever waits.
+
+    Raises
+    ------
+    ConfigError
+        When the speed is not a positive number.
+    """
+
+    def __init__(
+        self, speed: Speed, clock: Callable[[], float], wait: Callable[[float], object]
+    ) -> None:
+        if isinstance(speed, str):
+            self._speed = {"recorded": 1.0, "max": float("inf")}.get(speed, 0.0)
+        else:
+            self._speed = float(speed)
+        self.is_unlimited = self._speed == float("inf")
+        if not self._speed > 0:
+            raise ConfigError(f"speed must be recorded, max or a number above 0, not {speed!r}")
+        self._clock = clock
+        self._wait = wait
+        self._began_s = 0.0
+        self._first_ms: int | None = None
+
+    def keep(self, time_ms: int | None) -> None:
+        """Wait until a record of that time is due; one that is late or has no time is due now."""
+        if time_ms is None or self.is_unlimited:
+            return
+        if self._first_ms is None:
+            self._first_ms = time_ms
+            self._began_s = self._clock()
+        due_s = self._began_s + (time_ms - self._first_ms) / 1000 / self._speed
+        left_s = due_s - self._clock()
+        if left_s > 0:
+            self._wait(left_s)
+
+
+def replay(  # noqa: PLR0913 - each is one choice of whoever replays
+    recording: Path | GeneratorSettings,
+    servers: tuple[str, ...],
+    topic: str,
+    speed: Speed = "recorded",
+    *,
+    keyed: bool = True,
+    max_messages: int | None = None,
+    kafka: KafkaSettings | None = None,
+    file: FileSettings | None = None,
+    message: MessageSettings | None = None,
+    show: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], object] = time.sleep,
+) -> Replayed:
+    """Write a recorded stream into a topic.
+
+    Parameters
+    ----------
+    recording : Path or GeneratorSettings
+        JSON lines or CSV, plain or packed; or the made-up stream, which has a rate of its own and
+        is not paced again.
+    servers : tuple of str
+        `host:port` of the brokers to ask first.
+    topic : str
+        The topic; it must exist unless the broker makes topics by itself.
+    speed : {"recorded", "max"} or float
+        See `Pace`.
+    keyed : bool
+        Each record's key is its message's id, and its partition follows from the key. Otherwise,
+        and for messages without an id, records go to the partitions in turn.
+    max_messages : int, optional
+        End after that many.
+    kafka, file, message : settings, optional
+        How to reach Kafka, how the file is written, and where id and time are in JSON messages.
+    show : bool
+        Show a progress bar.
+    clock, wait : callable
+        The time, and a way to pass it.
+
+    Returns
+    -------
+    Replayed
+        The counts.
+
+    Raises
+    ------
+    SourceError, SinkError, ConfigError
+        When the file cannot be read, not all was acknowledged, or the speed is none.
+    """
+    generated = isinstance(recording, GeneratorSettings)
+    pace = Pace("max" if generated else speed, clock, wait)
+    source = _source(recording, file or FileSettings())
+    read = reading(getattr(source, "record_format", RecordFormat()), message or MessageSettings())
+    sink = KafkaSink(servers, topic, kafka or KafkaSettings())
+    done = Replayed()
+    try:
+        n_partitions = sink.partitions(_CONNECT_TIMEOUT_S)
+        source.open(lambda _: None)
+        with _Bar(recording, topic, show) as bar:
+            for raw in _batches(source, lambda: done.sent == max_messages):
+                left = None if max_messages is None else max_messages - done.sent
+                for item in _paced(itertools.islice(read(raw), left), pace, bar):
+                    _write(sink, item if keyed else item._replace(key=b""), done, n_partitions)
+                sink.flush(_FLUSH_TIMEOUT_S)
+                bar.at(done.n_bytes if generated else raw.next_offset)
+    finally:
+        source.close()
+        sink.close()
+    return done
+
+
+def _paced(items: Iterable[Item], pace: Pace, bar: _Bar) -> Iterator[Item]:
+    """Yield each record when it is due, and show how far that is."""
+    for item in items:
+        pace.keep(item.time_ms)
+        yield item
+        if not pace.is_unlimited:
+            bar.at(item.offset)
+
+
+def _batches(source: Source, enough: Callable[[], bool]) -> Iterator[RawColumns]:
+    """Yield what a source has until its end or until it is enough, as it comes."""
+    while not (source.at_end() or enough()):
+        yield from source.poll(_POLL_TIMEOUT_S)
+
+
+def _source(recording: Path | GeneratorSettings, file: FileSettings) -> Source:
+    if isinstance(recording, GeneratorSettings):
+        return GeneratorSource(recording)
+    return FileSource(recording, file)
+
+
+def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> None:
+    """Write one record: where its key says, or else to the next partition in turn."""
+    in_turn = None if item.key else done.sent % n_partitions
+    sink.write(Record(item.key, item.value), in_turn)
+    done.count(item)
+
+
+def reading(form: RecordFormat, message: MessageSettings) -> Reading:
+    """Return the function that reads records written in a format."""
+    if form.kind == "csv":
+        return _csv_reading(form)
+    return _json_reading(form, message)
+
+
+def _csv_reading(form: RecordFormat) -> Reading:
+    reader = CsvReader(form)
+    getters = {name: reader.getter(name) for name in _FIELDS}
+
+    def read(raw: RawColumns) -> Iterator[Item]:
+        values = _values(raw)
+        rows, faults = reader.rows(values)
+        offsets: list[int] = raw.offsets.tolist()
+        for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
+            if i in faults:
+                yield Item(b"", value, None, False, offset)
+                continue
+            made = {name: found for name, get in getters.items() if (found := get(row))}
+            made.setdefault("text", "")
+            key = str(made.get("id", "")).encode()
+            time_ms = to_unix_ms(made.get("created_at"))
+            yield Item(key, msgspec.json.encode(made), time_ms, True, offset)
+
+    return read
+
+
+def _json_reading(form: RecordFormat, message: MessageSettings) -> Reading:
+    reader = JsonReader([*message.id_paths, message.time], form.encoding)
+    getters = [reader.getter(path) for path in message.id_paths]
+    get_time = reader.getter(message.time)
+
+    def read(raw: RawColumns) -> Iterator[Item]:
+        values = _values(raw)
+        rows, faults = reader.rows(values)
+        offsets: list[int] = raw.offsets.tolist()
+        for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
+            if i in faults:
+                yield Item(b"", value, None, False, offset)
+                continue
+            parts = [get(row) for get in getters]
+            is_id = all(isinstance(part, str | int) for part in parts)
+            key = (id_of(parts) or "").encode() if is_id else b""
+            # In a topic JSON is UTF-8, whatever it was in the file.
+            text = value if form.encoding == "utf-8" else value.decode(form.encoding).encode()
+            yield Item(key, text, to_unix_ms(get_time(row)), True, offset)
+
+    return read
+
+
+def _values(raw: RawColumns) -> list[bytes]:
+    return [raw.value(i) or b"" for i in range(len(raw))]
+
+
+class _Bar:
+    """A progress bar over bytes; how long a packed file or the made-up stream is, nobody knows."""
+
+    def __init__(self, recording: Path | GeneratorSettings, topic: str, show: bool) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeElapsedColumn(),
+            disable=not show,
+        )
+        if isinstance(recording, GeneratorSettings):
+            name, total = "generator", None
+        else:
+            name = recording.name
+            total = None if recording.suffix in _PACKED else recording.stat().st_size
+        self._task = self._progress.add_task(f"{name} → {topic}", total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def at(self, offset: int) -> None:
+        """Show that all before a byte of the file is done."""
+        self._progress.update(self._task, completed=offset)

@@ -1,0 +1,320 @@
+"""The three ways to write what is known of the classes beforehand, and what is wrong with others.
+
+`1.0` is a Dirichlet α for every class, `{approve: 3, reject: 7}` one for each, and `{fixed:
+{approve: 0.3, reject: 0.7}}` are probabilities that no message moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from consumers.config.base import (
+    LARGEST,
+    LEAST,
+    Section,
+    between,
+    distinct,
+    mark,
+    pseudo_count,
+    wrong,
+)
+from consumers.config.sections import FieldPath
+
+ClassPrior: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
+
+FIXED = "fixed"
+_SUM_ERROR_MAX = 1e-9
+_FORMS = "must be a number of at least 0, one for each class, or fixed: with their probabilities"
+
+
+def check_class_prior(value: Any) -> ClassPrior:
+    """Return a class prior as it is meant, or refuse it.
+
+    Raises
+    ------
+    PydanticCustomError
+    """
+    if not isinstance(value, Mapping):
+        return pseudo_count(_number(value, ""))
+    fixed = value.get(FIXED)
+    if set(value) == {FIXED} and isinstance(fixed, Mapping):
+        made = {str(name): _number(p, f" for {name}") for name, p in fixed.items()}
+        if abs(math.fsum(made.values()) - 1.0) > _SUM_ERROR_MAX:
+            raise wrong(
+                f"must hold probabilities that add up to 1, not to {math.fsum(made.values()):g}"
+            )
+        return {FIXED: made}
+    return {
+        str(name): pseudo_count(_number(alpha, f" for {name}"), f" for {name}")
+        for name, alpha in value.items()
+    }
+
+
+def classes_of(prior: ClassPrior) -> tuple[tuple[str | int, ...], list[str]] | None:
+    """Return the classes that a prior names, with the path they stand at; None for a number."""
+    if not isinstance(prior, dict):
+        return None
+    fixed = prior.get(FIXED)
+    if isinstance(fixed, dict):
+        return ("model", "class_prior", FIXED), list(fixed)
+    return ("model", "class_prior"), list(prior)
+
+
+def wrong_classes(
+    prior: ClassPrior, classes: tuple[str, ...]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find classes that a prior names and the model lacks, and the other way round."""
+    found = classes_of(prior)
+    if found is None:
+        return
+    path, named = found
+    known = ", ".join(map(repr, classes))
+    for name in named:
+        if name not in classes:
+            yield (*path, name), f"is not in model.classes: {known}"
+    missing = [name for name in classes if name not in named]
+    if missing:
+        yield path, f"must have a number for every class; {', '.join(map(repr, missing))} has none"
+
+
+def _number(value: Any, whose: str) -> float:
+    if isinstance(value, str):  # what comes from a variable is always text
+        try:
+            value = float(value)
+        except ValueError:
+            raise wrong(f"{_FORMS}{whose}") from None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0:
+        raise wrong(f"{_FORMS}{whose and f'; that{whose} is {value!r}'}")
+    return float(value)
+
+
+Kind = Literal["words", "categories", "flags", "numbers"]
+Prior = Annotated[float, AfterValidator(pseudo_count)]
+Count = Annotated[float, between(LEAST)]
+Mean = Annotated[float, between(-LARGEST)]
+
+NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
+
+
+class GroupSettings(Section):
+    """What all groups of features have in common."""
+
+    kind: str
+    fields: tuple[FieldPath, ...] = ()  # none: the field of the group's own name
+
+    @field_validator("fields")
+    @classmethod
+    def _fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        return distinct(fields)
+
+    def reads(self, name: str) -> tuple[str, ...]:
+        """Return the fields that the group reads when it is called `name`."""
+        return self.fields or (name,)
+
+
+class WordsSettings(GroupSettings):
+    """A feature group of words."""
+
+    kind: Literal["words"] = "words"
+    likelihood: Literal["bernoulli", "complement", "multinomial"] = "multinomial"
+    beta: tuple[Prior, Prior] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
+    alpha: Prior = 1.0  # multinomial's and complement's prior
+    normalise: bool = False  # complement's weights, to one length a class
+    counts: Literal["presence", "occurrence"] | None = "presence"  # None: by the likelihood
+    ngrams: tuple[int, int] = (1, 2)
+    negation: bool = True
+    case_fold: bool = True
+    fold_mentions: bool = True
+    fold_links: bool = True
+    squeeze: bool = True
+    emoticons: bool = True
+    max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
+    dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
+
+    @field_validator("fields")
+    @classmethod
+    def _one_field(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        if len(fields) > 1:
+            raise wrong("must name one field: each field of words is a group of its own")
+        return fields
+
+    @field_validator("dictionary")
+    @classmethod
+    def _dictionary(cls, words: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if words is not None and not words:
+            raise wrong("must hold at least one word; null is a vocabulary that grows")
+        return None if words is None else distinct(words)
+
+    @field_validator("ngrams")
+    @classmethod
+    def _ngrams(cls, ngrams: tuple[int, int]) -> tuple[int, int]:
+        shortest, longest = ngrams
+        if not 1 <= shortest <= longest <= NGRAM_MAX:
+            raise wrong(
+                f"must be [shortest, longest] with 1 ≤ shortest ≤ longest ≤ {NGRAM_MAX}, in words"
+            )
+        return ngrams
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> Self:
+        if self.likelihood == "bernoulli" and self.counts == "occurrence":
+            raise wrong(
+                "counts must be presence (or null) with the bernoulli likelihood, which asks only "
+                "whether a word is there; to count occurrences take the multinomial likelihood"
+            )
+        if self.likelihood == "complement" and self.alpha == 0:
+            raise wrong(
+                "alpha must be above 0 with the complement likelihood: a word that only one class "
+                "has would weigh without end"
+            )
+        if self.normalise and self.likelihood != "complement":
+            raise wrong(f"normalise is for the complement likelihood, not for {self.likelihood}")
+        return self
+
+
+class CategoriesSettings(GroupSettings):
+    """A feature group of categories: fields that hold one of a few values each."""
+
+    kind: Literal["categories"] = "categories"
+    alpha: Prior = 1.0
+    # The values of a field where they are known beforehand; of other fields they come as they come.
+    values: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    max_values: int = Field(default=1_000_000, ge=1, lt=1 << 31)
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _values_are_text(cls, values: Any) -> Any:
+        """Take numbers, and true and false, for their JSON texts, as in a message."""
+        if not isinstance(values, dict):
+            return {} if values is None else values
+        return {
+            field: [_json_text(value) for value in own] if isinstance(own, list) else own
+            for field, own in values.items()
+        }
+
+    @field_validator("values")
+    @classmethod
+    def _values(cls, values: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for field, own in values.items():
+            if not own:
+                raise wrong(f"must hold at least one value of {field!r}, or leave the field out")
+            distinct(own)
+        return values
+
+
+class FlagsSettings(GroupSettings):
+    """A feature group of flags: fields that are true or false."""
+
+    kind: Literal["flags"] = "flags"
+    beta: tuple[Prior, Prior] = (1.0, 1.0)  # (β₁, β₂): true, false
+    absent_is_false: bool = False
+
+
+class NumbersSettings(GroupSettings):
+    """A feature group of numbers, each normally distributed within a class."""
+
+    kind: Literal["numbers"] = "numbers"
+    variance: Literal["own", "shared"] = "own"
+    prior: Literal["floor", "normal-inverse-gamma"] = "floor"
+    variance_floor: Annotated[float, between(0)] = 1e-9  # of the largest variance of all fields
+    prior_mean: Mean | None = None  # None: the mean of all classes together
+    prior_kappa: Count = 1.0
+    prior_alpha: Count = 1.0
+    prior_beta: Count | None = None  # None: from the variance of all classes together
+
+
+def _json_text(value: Any) -> Any:
+    """Return a value of YAML as the text that it has in JSON; what is none is left to be told."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return repr(value) if isinstance(value, int | float) else value
+
+
+def _kind(group: Any) -> Any:
+    """Tell which kind of group is meant; words unless `kind` says otherwise."""
+    kind = group.get("kind", "words") if isinstance(group, dict) else getattr(group, "kind", None)
+    return mark(str(kind))
+
+
+FeatureSettings = Annotated[
+    Annotated[WordsSettings, Tag(mark("words"))]
+    | Annotated[CategoriesSettings, Tag(mark("categories"))]
+    | Annotated[FlagsSettings, Tag(mark("flags"))]
+    | Annotated[NumbersSettings, Tag(mark("numbers"))],
+    Discriminator(
+        _kind,
+        custom_error_type="setting",
+        custom_error_message="{text}",
+        custom_error_context={
+            "text": "must be a section whose kind is words, categories, flags or numbers"
+        },
+    ),
+]
+
+GROUPS: dict[str, type[GroupSettings]] = {
+    "words": WordsSettings,
+    "categories": CategoriesSettings,
+    "flags": FlagsSettings,
+    "numbers": NumbersSettings,
+}
+
+
+def _words_of_the_text() -> dict[str, FeatureSettings]:
+    return {"text": WordsSettings()}
+
+
+class ModelSettings(Section):
+    """What is learned."""
+
+    classes: tuple[Annotated[str, Field(min_length=1)], ...] = ("negative", "positive")
+    new_classes: bool = False
+    class_prior: ClassPrior = 1.0
+    features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
+
+    @field_validator("classes")
+    @classmethod
+    def _classes(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
+        if len(classes) < 2:
+            raise wrong("must be at least 2 names")
+        return distinct(classes)
+
+    @field_validator("class_prior", mode="plain")
+    @classmethod
+    def _class_prior(cls, value: Any) -> ClassPrior:
+        return check_class_prior(value)
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _empty_groups(cls, features: Any) -> Any:
+        """Take a group whose keys are all commented out for one of words, with its defaults."""
+        if not isinstance(features, dict):
+            return features
+        return {name: {} if group is None else group for name, group in features.items()}
+
+    @field_validator("features")
+    @classmethod
+    def _features(cls, features: dict[str, FeatureSettings]) -> dict[str, FeatureSettings]:
+        if not features:
+            raise wrong("must hold at least one feature group")
+        return features
+
+    @model_validator(mode="after")
+    def _prior_fits(self) -> Self:
+        problems = list(wrong_classes(self.class_prior, self.classes))
+        if problems:
+            text = "; ".join(f"{'.'.join(map(str, path))} {said}" for path, said in problems)
+            raise PydanticCustomError("setting", "{text}", {"text": text, "problems": problems})
+        return self
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields that the groups read, in order."""
+        return tuple(field for name, group in self.features.items() for field in group.reads(name))

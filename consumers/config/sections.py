@@ -1,0 +1,338 @@
+"""Settings of what is in a message: its parts, and where its label comes from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Discriminator,
+    Field,
+    PlainValidator,
+    SecretStr,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from consumers.config.addresses import CorrectionsAddress, OutputAddress, check_server
+from consumers.config.base import Section, distinct, mark, wrong
+
+# Of the recorded tweets; a model without a neutral class rejects those, and says so.
+SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
+
+# Parts of a message that a group may read by these names, wherever `message` says that they are.
+MESSAGE_PARTS = ("text", "user", "lang")
+
+FieldPath = Annotated[str, Field(min_length=1)]
+
+
+def _one_or_several(value: Any) -> str | tuple[str, ...]:
+    """Return a path, or several where a list has more than one."""
+    paths = [value] if isinstance(value, str) else value
+    is_list = isinstance(paths, list | tuple) and len(paths) > 0
+    if not is_list or not all(isinstance(path, str) and path for path in paths):
+        raise wrong("must be a field's name or path, or a list of them")
+    return paths[0] if len(paths) == 1 else distinct(tuple(paths))
+
+
+# A plain validator, as the mistakes of a union would be told once a member.
+FieldPaths = Annotated[str | tuple[str, ...], PlainValidator(_one_or_several)]
+
+
+class MessageSettings(Section):
+    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
+
+    An id may be made of several fields, as `[did, commit.collection, commit.rkey]`; see
+    `decode_fields.id_of`.
+    """
+
+    id: FieldPaths = "id"
+    time: FieldPath = "created_at"
+    user: FieldPath = "user"
+    lang: FieldPath = "lang"
+    text: FieldPath = "text"
+    operation: FieldPath = "operation"
+    fields: tuple[FieldPath, ...] = ()
+    max_bytes: int = Field(default=1 << 20, ge=64)
+
+    @property
+    def id_paths(self) -> tuple[str, ...]:
+        """The fields that make an id, in order."""
+        return (self.id,) if isinstance(self.id, str) else self.id
+
+    @field_validator("fields")
+    @classmethod
+    def _fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        return distinct(fields)
+
+
+class FieldLabels(Section):
+    """Labels stand in a field of the message."""
+
+    kind: Literal["field"] = "field"
+    field: FieldPath = "label"
+    mapping: dict[str, str] = Field(default_factory=lambda: dict(SENTIMENT140))
+
+    @field_validator("mapping", mode="before")
+    @classmethod
+    def _keys_are_text(cls, mapping: Any) -> Any:
+        """Take a key that YAML reads as a whole number for the text it was written as."""
+        if not isinstance(mapping, dict):
+            return mapping
+        if any(isinstance(key, bool) for key in mapping):
+            raise wrong("has a key that YAML reads as true or false: put the key in quotes")
+        return {str(key) if isinstance(key, int) else key: mapping[key] for key in mapping}
+
+
+class EmoticonLabels(Section):
+    """Labels are read off the emoticons, which then leave the text (Go, Bhayani and Huang 2009)."""
+
+    kind: Literal["emoticons"] = "emoticons"
+    signs: dict[str, tuple[str, ...]] = Field(
+        default_factory=lambda: {
+            "positive": (":)", ":-)", ": )", ":D", ":-D", "=)", "=D", ";)", ";-)"),
+            "negative": (":(", ":-(", ": (", "=(", ":'("),
+        }
+    )
+
+    @field_validator("signs")
+    @classmethod
+    def _signs(cls, signs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        if any(not sign.strip() for own in signs.values() for sign in own):
+            raise wrong("must not hold an empty sign: it would be found in every text")
+        distinct(tuple(sign for own in signs.values() for sign in own))
+        return signs
+
+
+def _kind(labels: Any) -> Any:
+    """Tell which labels are meant; they stand in a field unless `kind` says otherwise."""
+    kind = (
+        labels.get("kind", "field") if isinstance(labels, dict) else getattr(labels, "kind", None)
+    )
+    return mark(str(kind))
+
+
+Labels = Annotated[
+    Annotated[FieldLabels, Tag(mark("field"))] | Annotated[EmoticonLabels, Tag(mark("emoticons"))],
+    Discriminator(
+        _kind,
+        custom_error_type="setting",
+        custom_error_message="{text}",
+        custom_error_context={"text": "must be a section whose kind is field or emoticons"},
+    ),
+]
+
+LABELS: dict[str, type[Section]] = {"field": FieldLabels, "emoticons": EmoticonLabels}
+
+
+class GeneratorSettings(Section):
+    """The made-up stream."""
+
+    stream: Literal["tweets", "loans"] = "tweets"
+    seed: int = Field(default=7, ge=0)
+    rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
+    labelled_share: float = Field(default=0.7, ge=0, le=1)
+    turn_after: int = Field(default=20_000, ge=1)  # tweets until one topic's sentiment turns
+
+
+class FileSettings(Section):
+    """A recorded file or standard input."""
+
+    format: Literal["auto", "jsonl", "csv"] = "auto"
+    encoding: Literal["auto", "utf-8", "latin-1"] = "auto"
+    batch_bytes: int = Field(default=1 << 20, ge=1024)
+
+
+class KafkaSettings(Section):
+    """How to reach Kafka, beyond the address and topic of the source."""
+
+    # For outputs: needed where the source is not Kafka, and free to be another cluster.
+    servers: tuple[str, ...] = ()
+    client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
+    group_id: Annotated[str, Field(min_length=1)] = "streamnb"
+    start_from: Literal["earliest", "latest"] = "earliest"
+    decode: Literal["columns", "records"] = "columns"
+    max_poll_messages: int = Field(default=5_000, ge=1)
+    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
+    message_max_bytes: int = Field(default=12 << 20, ge=1024)
+    bootstrap_timeout_s: float = Field(default=10.0, gt=0)
+    retry_pause_max_s: float = Field(default=1.0, gt=0, le=1.0)
+    session_timeout_s: float = Field(default=10.0, ge=6.0, le=300.0)  # 6 s: the brokers' least
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None  # only by ${NAME} from the environment
+    ssl_cafile: Path | None = None
+
+    @field_validator("servers")
+    @classmethod
+    def _servers(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        for server in servers:
+            try:
+                check_server(server)
+            except ValueError as error:
+                raise wrong(str(error)) from None
+        return distinct(servers)
+
+    @model_validator(mode="after")
+    def _fetch_holds_a_message(self) -> Self:
+        if self.message_max_bytes > self.fetch_max_bytes:
+            raise wrong(
+                f"message_max_bytes ({self.message_max_bytes}) must not be above "
+                f"fetch_max_bytes ({self.fetch_max_bytes}): such a message could never be fetched"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> Self:
+        """Refuse half a login: Kafka's own answer to one is silence until a time-out."""
+        if self.security_protocol.startswith("SASL"):
+            login = {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_username": self.sasl_username,
+                "sasl_password": self.sasl_password,
+            }
+            missing = [key for key, value in login.items() if value is None]
+            if missing:
+                raise wrong(
+                    f"{', '.join(missing)} must be given: security_protocol is "
+                    f"{self.security_protocol}"
+                )
+        elif self.sasl_mechanism is not None:
+            raise wrong(
+                f"sasl_mechanism {self.sasl_mechanism} needs security_protocol SASL_SSL or "
+                f"SASL_PLAINTEXT; it is {self.security_protocol}"
+            )
+        return self
+
+    @field_validator("ssl_cafile")
+    @classmethod
+    def _cafile_is_there(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise wrong("must be a file of certificates (PEM) that exists")
+        return path
+
+
+TOKEN_CHARACTERS_MIN = 16
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_ASCII = re.compile("[!-~][ -~]*[!-~]")
+
+
+class LearningSettings(Section):
+    """When the world sees what was learned."""
+
+    publish_interval_s: float = Field(default=0.1, gt=0)
+    publish_share_max: float = Field(default=0.1, gt=0, le=1)
+    window: int = Field(default=10_000, ge=1, le=10_000_000)  # examples of the prequential window
+
+
+class CheckpointSettings(Section):
+    """Where model and stream positions are kept, as one file."""
+
+    folder: Path | None = Path("state")  # null: keep nothing
+    interval_s: float = Field(default=10.0, gt=0)
+    keep: int = Field(default=3, ge=1)
+
+
+class OutputSettings(Section):
+    """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
+
+    to: str = "none"  # none | file:PATH | kafka:TOPIC
+
+    @field_validator("to")
+    @classmethod
+    def _to(cls, to: str) -> str:
+        try:
+            OutputAddress.parse(to)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return to
+
+    @property
+    def address(self) -> OutputAddress:
+        """`to`, taken apart."""
+        return OutputAddress.parse(self.to)
+
+
+class PredictorSettings(Section):
+    """The thread that judges what has no label."""
+
+    queue_size_max: int = Field(default=64, ge=1)  # batches
+
+
+class RecentSettings(Section):
+    """The newest messages, kept to be searched."""
+
+    enabled: bool = True
+    messages_max: int = Field(default=1_000_000, ge=1_000)
+    age_max_s: float = Field(default=86_400.0, gt=0)
+    rate_max_per_s: float = Field(default=5_000.0, gt=0)  # above it a sample is kept
+
+
+class CorrectionsSettings(Section):
+    """Where labels and deletions that people send are logged, to be learned from there."""
+
+    to: str = "journal"  # none | journal | kafka:TOPIC
+
+    @field_validator("to")
+    @classmethod
+    def _to(cls, to: str) -> str:
+        try:
+            CorrectionsAddress.parse(to)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return to
+
+    @property
+    def address(self) -> CorrectionsAddress:
+        """`to`, taken apart."""
+        return CorrectionsAddress.parse(self.to)
+
+
+class PageSettings(Section):
+    """What the page shows, and when it would rather say why it does not."""
+
+    unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
+    share_messages_min: int = Field(default=30, ge=1)
+
+
+class HttpSettings(Section):
+    """The page, the API, metrics and health over HTTP."""
+
+    enabled: bool = True
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
+    allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    body_bytes_max: int = Field(default=2 << 20, ge=1024)
+    request_timeout_s: float = Field(default=10.0, gt=0)
+    connections_max: int = Field(default=1_000, ge=1)
+    stuck_after_s: float = Field(default=30.0, gt=0)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _allowed_hosts(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _HOST_NAME.fullmatch(name):
+                raise wrong(
+                    "must hold names as they stand in an address, without scheme and port, such as "
+                    f"streamnb.example.org, *.example.org for all below one, or *, not {name!r}"
+                )
+        return distinct(names)
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_long(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and len(token.get_secret_value()) < TOKEN_CHARACTERS_MIN:
+            raise wrong(
+                f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
+                "`openssl rand -hex 16`"
+            )
+        if token is not None and not _ASCII.fullmatch(token.get_secret_value()):
+            raise wrong(
+                "must be of letters, digits and signs of ASCII, without blanks around them: others "
+                "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"
+            )
+        return token

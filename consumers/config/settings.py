@@ -1,0 +1,291 @@
+"""`config.yaml` as frozen, checked settings.
+
+Every key has its default in a section class of `consumers.config`, and its story in `config.yaml`
+and `docs/configuration.md`; a test holds the three together. Units stand at the end of the name.
+`load` lists every mistake at once: its line, its path, what was found, what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from consumers.config.addresses import OutputAddress, SourceAddress
+from consumers.config.base import Section, wrong
+from consumers.config.model import (
+    CategoriesSettings,
+    FeatureSettings,
+    FlagsSettings,
+    ModelSettings,
+    NumbersSettings,
+    WordsSettings,
+)
+from consumers.config.problems import problems_of, render, settings_of
+from consumers.config.sections import (
+    MESSAGE_PARTS,
+    SENTIMENT140,
+    CheckpointSettings,
+    CorrectionsSettings,
+    EmoticonLabels,
+    FieldLabels,
+    FileSettings,
+    GeneratorSettings,
+    HttpSettings,
+    KafkaSettings,
+    Labels,
+    LearningSettings,
+    MessageSettings,
+    OutputSettings,
+    PageSettings,
+    PredictorSettings,
+    RecentSettings,
+)
+from consumers.config.yaml_file import Document, Problem, read_yaml
+from consumers.errors import ConfigError
+
+__all__ = [
+    "CategoriesSettings",
+    "CheckpointSettings",
+    "CorrectionsSettings",
+    "EmoticonLabels",
+    "FeatureSettings",
+    "FieldLabels",
+    "FileSettings",
+    "FlagsSettings",
+    "GeneratorSettings",
+    "HttpSettings",
+    "KafkaSettings",
+    "Labels",
+    "LearningSettings",
+    "MessageSettings",
+    "ModelSettings",
+    "NumbersSettings",
+    "OutputAddress",
+    "OutputSettings",
+    "PageSettings",
+    "PredictorSettings",
+    "RecentSettings",
+    "Section",
+    "Settings",
+    "SourceAddress",
+    "WordsSettings",
+    "load",
+    "settings_of",
+    "to_yaml",
+]
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    source: str = "generator"  # generator | stdin | file:PATH | kafka://HOST:PORT[,HOST:PORT]/TOPIC
+    generator: GeneratorSettings = GeneratorSettings()
+    file: FileSettings = FileSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    message: MessageSettings = MessageSettings()
+    labels: Labels = FieldLabels()
+    model: ModelSettings = ModelSettings()
+    learning: LearningSettings = LearningSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    predictions: OutputSettings = OutputSettings()
+    rejects: OutputSettings = OutputSettings()
+    predictor: PredictorSettings = PredictorSettings()
+    recent: RecentSettings = RecentSettings()
+    corrections: CorrectionsSettings = CorrectionsSettings()
+    page: PageSettings = PageSettings()
+    http: HttpSettings = HttpSettings()
+    view: Literal["auto", "live", "log"] = "auto"
+
+    @property
+    def source_address(self) -> SourceAddress:
+        """`source`, taken apart."""
+        return SourceAddress.parse(self.source)
+
+    @property
+    def output_servers(self) -> tuple[str, ...]:
+        """The brokers that `kafka:TOPIC` outputs go to: `kafka.servers`, else the source's own."""
+        return self.kafka.servers or self.source_address.servers
+
+    @field_validator("source")
+    @classmethod
+    def _source(cls, source: str) -> str:
+        try:
+            SourceAddress.parse(source)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return source
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        problems = [
+            *_wrong_labels(self),
+            *_wrong_features(self),
+            *_wrong_outputs(self),
+        ]
+        if problems:
+            lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
+            raise PydanticCustomError("setting", "{text}", {"text": lines, "problems": problems})
+        return self
+
+
+_Found = tuple[tuple[str | int, ...], str]
+
+
+def _wrong_labels(settings: Settings) -> Iterator[_Found]:
+    """Find labels that no class answers to: their messages would all be rejected."""
+    classes = settings.model.classes
+    labels = settings.labels
+    if isinstance(labels, FieldLabels):
+        for value, name in labels.mapping.items():
+            if name not in classes and SENTIMENT140.get(value) != name:
+                yield ("labels", "mapping", value), _no_class(name, classes)
+            elif value in classes and name not in {value, SENTIMENT140.get(value)}:
+                text = f"is a class, which its name stands for; it cannot mean {name!r} as well"
+                yield ("labels", "mapping", value), text
+        return
+    for name in labels.signs:
+        if name not in classes:
+            yield ("labels", "signs", name), _no_class(name, classes)
+    for name in classes:
+        if not labels.signs.get(name):
+            text = f"has {name!r}, for which labels.signs has no sign: it could never be learned"
+            yield ("model", "classes"), text
+
+
+def _wrong_features(settings: Settings) -> Iterator[_Found]:
+    """Find groups that read what no message brings along, what is another's, or the label."""
+    kept = ("text", "user", "lang", *settings.message.fields)
+    paths = {part: getattr(settings.message, part) for part in MESSAGE_PARTS}
+    taken: dict[str, str] = {}
+    for name, group in settings.model.features.items():
+        here = ("model", "features", name)
+        if not group.fields and group.kind == "words" and name not in kept:
+            text = f"reads a field that is not kept; add {name!r} to message.fields"
+            yield here, f"{text}, or name its field under fields, or take one of {', '.join(kept)}"
+        for field in group.reads(name):
+            path = paths.get(field, field)
+            if path in taken:
+                text = f"reads {path!r}, which {taken[path]!r} reads already"
+                yield here, f"{text}: evidence must not count twice; a field stands in one group"
+            taken.setdefault(path, name)
+            if field in MESSAGE_PARTS and group.kind in {"flags", "numbers"}:
+                yield here, f"reads {field!r} as {group.kind}; it can be words or categories"
+            if isinstance(settings.labels, FieldLabels) and path == settings.labels.field:
+                yield here, f"reads {path!r}, where labels stand: it would learn the label itself"
+        if isinstance(group, CategoriesSettings):
+            for field in group.values.keys() - set(group.reads(name)):
+                yield (*here, "values", field), "is none of the group's fields"
+
+
+def _no_class(name: str, classes: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, classes, n=1)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    known = ", ".join(map(repr, classes))
+    return f"names {name!r}, which is not in model.classes: {known}{guess}"
+
+
+def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
+    """Find outputs that lead nowhere, into each other, or back into the source."""
+    source = settings.source_address
+    outputs = {"predictions": settings.predictions, "rejects": settings.rejects}
+    for name, output in outputs.items():
+        address = output.address
+        if address.kind == "kafka" and not settings.output_servers:
+            yield (name, "to"), "needs brokers: set kafka.servers, as the source is not Kafka"
+        same_cluster = set(settings.output_servers) & set(source.servers)
+        if address.kind == "kafka" and address.topic == source.topic and same_cluster:
+            yield (name, "to"), "must not be the source's own topic: it would read what it writes"
+        if address.kind == "file" and address.path == source.path:
+            yield (name, "to"), "must not be the source's own file: it would read what it writes"
+    if settings.predictions.to == settings.rejects.to != "none":
+        yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
+    yield from _wrong_corrections(settings)
+
+
+def _wrong_corrections(settings: Settings) -> Iterator[_Found]:
+    """Find a log of corrections that is something else as well."""
+    topic = settings.corrections.address.topic
+    if topic is None:
+        return
+    source, here = settings.source_address, ("corrections", "to")
+    if not settings.output_servers:
+        yield here, "needs brokers: set kafka.servers, as the source is not Kafka"
+    if topic == source.topic and set(settings.output_servers) & set(source.servers):
+        yield here, "must not be the source's own topic: corrections are no messages"
+    for name in ("predictions", "rejects"):
+        if getattr(settings, name).address.topic == topic:
+            yield here, f"must not be where {name}.to goes: it is read again, and only by us"
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the settings from a file, or take the built-in defaults.
+
+    Parameters
+    ----------
+    path : Path or None
+        A YAML file; None for the defaults.
+    environ : mapping
+        Where `${NAME}` is looked up, usually `os.environ`.
+    overrides : mapping, optional
+        Top-level settings that win over the file, such as ``{"source": "stdin"}``.
+
+    Returns
+    -------
+    Settings
+        Checked, and frozen.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is no YAML, or has mistakes; all of them are listed.
+    """
+    name = "the built-in configuration" if path is None else str(path)
+    document = Document() if path is None else _read(path, environ)
+    data = {} if document.data is None else document.data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
+    for key, value in (overrides or {}).items():
+        data[key] = value
+        document.written[(key,)] = value
+        document.lines.pop((key,), None)  # it came from the command line
+    problems: list[Problem] = list(document.problems)
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        problems += problems_of(error, Settings, document)
+        # The cause is left out: pydantic's own text repeats values, and one may be a secret.
+        raise ConfigError(render(name, problems, document)) from None
+    if problems:
+        raise ConfigError(render(name, problems, document))
+    return settings
+
+
+def _read(path: Path, environ: Mapping[str, str]) -> Document:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; --config names the file"
+        ) from None
+    try:
+        return read_yaml(text, environ)
+    except ValueError as error:
+        raise ConfigError(f"{path} is no YAML: {error}") from None
+
+
+def to_yaml(settings: Settings) -> str:
+    """Return the settings as YAML with every key, secrets masked."""
+    data: dict[str, Any] = settings.model_dump(mode="json")
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=None))

@@ -1,0 +1,256 @@
+"""Applies corrections between two batches of the stream; it belongs to the consuming thread.
+
+A correction takes back what its message taught and teaches the label that was given instead. It is
+held until the model has learned the message: after a restart the stream is read again from the
+checkpoint, and what is to be taken back may still be on its way. The log's position moves on with
+each correction, and is saved with the counts: so a kill neither loses one nor applies it twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+
+import structlog
+
+from consumers.corrections.log_reader import Reading
+from consumers.corrections.model import Correction, Entry, encode
+from consumers.messages import Partition, Reason, Reject
+from consumers.monitoring.metrics import CorrectionMetrics
+from streamnb import Learner
+from streamnb.errors import InputError
+
+# As much as a piece of the stream may hold the consuming thread, about: a correction takes a
+# fraction of a millisecond.
+TURN_S = 0.02
+# A partition that was ours may come back while the group decides anew; after so long it will not.
+AWAY_S = 60.0
+GONE = (
+    "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
+    "journal belongs to its checkpoint; to learn anew, begin with an empty checkpoint.folder"
+)
+log = structlog.get_logger(__name__)
+
+
+class Applying:
+    """Deals with corrections in the order of their log.
+
+    Parameters
+    ----------
+    reading : Reading
+        What brings them.
+    fields : sequence of str
+        The fields that the model reads.
+    metrics : CorrectionMetrics
+    clock : callable
+        Monotonic seconds.
+
+    Attributes
+    ----------
+    n_labels, n_deletes, n_refused, n_skipped : int
+        What became of them in this run. Skipped are those of messages that others learn.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        fields: Sequence[str],
+        metrics: CorrectionMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
+        self._deleted: list[tuple[str, Partition, int]] = []
+        self._reading = reading
+        self._nothing: dict[str, list[str]] = {field: [] for field in fields}
+        self._metrics = metrics
+        self._clock = clock
+        self._holds = False
+        self._is_behind = False
+        self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
+        self._away_since_s: dict[Partition, float] = {}
+        metrics.watch(lambda: reading.n_waiting)
+
+    def start(self, positions: Mapping[Partition, int]) -> None:
+        """Begin to read the log, at the checkpoint's positions."""
+        self._reading.start(positions)
+
+    def owes(self) -> bool:
+        """Tell whether some that were in the log at the start can still be applied."""
+        if self._holds:  # the stream has not brought what they correct
+            return False
+        return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
+
+    def is_behind(self) -> bool:
+        """Tell whether more can be applied at once: the last turn ended by its time."""
+        return self._is_behind
+
+    def is_due(self) -> bool:
+        """Tell whether something waits.
+
+        Raises
+        ------
+        Exception
+            What ended the reading of the log.
+        """
+        return self._reading.first() is not None
+
+    def apply(
+        self,
+        learner: Learner,
+        positions: MutableMapping[Partition, int],
+        assigned: Mapping[Partition, object],
+    ) -> list[Reject]:
+        """Apply what can be applied now, for a fiftieth of a second at most.
+
+        Parameters
+        ----------
+        learner : Learner
+        positions : mapping of Partition to int
+            The next offsets of the stream and of the log; those of the log are moved on.
+        assigned : mapping with keys of Partition
+            The partitions of the stream that are read here; empty where that is not known.
+
+        Returns
+        -------
+        list of Reject
+            Those that could not be used.
+        """
+        rejects: list[Reject] = []
+        until_s = self._clock() + TURN_S
+        self._is_behind = False
+        self._note_away(positions, assigned)
+        while (entry := self._reading.first()) is not None:
+            self._own.add(entry.partition)
+            self._holds = self._must_wait(entry, positions, assigned)
+            if self._holds:
+                break
+            reject = self._deal_with(entry, learner, positions, assigned)
+            if reject is not None:
+                rejects.append(reject)
+            positions[entry.partition] = entry.next_offset
+            self._reading.done()
+            if self._clock() >= until_s:
+                self._is_behind = True
+                break
+        return rejects
+
+    def take_deleted(self) -> list[tuple[str, Partition, int]]:
+        """Return id and place of the messages that were deleted since it was asked last."""
+        deleted, self._deleted = self._deleted, []
+        return deleted
+
+    def close(self) -> None:
+        """End the reading thread."""
+        self._reading.close()
+
+    def _deal_with(
+        self,
+        entry: Entry,
+        learner: Learner,
+        positions: Mapping[Partition, int],
+        assigned: Mapping[Partition, object],
+    ) -> Reject | None:
+        # A position is saved with a part, so there is one, though nothing may ever be taught by it.
+        learner.learn(entry.part, self._nothing, [])
+        said = entry.said
+        if isinstance(said, Reject):
+            return self._refuse(said)
+        place = said.place
+        if said.kind == "delete" and place is not None:
+            self._deleted.append((said.id, place, said.offset))
+        if said.gone:
+            return self._refuse(_reject(entry, said, GONE))
+        if place is not None and not _has_passed(said, positions) and place not in assigned:
+            self.n_skipped += 1
+            self._metrics.count("skipped")
+            return None
+        try:
+            _teach(said, entry.part, learner)
+        except InputError as error:
+            return self._refuse(_reject(entry, said, str(error)))
+        if said.kind == "label":
+            self.n_labels += 1
+        else:
+            self.n_deletes += 1
+        self._metrics.count(said.kind)
+        return None
+
+    def _refuse(self, reject: Reject) -> Reject:
+        self.n_refused += 1
+        self._metrics.count("refused")
+        log.warning(
+            "correction_refused",
+            partition=str(reject.partition),
+            offset=reject.offset,
+            detail=reject.detail,
+        )
+        return reject
+
+    # ---- whether a message has been learned, will be, or is somebody else's --------------------
+
+    def _must_wait(
+        self,
+        entry: Entry,
+        positions: Mapping[Partition, int],
+        assigned: Mapping[Partition, object],
+    ) -> bool:
+        """Tell whether the message that is corrected is still to be learned here."""
+        said = entry.said
+        if isinstance(said, Reject) or said.place is None or _has_passed(said, positions):
+            return False
+        place = said.place
+        if place in assigned:
+            return True
+        if place in positions:
+            left_s = self._away_since_s.get(place)
+            return left_s is None or self._clock() < left_s + AWAY_S
+        if assigned:
+            return False
+        # A source that knows no assignments has one stream, and once that has brought something,
+        # another one's messages will not come. Members of a group wait for their assignment.
+        topics = {each.topic for each in positions if each not in self._own}
+        return not topics or place.topic in topics
+
+    def _note_away(
+        self, positions: Mapping[Partition, int], assigned: Mapping[Partition, object]
+    ) -> None:
+        """Note since when partitions that we have read are not assigned to us."""
+        now_s = self._clock()
+        for each in positions:
+            if not assigned or each in assigned:
+                self._away_since_s.pop(each, None)
+            else:
+                self._away_since_s.setdefault(each, now_s)
+
+
+def _has_passed(said: Correction, positions: Mapping[Partition, int]) -> bool:
+    """Tell whether the model has learned the message, as far as it was to be learned."""
+    assert said.place is not None
+    return positions.get(said.place, 0) > said.offset
+
+
+def _teach(said: Correction, part: str, learner: Learner) -> None:
+    """Take back what the message taught, and teach its new label: both or, if refused, neither."""
+    if said.was is not None and said.was_part is not None:
+        learner.unlearn_one(said.was_part, said.example, said.was)
+    if said.label is None:
+        return
+    try:
+        learner.learn_one(part, said.example, said.label)
+    except InputError:
+        if said.was is not None and said.was_part is not None:
+            learner.learn_one(said.was_part, said.example, said.was)
+        raise
+
+
+def _reject(entry: Entry, said: Correction, detail: str) -> Reject:
+    line = encode(said)
+    return Reject(
+        Reason.CORRECTION,
+        detail,
+        entry.partition,
+        entry.offset,
+        said.time_ms,
+        said.id.encode(),
+        line,
+    )

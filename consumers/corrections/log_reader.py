@@ -1,0 +1,183 @@
+"""What the desk asks of a log that corrections are appended to: a journal or a Kafka topic."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from consumers.corrections.model import Entry, entries
+from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where an appended line stands; it is safe there.
+
+    Attributes
+    ----------
+    partition : Partition
+        The log.
+    offset : int
+        Its place in it: of its first byte in a journal, of the record in a topic.
+    """
+
+    partition: Partition
+    offset: int
+
+    def outcome(self, timeout_s: float) -> Written | None:  # noqa: ARG002 -- as `Appended` has it
+        """Return itself: it is known."""
+        return self
+
+
+class Appended(Protocol):
+    """A line on its way into a log."""
+
+    def outcome(self, timeout_s: float) -> Written | None:
+        """Return where the line stands, once it is safe; None where that is not known in time.
+
+        Raises
+        ------
+        NotWritten
+            Where it is certain that the log did not take it.
+        """
+
+
+class Log(Protocol):
+    """Takes lines from any thread."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+
+    def append(self, key: bytes, line: bytes) -> Appended:
+        """Send a line on its way; lines of one key stay in their order.
+
+        Raises
+        ------
+        NotWritten
+            Where it is certain that the log did not take it.
+        """
+
+    def close(self) -> None:
+        """Let go."""
+
+
+POLL_TIMEOUT_S = 0.1
+WAITING_MAX = 10_000  # corrections read and not applied yet
+_CLOSE_TIMEOUT_S = 10.0
+
+
+class Reading:
+    """The thread that reads corrections, and the queue behind it.
+
+    Parameters
+    ----------
+    source : Source
+        The log, not opened yet.
+    classes : collection of str
+        The classes that may be taught.
+    tell : callable
+        Called on the reading thread with each entry, before it waits to be applied.
+
+    Attributes
+    ----------
+    caught_up : threading.Event
+        Set once all that was in the log at the start has been told and waits, or was applied.
+    """
+
+    def __init__(
+        self, source: Source, classes: Collection[str], tell: Callable[[Entry], None]
+    ) -> None:
+        self.caught_up = threading.Event()
+        self._source = source
+        self._classes = classes
+        self._tell = tell
+        self._positions: dict[Partition, int] = {}
+        self._changed = threading.Condition()
+        self._waiting: deque[Entry] = deque()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="read-corrections", daemon=True)
+
+    def start(self, positions: Mapping[Partition, int]) -> None:
+        """Begin to read, at the checkpoint's positions."""
+        self._positions = dict(positions)
+        self._thread.start()
+
+    def first(self) -> Entry | None:
+        """Return the oldest entry that waits, and leave it there; None where there is none.
+
+        Raises
+        ------
+        BaseException
+            What ended the reading thread, once all that it read before has been taken.
+        """
+        with self._changed:
+            if self._waiting:
+                return self._waiting[0]
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def done(self) -> None:
+        """Take the oldest entry out of the queue: it has been dealt with."""
+        with self._changed:
+            self._waiting.popleft()
+            self._changed.notify_all()
+
+    @property
+    def n_waiting(self) -> int:
+        """How many entries wait to be dealt with."""
+        return len(self._waiting)
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the log from being read, in a sentence."""
+        return str(self._failure) if self._failure is not None else self._trouble
+
+    def close(self) -> None:
+        """End the thread and let the source go; what waits is read again at the next start."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.ident is None:
+            self._source.close()
+        else:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            try:
+                self._read()
+            finally:
+                self._source.close()
+        except BaseException as error:  # noqa: BLE001 -- it comes out of `first`, on the thread that ends the run
+            self._failure = error
+
+    def _read(self) -> None:
+        """Read until told to close."""
+        self._source.open(self._positions.get)
+        while not self._closing:
+            batches = self._source.poll(POLL_TIMEOUT_S)
+            self._trouble = self._source.trouble()
+            for raw in batches:
+                self._take(raw)
+            if not batches and self._source.at_end():
+                self.caught_up.set()
+
+    def _take(self, raw: RawColumns) -> None:
+        """Tell what a batch says, and let it wait to be applied."""
+        for entry in entries(raw, self._classes):
+            self._tell(entry)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or len(self._waiting) < WAITING_MAX)
+                if self._closing:
+                    return
+                self._waiting.append(entry)
+                self._changed.notify_all()
+        self._positions[raw.partition] = raw.next_offset

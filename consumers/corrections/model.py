@@ -1,0 +1,209 @@
+"""Why a correction is not taken. Each says in a sentence what was found and what to do.
+
+All are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of the
+request; `NotReady`, `NotWritten` and `InDoubt` of the desk and its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from consumers.decode.json import is_too_deep
+from consumers.errors import ConsumerError
+from consumers.messages import Partition, RawColumns, Reason, Reject
+from consumers.pipeline.checkpoint import part_name
+
+
+class CorrectionError(ConsumerError):
+    """Root of what the desk answers where it does not take a correction."""
+
+
+class UnknownMessage(CorrectionError):  # noqa: N818 -- what was found, not what went wrong
+    """No message of that id is among those that are kept."""
+
+
+class UnknownLabel(CorrectionError):  # noqa: N818 -- as above
+    """The label is none of the model's classes."""
+
+
+class UnusableExample(CorrectionError):  # noqa: N818 -- as above
+    """The example has a field that the model does not read, or a value that it cannot use."""
+
+
+class NotReady(CorrectionError):  # noqa: N818 -- a state, named for what it is
+    """Corrections cannot be taken at the moment; asking again later helps."""
+
+
+class NotWritten(CorrectionError):  # noqa: N818 -- as above
+    """The log did not take the correction, and nothing of it was kept."""
+
+
+class InDoubt(CorrectionError):  # noqa: N818 -- as above
+    """The log has not said in time whether it took the correction."""
+
+
+_OFFSET_MAX = 2**63 - 1
+
+
+class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a person said of one message.
+
+    Attributes
+    ----------
+    kind : {"label", "delete"}
+        Whether the message is to teach another class, or nothing any more.
+    id : str
+        The message's id; an example that came by itself has one of its own.
+    time_ms : int
+        When it was said, in Unix milliseconds.
+    example : dict
+        The model's fields as the message was learned; a field that is missing says nothing.
+    label : str or None
+        The class that it is to teach; None for a deletion.
+    was : str or None
+        The class that it has taught so far; None where it taught nothing.
+    was_part : str or None
+        The part of the model that learned it: a partition of the stream, or one of the log itself.
+    partition : tuple of (str, int) or None
+        The topic and the number of the message's own log; None for an example that came by itself.
+    offset : int
+        Where the message stands there.
+    gone : bool
+        Whether the example was taken out of the log, as its message was deleted. It has been
+        applied long ago, and cannot be again.
+    """
+
+    kind: Literal["label", "delete"]
+    id: str
+    time_ms: int
+    example: dict[str, Any] = {}
+    label: str | None = None
+    was: str | None = None
+    was_part: str | None = None
+    partition: tuple[str, int] | None = None
+    offset: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
+    gone: bool = False
+
+    @property
+    def place(self) -> Partition | None:
+        """The message's own log; None where it has none."""
+        return None if self.partition is None else Partition(*self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a log of corrections, read back.
+
+    Attributes
+    ----------
+    partition : Partition
+        The log; `part` is the name of what it teaches.
+    offset, next_offset : int
+        Where the line stands, and where reading goes on once it has been dealt with.
+    said : Correction or Reject
+        What it says; a reject where it is no correction.
+    """
+
+    partition: Partition
+    offset: int
+    next_offset: int
+    said: Correction | Reject
+
+    @property
+    def part(self) -> str:
+        """The part of the model that learns what is said here."""
+        return part_name(self.partition)
+
+
+def encode(correction: Correction) -> bytes:
+    """Return a correction as one line of JSON, without its line end.
+
+    Examples
+    --------
+    >>> encode(Correction("delete", "m7", 5, {"text": "so it goes"}))
+    b'{"kind":"delete","id":"m7","time_ms":5,"example":{"text":"so it goes"}}'
+    """
+    return msgspec.json.encode(correction)
+
+
+def decoded(line: bytes) -> Correction | None:
+    """Return what a line says; None where it is no correction."""
+    try:
+        return msgspec.json.decode(line, type=Correction)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def is_json(line: bytes) -> bool:
+    """Tell whether a line is JSON, whatever it says."""
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def without_example(correction: Correction) -> bytes:
+    """Return a correction's line without its example; never longer than the line with it."""
+    gone = correction.gone or bool(correction.example)
+    return encode(msgspec.structs.replace(correction, example={}, gone=gone))
+
+
+def entries(raw: RawColumns, classes: Collection[str]) -> Iterator[Entry]:
+    """Yield what the lines of a batch say, in their order.
+
+    Parameters
+    ----------
+    raw : RawColumns
+        One batch of a log of corrections.
+    classes : collection of str
+        The classes that may be taught.
+    """
+    offsets = [*raw.offsets.tolist(), raw.next_offset]
+    for i in range(len(raw)):
+        yield Entry(raw.partition, offsets[i], offsets[i + 1], _said(raw, i, classes))
+
+
+def _said(raw: RawColumns, i: int, classes: Collection[str]) -> Correction | Reject:
+    try:
+        said = msgspec.json.decode(raw.value(i) or b"", type=Correction)
+    except msgspec.ValidationError as error:
+        return _refused(raw, i, Reason.WRONG_TYPE, f"it is no correction: {error}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _refused(raw, i, Reason.NOT_JSON, f"it is no correction: {error}")
+    if is_too_deep(raw.value(i) or b""):
+        return _refused(raw, i, Reason.NOT_JSON, "it is no correction: it is nested too deeply")
+    fault = _contradiction(said)
+    if fault is not None:
+        return _refused(raw, i, Reason.WRONG_TYPE, fault)
+    for label in (said.label, said.was):
+        if label is not None and label not in classes:
+            detail = f"label {label!r:.200} is none of {', '.join(classes)}"
+            return _refused(raw, i, Reason.UNKNOWN_LABEL, detail)
+    return said
+
+
+def _contradiction(said: Correction) -> str | None:
+    """Return in what a correction contradicts itself; None where it does not."""
+    if (said.label is None) != (said.kind == "delete"):
+        return f"a {said.kind} has the label {said.label!r:.200}"
+    if (said.was is None) != (said.was_part is None):
+        return f"was {said.was!r:.200} and was_part {said.was_part!r:.200} belong together"
+    return None
+
+
+def _refused(raw: RawColumns, i: int, reason: Reason, detail: str) -> Reject:
+    """Return the reject that a line becomes."""
+    return Reject(
+        reason,
+        detail,
+        raw.partition,
+        int(raw.offsets[i]),
+        int(raw.times_ms[i]),
+        raw.key(i),
+        raw.value(i),
+    )

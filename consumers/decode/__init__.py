@@ -1,0 +1,1 @@
+"""Raw bytes in, columns of messages out."""

@@ -1,0 +1,271 @@
+"""Where a message's label comes from: a field of it, or the emoticons of its text.
+
+A labeller works on columns, a batch at a time: values and texts in, labels and texts out. `None` is
+"no label": such a message is judged and not learned from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from consumers.config.settings import EmoticonLabels, FieldLabels
+from consumers.decode.fields import Fault
+from consumers.errors import ConfigError
+from consumers.messages import Reason
+
+_VALUE_SHOWN_MAX = 60
+_BOOLEANS = {True: "true", False: "false"}
+
+
+@dataclass(slots=True)
+class Labelled:
+    """What a labeller made of a batch.
+
+    Attributes
+    ----------
+    labels : list of (str or None)
+        The class of each message, or None.
+    texts : list of str
+        The texts to learn from: a labeller takes out what gave the label away.
+    faults : dict of int to Fault
+        By position in the batch, the messages whose label cannot be understood.
+    n_ambiguous : int
+        Messages that speak for more than one class; their label is None.
+    """
+
+    labels: list[str | None]
+    texts: list[str]
+    faults: dict[int, Fault] = field(default_factory=dict)
+    n_ambiguous: int = 0
+
+
+class Labeller(Protocol):
+    """What the decoder needs of a labeller."""
+
+    path: str | None
+    """The field of a message whose value it wants, as a path; None when it wants none."""
+    reads_text: bool
+    """Whether it labels by the text, which must then be there."""
+    classes: tuple[str, ...]
+    """What it labels with."""
+    known: Mapping[str, str]
+    """JSON texts of values (`4`, `true`, a string without its quotes) → the class that each means.
+    Any other value takes the slow way, through `label`."""
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label a batch.
+
+        Parameters
+        ----------
+        values : sequence of length n
+            What stands in each message at `path`; None where it is absent, or where `path` is None.
+        texts : list of str, of length n
+            Their texts.
+
+        Returns
+        -------
+        Labelled
+            Labels and texts, of length n.
+        """
+
+
+class FieldLabeller:
+    """Reads labels from a field: 4 → "positive", by the mapping of `labels.mapping`.
+
+    Parameters
+    ----------
+    settings : FieldLabels
+        Which field, and which class each value means. A key is the value's JSON text, so that
+        ``"4"`` answers for 4, 4.0 and "4", and ``"true"`` for true.
+    classes : sequence of str
+        The model's classes. A class's own name is a label as well.
+
+    Examples
+    --------
+    >>> labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    >>> labeller.label([4, "0", "positive", None], ["a", "b", "c", "d"]).labels
+    ['positive', 'negative', 'positive', None]
+    """
+
+    def __init__(self, settings: FieldLabels, classes: Sequence[str]) -> None:
+        self.path: str | None = settings.field
+        self.reads_text = False
+        self.classes = tuple(classes)
+        self._mapping = dict(settings.mapping) | {name: name for name in classes}
+        # What most messages hold is found by one look: the value itself. Values whose class the
+        # model lacks are left out, so that they take the slow way to a good explanation.
+        self.known: Mapping[str, str] = {
+            key: name for key, name in self._mapping.items() if name in self.classes
+        }
+        self._values: dict[Any, str] = dict(self.known)
+        for key, name in self.known.items():
+            if re.fullmatch(r"-?[0-9]{1,18}", key) and str(int(key)) == key:
+                self._values[int(key)] = name
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label a batch by its values; see `Labeller.label`."""
+        done = Labelled([None] * len(values), texts)
+        known = self._values
+        for i, value in enumerate(values):
+            if value is None:
+                continue
+            # Python says that True equals 1; a label that says true does not mean 1.
+            key = _BOOLEANS[value] if value.__class__ is bool else value
+            try:
+                done.labels[i] = known[key]
+            except (KeyError, TypeError):
+                found = self._look_up(value)
+                if isinstance(found, Fault):
+                    done.faults[i] = found
+                else:
+                    done.labels[i] = found
+        return done
+
+    def _look_up(self, value: Any) -> str | Fault:
+        """Return the class of a value by its JSON text, or why it has none."""
+        integral = isinstance(value, float) and value.is_integer()
+        text = msgspec.json.encode(int(value) if integral else value).decode()
+        shown = text[:_VALUE_SHOWN_MAX]
+        if not isinstance(value, str | int | float):
+            return Fault(
+                Reason.WRONG_TYPE,
+                f"the label at '{self.path}' is {shown}; a string, number or boolean is needed "
+                "(setting labels.field)",
+            )
+        name = self._mapping.get(value if isinstance(value, str) else text)
+        if name in self.classes:
+            return name
+        classes = ", ".join(self.classes)
+        if name is not None:
+            return Fault(
+                Reason.UNKNOWN_LABEL,
+                f"labels.mapping makes '{name}' of the label {shown}, which is none of the model's "
+                f"classes ({classes}); add it to model.classes or map it to one of them",
+            )
+        return Fault(
+            Reason.UNKNOWN_LABEL,
+            f"the label {shown} at '{self.path}' is neither a class ({classes}) nor a key of "
+            f"labels.mapping ({', '.join(self._mapping)}); add it to labels.mapping",
+        )
+
+
+class EmoticonLabeller:
+    """Reads labels off emoticons, and takes these out of the text (Go, Bhayani and Huang 2009).
+
+    What gives the label must not be learned from, or the model would learn the emoticons alone. A
+    text with signs of two classes gets no label, and loses its signs too.
+
+    Parameters
+    ----------
+    settings : EmoticonLabels
+        The signs of each class.
+    classes : sequence of str
+        The model's classes.
+
+    Raises
+    ------
+    ConfigError
+        When signs stand for a class the model lacks.
+
+    Examples
+    --------
+    >>> labeller = EmoticonLabeller(EmoticonLabels(), ("negative", "positive"))
+    >>> labeller.label([None, None], ["what a day :)", "see http://x.org/:)"])
+    Labelled(labels=['positive', None], texts=['what a day', 'see http://x.org/:)'], faults={},
+    n_ambiguous=0)
+    """
+
+    def __init__(self, settings: EmoticonLabels, classes: Sequence[str]) -> None:
+        self.path: str | None = None
+        self.reads_text = True
+        self.classes = tuple(classes)
+        self.known: Mapping[str, str] = {}
+        class_of = _class_of_sign(settings, classes)
+        # The longest first, so that ":'(" is not taken for a colon and "'(".
+        signs = sorted(class_of, key=len, reverse=True)
+        self._signs = signs
+        self._class_of = [class_of[sign] for sign in signs]
+        self._pattern = re.compile("|".join([_LINK, *map(_sign_pattern, signs)]))
+        # ":(a" may be a list's beginning and labels nothing, but a tokeniser sees the sign in it.
+        glued = [sign for sign in signs if not re.search(r"\w$| ", sign)]
+        self._glued = re.compile("|".join([_LINK, *(_sign_pattern(sign, "") for sign in glued)]))
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label a batch by its texts; see `Labeller.label`."""
+        done = Labelled([None] * len(values), list(texts))
+        for i, text in enumerate(texts):
+            # To look for each sign is 20 times as fast as the pattern; most texts have none.
+            if not any(sign in text for sign in self._signs):
+                continue
+            found: set[str] = set()
+            rest = self._pattern.sub(partial(self._take, found), text)
+            if found:
+                done.texts[i] = self._glued.sub(partial(self._take, set()), rest).strip()
+                done.labels[i] = found.pop() if len(found) == 1 else None
+                done.n_ambiguous += done.labels[i] is None
+        return done
+
+    def _take(self, found: set[str], match: re.Match[str]) -> str:
+        """Note the class of a sign and remove it; leave a link as it is."""
+        if match.lastindex is None:
+            return match[0]
+        found.add(self._class_of[match.lastindex - 1])
+        begin, end = match.span()
+        around = match.string[max(0, begin - 1) : begin], match.string[end : end + 1]
+        # What stood on both sides must not become one: a sign again ("=:()" would leave "=)"), or
+        # a word that nobody wrote.
+        return " " if all(around) and not any(map(str.isspace, around)) else ""
+
+
+# A link is matched from its "://" on and kept. Neither this nor the signs can begin in a way that
+# looks ahead without bound, so a text of a million letters or blanks costs a single pass.
+_LINK = r"://\S*|\bwww\.\S+"
+
+
+def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
+    """Return the pattern of one sign: whole, one group, with a blank before and its mouth repeated.
+
+    A sign that begins with a letter or digit ("XD", "8)") does not begin inside a word, and none
+    ends inside one (":Dublin"), unless another `end` is asked for.
+    """
+    start = r"(?<!\w)" if re.match(r"\w", sign) else ""
+    return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+{end}"
+
+
+class NoLabels:
+    """Leaves labels alone: for messages that are judged whatever else they say.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The model's classes.
+    """
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.path: str | None = None
+        self.reads_text = False
+        self.classes = tuple(classes)
+        self.known: Mapping[str, str] = {}
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+        """Label nothing; see `Labeller.label`."""
+        return Labelled([None] * len(values), texts)
+
+
+def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:
+    """Return the class each sign stands for, or raise `ConfigError`."""
+    class_of: dict[str, str] = {}
+    for name, signs in settings.signs.items():
+        if name not in classes:
+            raise ConfigError(
+                f"labels.signs.{name}: the model has no such class, it has {', '.join(classes)}; "
+                "rename the entry or add the class to model.classes"
+            )
+        class_of |= dict.fromkeys(signs, name)
+    return class_of

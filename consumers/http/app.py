@@ -1,0 +1,134 @@
+"""What the daemon answers over HTTP: the page, the API, metrics and health, and what they are.
+
+Each theme has a file of its own; here they are put together. `docs/api.md` shows every route with
+its answer, and `/docs` says the same from the types.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from consumers.http.authorization import AllowedHosts
+from consumers.http.batcher import Judge
+from consumers.http.middleware import Guard
+from consumers.http.openapi import describing_routes
+from consumers.http.problems import ProblemError
+from consumers.http.request_examples import Asker
+from consumers.http.route import PlainRoute, schemas
+from consumers.http.routes_corrections import correcting_routes
+from consumers.http.routes_predict import predicting_routes
+from consumers.http.routes_search import searching_routes
+from consumers.http.routes_status import modelling_routes, probe_routes
+from consumers.http.sse import event_routes
+from consumers.http.state import Rooms
+from consumers.http.workers import Workers
+from streamnb import __version__
+
+PAGE = Path(__file__).parent / "static"
+NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
+
+
+def make_app(rooms: Rooms) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    rooms : Rooms
+        What it answers from.
+
+    Returns
+    -------
+    FastAPI
+    """
+    app = FastAPI(
+        title="streamnb",
+        version=__version__,
+        description="Naive Bayes that learns one message at a time, and answers while it learns.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        # It would ask the environment at each request; `consumers.monitoring.tracing` is there.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    http, asker = rooms.settings.http, Asker(rooms.settings)
+    judge = Judge(rooms.predictor, asker.text_field, http.request_timeout_s)
+    workers, patient = Workers(http.request_timeout_s), Workers(http.request_timeout_s)
+    app.state.workers = workers, patient
+    routes = [
+        # The one that is asked most comes first: they are looked through in this order.
+        *predicting_routes(rooms, judge, asker),
+        *searching_routes(rooms, judge, workers),
+        # A log that does not answer keeps those who correct waiting, and nobody else.
+        *correcting_routes(rooms, patient, asker),
+        *modelling_routes(rooms, judge, workers),
+        *event_routes(rooms),
+        *probe_routes(rooms),
+    ]
+    types = [each for route in routes for each in route.types]
+    app.openapi = functools.partial(_openapi, app.openapi, schemas(types))  # type: ignore[method-assign]
+    app.router.routes.extend([*routes, *describing_routes(app.openapi), *_page_routes()])
+    app.add_middleware(Guard, metrics=rooms.metrics.http, hosts=AllowedHosts(http))
+    app.add_exception_handler(HTTPException, _as_problem)
+    return app
+
+
+class PageFiles(StaticFiles):
+    """The page's files; a browser asks each time whether it still has the newest."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a whole file, or 304 where the browser has it."""
+        # Nobody needs a part of so small a file, and a Range that is wrong would be told as text.
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
+        response = await super().get_response(path, scope)
+        response.headers["Accept-Ranges"] = "none"
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _page_routes() -> list[BaseRoute]:
+    files = PageFiles(directory=PAGE)
+
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    return [PlainRoute("/", index, None), Mount("/page", files)]
+
+
+def _openapi(made: Any, components: dict[str, Any]) -> dict[str, Any]:
+    """Return the description that FastAPI made, with our schemas in it."""
+    found: dict[str, Any] = made()
+    found["components"] = {"schemas": components}
+    return found
+
+
+async def _as_problem(request: Request, error: Exception) -> Response:
+    """Return what the framework says, in our form."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return ProblemError(404, NOTHING_THERE).response()
+    if error.status_code != 405:
+        return ProblemError(error.status_code, error.detail, headers=error.headers).response()
+    # The framework tells the methods of the first route at this path; there may be others.
+    routes = [
+        route
+        for route in request.app.router.routes
+        if isinstance(route, PlainRoute) and route.matches(request.scope)[0] != Match.NONE
+    ]
+    methods = {method for route in routes for method in route.methods or ()} or {"GET"}
+    allowed = ", ".join(sorted(methods))
+    return ProblemError(
+        405,
+        f"{request.method} is not for this path; it takes {allowed}",
+        headers={"Allow": allowed},
+    ).response()

@@ -1,0 +1,278 @@
+"""A connection of a client who may be slow, broken or hostile: uvicorn's, with bounds.
+
+uvicorn waits for ever for a request's head and body, and for a client to take its answer; and it
+reads on while the requests of before wait for their turn. Here each wait has
+`http.request_timeout_s`, a head has a size, requests that wait have a number, and there are
+`http.connections_max` connections. Time is looked at twice a second for all connections together: a
+timer for each request would cost more than a request does.
+
+uvicorn's own settings do not give this. `limit_concurrency` refuses requests and lets idle
+connections pile up, and it answers in another form; `timeout_keep_alive` counts between two
+requests alone; `h11_max_incomplete_event_size` is for the other, slower parser. So a class below
+uvicorn's has the bounds. What it overrides and reads is no promise of uvicorn's: `uvicorn_check`
+looks at the start whether all of it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Collection
+from typing import Any
+
+import httptools
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from consumers.http.middleware import HEADERS, Guard
+from consumers.http.problems import ProblemError
+from consumers.monitoring.http_metrics import OTHER, HttpMetrics
+
+HEAD_BYTES_MAX = 65_536
+PIPELINED_MAX = 128  # requests of one connection that wait for the answer to the one before
+SWEEP_INTERVAL_S = 0.5
+_RESET = struct.pack("ii", 1, 0)  # to linger, for no time
+
+
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's configuration, and what a connection may take.
+
+    Parameters
+    ----------
+    app : callable
+    metrics : HttpMetrics
+        Where requests are counted that the application never sees.
+    timeout_s : float
+        `http.request_timeout_s`.
+    connections_max : int
+        `http.connections_max`.
+    """
+
+    def __init__(
+        self, app: Any, metrics: HttpMetrics, timeout_s: float, connections_max: int
+    ) -> None:
+        super().__init__(
+            app,
+            http=Connection,
+            loop="uvloop",
+            ws="none",
+            lifespan="off",
+            log_config=None,  # our own logging stays as it is
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+        )
+        self.metrics = metrics
+        self.timeout_s = timeout_s
+        self.connections_max = connections_max
+        self._sweeping = False
+
+    def keep_sweeping(
+        self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection]
+    ) -> None:
+        """Look after connections that keep us waiting, for as long as there are any."""
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(SWEEP_INTERVAL_S, self._sweep, loop, connections)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection]) -> None:
+        self._sweeping = False
+        if connections:
+            self.keep_sweeping(loop, connections)
+        for connection in list(connections):
+            connection.sweep(loop.time())
+
+
+class Connection(HttpToolsProtocol):
+    """One connection; see uvicorn for its life."""
+
+    config: BoundedConfig
+    connections: set[Connection]  # type: ignore[assignment]  # all of them are made here
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # before the first request
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waits_since_s: float | None = None  # for the rest of a request
+        self._stuck_since_s: float | None = None  # with an answer that is not taken
+        self._head_bytes = 0  # also of what stands around the body's chunks, and behind them
+        self._is_turned_away = False
+        self._is_deaf = False  # to what comes behind the last request that is answered
+        self._answering: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or turn it away."""
+        super().connection_made(transport)
+        self._waits_since_s = self.loop.time()
+        self.config.keep_sweeping(self.loop, self.connections)
+        n, n_max = len(self.connections), self.config.connections_max
+        if n <= n_max:
+            return
+        self._is_turned_away = True
+        self.config.metrics.count_rejected()
+        self._write(
+            ProblemError(
+                503,
+                f"there are {n_max} connections already (http.connections_max); try again later",
+                headers={"Retry-After": "1"},
+            )
+        )
+        if n > 2 * n_max:
+            transport.close()
+        else:
+            # What the client sends meanwhile is read: closing on it would take the answer back.
+            transport.write_eof()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come."""
+        if self._is_turned_away or self._is_deaf:
+            return
+        self._head_bytes += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            while data and not self._is_deaf:
+                data = self._read(data)
+        except httptools.HttpParserError:
+            self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
+
+    def _read(self, data: bytes) -> bytes:
+        """Read on; return what is still to be read.
+
+        Another protocol that a request offers is passed over, as RFC 9110 (7.8) lets a server do.
+        The parser would stop before the request's body: it reads that request without the offer.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if not self._is_offer():
+                return b""  # it would be for the other end of the tunnel
+            version = self.parser.get_http_version().encode()
+            head = [
+                b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version),
+                *(b"%s: %s" % pair for pair in self.headers if pair[0] != b"upgrade"),
+            ]
+            return b"\r\n".join([*head, b"", data[offer.args[0] :]])
+        return b""
+
+    def _is_offer(self) -> bool:
+        """Tell whether a request offers another protocol; one that tunnels is none of ours."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer also a client who has nothing more to say."""
+        cycle = self.cycle
+        if self._waits_since_s is not None or cycle is None or cycle.response_complete:
+            return False
+        cycle.keep_alive = False
+        return True
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        if self._is_deaf:
+            return
+        self._waits_since_s = self.loop.time()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, or let the request wait for those before it."""
+        if self._is_deaf or self._is_offer():
+            return
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answering = self.cycle
+        self._head_bytes = 0
+        if len(self.pipeline) > PIPELINED_MAX:
+            self._is_deaf, self._waits_since_s = True, None
+            refusing: Any = Guard(_too_many, self.config.metrics)
+            self.pipeline[0] = (self.pipeline[0][0], refusing)
+
+    def on_body(self, body: bytes) -> None:
+        """Take in a part of a body, which has a bound of its own."""
+        self._head_bytes = 0
+        if not self._is_deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that the request is whole."""
+        if self._is_deaf or self._is_offer():
+            return
+        self._waits_since_s = None
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, where one waits."""
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let whoever is answering hear that nobody listens any more."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        # uvicorn tells the newest request alone, which may be waiting behind this one.
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+
+    def sweep(self, now_s: float) -> None:
+        """Let go of a client who has kept us waiting for too long."""
+        timeout_s = self.config.timeout_s
+        if self.transport.is_closing() or self.flow.write_paused:
+            self._stuck_since_s = self._stuck_since_s or now_s
+            if now_s - self._stuck_since_s > timeout_s:
+                # Without the reset the system would keep for long what nobody takes.
+                socket_ = self.transport.get_extra_info("socket")
+                socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                self.transport.abort()
+            return
+        self._stuck_since_s = None
+        waits_since_s = self._waits_since_s
+        if waits_since_s is None:
+            return
+        if self._is_turned_away and now_s - waits_since_s > SWEEP_INTERVAL_S:
+            self.transport.close()
+        elif now_s - waits_since_s > timeout_s:
+            self._refuse(
+                408,
+                f"the request was not whole within {timeout_s:g} s (http.request_timeout_s); "
+                "send it faster, or in parts",
+            )
+
+    def _refuse(self, status: int, detail: str) -> None:
+        """Answer a request that the application has not answered, and close."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.config.metrics.count_request(OTHER, OTHER, status, None)
+            self._write(ProblemError(status, detail))
+        elif not cycle.more_body:
+            # What is wrong came behind it: whoever waits gets their own answer, and then the end.
+            cycle.keep_alive = False
+            self._is_deaf, self._waits_since_s = True, None
+            return
+        elif not cycle.response_started and not self.pipeline:
+            # The application counts this one: it hears that the client is gone.
+            self._write(ProblemError(status, detail))
+        self.transport.close()
+
+    def _write(self, problem: ProblemError) -> None:
+        """Write a problem as a whole answer, past the application."""
+        answer = problem.response()
+        head = [
+            b"HTTP/1.1 %d %s" % (answer.status_code, problem.problem.title.encode()),
+            *(b"%s: %s" % pair for pair in (*answer.raw_headers, *HEADERS)),
+            b"connection: close",
+        ]
+        self.transport.write(b"\r\n".join([*head, b"", bytes(answer.body)]))
+
+
+async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Refuse a request that came while too many were waiting."""
+    raise ProblemError(
+        429,
+        f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",
+        headers={"Connection": "close"},
+    )

@@ -1,0 +1,134 @@
+"""A route that FastAPI describes and that answers without its steps in between.
+
+FastAPI looks at each request's parameters and each answer's model; that costs more than judging a
+text does. Here a path function takes the request and returns the response, both are described by
+the types of `consumers.http.schemas`, and nothing else stands between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from consumers.http.problems import MEDIA_TYPE
+from consumers.http.schemas import Problem
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+SCHEMAS = "#/components/schemas/{name}"
+FRESH = {"Cache-Control": "no-store"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How a route is described.
+
+    Attributes
+    ----------
+    summary : str
+        One line.
+    answer : type or str
+        The type of the answer; or, of one that is no JSON, its media type.
+    body : type or None
+        The type of the request's body.
+    parameters : tuple of dict
+        As OpenAPI has them.
+    problems : mapping of int to str
+        When it answers with which problem.
+    status : int
+        Of the answer.
+    """
+
+    summary: str
+    answer: type | str
+    body: type | None = None
+    parameters: tuple[dict[str, Any], ...] = ()
+    problems: Mapping[int, str] = field(default_factory=dict)
+    status: int = 200
+
+    @property
+    def types(self) -> list[type]:
+        """The types that its description refers to."""
+        return [each for each in (self.answer, self.body) if isinstance(each, type)]
+
+
+class PlainRoute(APIRoute):
+    """A route of a function that takes the request and returns the response.
+
+    Parameters
+    ----------
+    path : str
+    endpoint : callable
+    told : Told or None
+        None for one that is not part of the API.
+    method : str
+    """
+
+    def __init__(
+        self, path: str, endpoint: Endpoint, told: Told | None, method: str = "GET"
+    ) -> None:
+        super().__init__(
+            path,
+            endpoint,
+            methods=[method],
+            summary=None if told is None else told.summary,
+            status_code=None if told is None else told.status,
+            response_class=Response,
+            include_in_schema=told is not None,
+            openapi_extra=None if told is None else _operation(told),
+        )
+        self.types = [] if told is None else told.types
+
+        async def plain(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = plain
+
+
+def parameter(
+    name: str, schema: dict[str, Any], description: str, place: str = "query"
+) -> dict[str, Any]:
+    """Return the description of a parameter."""
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema,
+    }
+
+
+def json_response(answer: msgspec.Struct, status: int = 200) -> Response:
+    """Return a type of `wire` as an answer; numbers that are not finite become null."""
+    return Response(msgspec.json.encode(answer), status, FRESH, "application/json")
+
+
+def schemas(types: list[type]) -> dict[str, Any]:
+    """Return the schemas of types by name, for OpenAPI's components."""
+    return msgspec.json.schema_components([*types, Problem], ref_template=SCHEMAS)[1]
+
+
+def _content(what: type | str) -> dict[str, Any]:
+    if isinstance(what, str):
+        return {what: {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": {"$ref": SCHEMAS.format(name=what.__name__)}}}
+
+
+def _operation(told: Told) -> dict[str, Any]:
+    problem = {MEDIA_TYPE: {"schema": {"$ref": SCHEMAS.format(name=Problem.__name__)}}}
+    answers: dict[str, Any] = {
+        str(status): {"description": why, "content": problem}
+        for status, why in told.problems.items()
+    }
+    answers[str(told.status)] = {"description": "The answer.", "content": _content(told.answer)}
+    operation: dict[str, Any] = {"responses": answers, "parameters": list(told.parameters)}
+    if told.body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(told.body)}
+    return operation

@@ -1,0 +1,141 @@
+"""`POST /v1/labels` and `DELETE /v1/messages/{id}`: what people say of messages.
+
+Nothing is taught here. What is said goes into a log by the desk, and 202 means that it is safe
+there; the consuming thread reads it like any other source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import msgspec
+from msgspec import UNSET, Raw
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consumers.corrections.model import (
+    CorrectionError,
+    InDoubt,
+    NotReady,
+    NotWritten,
+    UnknownMessage,
+)
+from consumers.corrections.service import OUTCOME_TIMEOUT_S, Desk, Receipt
+from consumers.http.authorization import check_change
+from consumers.http.bodies import Bodies, decoded
+from consumers.http.parameters import Parameters, message_id
+from consumers.http.problems import ProblemError, room_is_off, way_to_corrections
+from consumers.http.request_examples import Asker
+from consumers.http.route import PlainRoute, Told, json_response, parameter
+from consumers.http.routes_search import MESSAGES
+from consumers.http.schemas import DeleteReceipt, LabelReceipt, LabelRequest
+from consumers.http.state import Rooms
+from consumers.http.workers import LateError, Workers
+
+_PROBLEMS = {
+    401: "The token is missing or another one.",
+    403: "The request comes from another site, or no token is set and the listener is not local.",
+    404: "No such message is held.",
+    409: "corrections.to is none.",
+    503: "The log did not take it; ask again.",
+    504: "The log has not answered: it may have taken it, or not. Look again later.",
+}
+LABEL = Told(
+    "Say which label a message, or an example, should have",
+    LabelReceipt,
+    LabelRequest,
+    problems=_PROBLEMS
+    | {
+        400: "The body is not JSON.",
+        413: "The body is larger than http.body_bytes_max.",
+        415: "The body is not said to be JSON.",
+        422: "The body is another JSON than is wanted, or there is no such label.",
+    },
+    status=202,
+)
+DELETE = Told(
+    "Unlearn a message, and remove it at once",
+    DeleteReceipt,
+    parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
+    problems=_PROBLEMS
+    | {
+        400: "The id is not UTF-8.",
+        422: "No message can have such an id, or more stands behind it.",
+    },
+    status=202,
+)
+_STATUS: dict[type[CorrectionError], int] = {
+    UnknownMessage: 404,
+    NotReady: 503,
+    NotWritten: 503,
+    InDoubt: 504,  # it may have been taken: who asks again at once may only wait
+}
+
+
+def correcting_routes(rooms: Rooms, workers: Workers, asker: Asker) -> list[PlainRoute]:
+    """Return the routes of the desk."""
+    http = rooms.settings.http
+    bodies = Bodies(http.body_bytes_max)
+    decoder = msgspec.json.Decoder(LabelRequest)
+
+    async def label(request: Request) -> Response:
+        check_change(request, http)
+        Parameters(request, ())
+        said = decoded(await bodies.read(request), decoder)
+        desk = _desk(rooms)
+        receipt = await _handed_in(workers, _teaching(desk, said, asker))
+        return json_response(
+            LabelReceipt(receipt.id, said.label, receipt.was, receipt.position), 202
+        )
+
+    async def delete(request: Request) -> Response:
+        check_change(request, http)
+        name = message_id(request, MESSAGES)
+        receipt = await _handed_in(workers, partial(_desk(rooms).delete, name))
+        return json_response(DeleteReceipt(receipt.id, receipt.was, receipt.position), 202)
+
+    return [
+        PlainRoute("/v1/labels", label, LABEL, "POST"),
+        PlainRoute("/v1/messages/{id:path}", delete, DELETE, "DELETE"),
+    ]
+
+
+def _desk(rooms: Rooms) -> Desk:
+    if rooms.desk is None:
+        way_out = way_to_corrections(rooms.settings)
+        raise room_is_off("corrections are not taken", way_out, 409)
+    return rooms.desk
+
+
+def _teaching(desk: Desk, said: LabelRequest, asker: Asker) -> Callable[[], Receipt]:
+    """Return what is to be done with a label."""
+    given = (said.id is not None, said.text is not None, said.message is not UNSET)
+    if sum(given) != 1:
+        raise ProblemError(
+            422, f"the body has {sum(given)} of them: give one of id, text and message"
+        )
+    if said.id is not None:
+        return partial(desk.label, said.id, said.label)
+    if said.text is not None:
+        asked = asker.texts([said.text])
+    else:
+        asked = asker.messages([bytes(cast("Raw", said.message))], "message")
+    return partial(desk.teach, asked.example(0), said.label)
+
+
+async def _handed_in(workers: Workers, hand_in: Callable[[], Receipt]) -> Receipt:
+    try:
+        # The log's own limit comes first: it knows whether the correction is in doubt.
+        return await workers.run(hand_in, 2 * OUTCOME_TIMEOUT_S)
+    except LateError:
+        raise ProblemError(
+            504,
+            "the correction is still on its way into the log, and may come into it later; look "
+            "again before sending it anew",
+        ) from None
+    except CorrectionError as error:
+        status = _STATUS.get(type(error), 422)
+        headers = {"Retry-After": "1"} if status == 503 else {}
+        raise ProblemError(status, str(error), headers=headers) from None

@@ -1,0 +1,168 @@
+"""Why the model says what it says of one example, in the form of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consumers.http.batcher import Judge, by_class, judged
+from consumers.http.bodies import Bodies, decoded
+from consumers.http.parameters import Parameters
+from consumers.http.problems import ProblemError
+from consumers.http.request_examples import Asked, Asker
+from consumers.http.route import FRESH, PlainRoute, Told, json_response
+from consumers.http.schemas import (
+    EXPLAINED_MAX,
+    TEXTS_MAX,
+    Explanation,
+    Feature,
+    Interval,
+    PredictAnswer,
+    PredictRequest,
+)
+from consumers.http.state import Rooms
+from streamnb import Snapshot
+from streamnb.errors import InputError
+from streamnb.inspection.summary import pushes
+
+FEATURES_MAX = 200  # of a page of text the weightiest; the others hardly push
+
+
+def explained(snapshot: Snapshot, example: Mapping[str, Any]) -> Explanation:
+    """Return why a snapshot judges an example as it does.
+
+    Raises
+    ------
+    InputError
+        With fewer than two classes.
+    """
+    whole = snapshot.explain_one(example)
+    classes = snapshot.classes
+    prior = next(each for each in whole.contributions if each.group is None)
+    return Explanation(
+        str(whole.label),
+        str(whole.runner_up),
+        prior.weight,
+        [
+            Feature(
+                push.group,
+                push.feature,
+                push.score,
+                {} if push.counts is None else by_class(classes, push.counts),
+                {} if push.likelihoods is None else by_class(classes, push.likelihoods),
+            )
+            for push in pushes(snapshot, example, whole.label, whole.runner_up)[:FEATURES_MAX]
+        ],
+    )
+
+
+def interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> Interval:
+    """Return the credible interval of an example's most probable class.
+
+    By the delta method where it is known, which draws nothing; else by draws that are always the
+    same.
+
+    Raises
+    ------
+    InputError
+        Where the model's parameters have no posterior.
+    """
+    label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
+    try:
+        found = snapshot.credible_interval_one(example, level, "delta")
+    except InputError:
+        found = snapshot.credible_interval_one(example, level, seed=0)
+    low, high = found[label]
+    return Interval(level, low, high)
+
+
+TOLD = Told(
+    "Judge texts or messages",
+    PredictAnswer,
+    PredictRequest,
+    problems={
+        400: "The body is not JSON.",
+        413: "The body is larger than http.body_bytes_max.",
+        415: "The body is not said to be JSON.",
+        422: "The body is another JSON than is wanted, or the stream would refuse the message.",
+        503: "The predictor is overrun, or has nothing to answer from yet.",
+    },
+)
+_WANTED = "give one of text, texts, message and messages"
+
+
+def predicting_routes(rooms: Rooms, judge: Judge, asker: Asker) -> list[PlainRoute]:
+    """Return the route `/v1/predict`."""
+    bodies = Bodies(rooms.settings.http.body_bytes_max)
+    decoder = msgspec.json.Decoder(PredictRequest)
+
+    async def predict(request: Request) -> Response:
+        Parameters(request, ())
+        asked = decoded(await bodies.read(request), decoder)
+        if asked.text is not None and judge.text_field is not None and _is_text_alone(asked):
+            return json_response(await judge.judge_text(asked.text))
+        question = _Question(_examples(asked, asker), asked.explain, asked.interval)
+        # The answer's JSON is made on the predictor's thread: of thousands it takes milliseconds,
+        # which the loop has not got.
+        body = await judge.ask(question)
+        return Response(body, 200, FRESH, "application/json")
+
+    return [PlainRoute("/v1/predict", predict, TOLD, "POST")]
+
+
+def _is_text_alone(asked: PredictRequest) -> bool:
+    return _n_given(asked) == 1 and not asked.explain and asked.interval is None
+
+
+def _n_given(asked: PredictRequest) -> int:
+    """Return how many of the four ways to ask a request takes."""
+    given = (asked.text, asked.texts, asked.message, asked.messages)
+    return sum(each is not None and each is not UNSET for each in given)
+
+
+def _examples(asked: PredictRequest, asker: Asker) -> Asked:
+    """Return what is asked about as columns."""
+    if _n_given(asked) != 1:
+        raise ProblemError(422, f"the body has {_n_given(asked)} of them: {_WANTED}")
+    if asked.text is not None:
+        found = asker.texts([asked.text])
+    elif asked.texts is not None:
+        found = asker.texts(asked.texts)
+    elif asked.messages is not None:
+        found = asker.messages([bytes(each) for each in asked.messages], "messages")
+    else:
+        found = asker.messages([bytes(cast("Raw", asked.message))], "message")
+    if (asked.explain or asked.interval is not None) and found.n > EXPLAINED_MAX:
+        raise ProblemError(
+            422,
+            f"{found.n} examples are to be explained, and {EXPLAINED_MAX} may be at once; "
+            f"without explain and interval {TEXTS_MAX}",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of a snapshot; its answer is the body of the response."""
+
+    asked: Asked
+    explain: bool
+    level: float | None
+
+    def __call__(self, snapshot: Snapshot) -> bytes:
+        answer = judged(snapshot, self.asked.columns)
+        if self.explain or self.level is not None:
+            for i, prediction in enumerate(answer.predictions):
+                example = self.asked.example(i)
+                if self.explain:
+                    prediction.explanation = explained(snapshot, example)
+                if self.level is not None:
+                    prediction.interval = interval(snapshot, example, self.level)
+        return msgspec.json.encode(answer)

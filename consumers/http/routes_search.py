@@ -1,0 +1,159 @@
+"""`GET /v1/search`, `/v1/summary`, `/v1/messages/{id}`: what the store of recent messages says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consumers.http.batcher import Judge
+from consumers.http.parameters import Parameters, message_id
+from consumers.http.problems import ProblemError, room_is_off
+from consumers.http.route import PlainRoute, Told, json_response, parameter
+from consumers.http.routes_predict import explained, interval
+from consumers.http.schemas import (
+    LANG_CHARS_MAX,
+    SEARCH_LIMIT_MAX,
+    Message,
+    MessageAnswer,
+    Now,
+    SearchAnswer,
+    Summary,
+)
+from consumers.http.serializers import Shower
+from consumers.http.state import Rooms
+from consumers.http.workers import Workers
+from consumers.search.query import Query, QueryError, parse
+from consumers.search.rows import Row
+from consumers.search.store import Recent
+from streamnb import Snapshot
+from streamnb.errors import InputError
+
+T = TypeVar("T")
+
+LIMIT = 50
+LEVEL = 0.95
+MESSAGES = "/v1/messages/"
+
+_Q = parameter("q", {"type": "string"}, 'Words, "phrases", -not, #tags; empty for everything.')
+_LANG = parameter("lang", {"type": "string"}, "Messages in this language alone.")
+_WHOLE = {"type": "integer", "minimum": 1}
+_PROBLEMS = {
+    400: "The address is not UTF-8.",
+    404: "recent.enabled is false.",
+    422: "The query cannot be searched for, or a parameter is wrong.",
+    503: "Too much is being asked at once.",
+}
+SEARCH = Told(
+    "The newest messages that match",
+    SearchAnswer,
+    parameters=(
+        _Q,
+        _LANG,
+        parameter("limit", _WHOLE | {"maximum": SEARCH_LIMIT_MAX, "default": LIMIT}, "How many."),
+        parameter("before", _WHOLE, "Only messages with keys below this one."),
+    ),
+    problems=_PROBLEMS,
+)
+SUMMARY = Told(
+    "Shares and counts over the newest messages that match",
+    Summary,
+    parameters=(_Q, _LANG),
+    problems=_PROBLEMS,
+)
+MESSAGE = Told(
+    "One message, and why it is judged so",
+    MessageAnswer,
+    parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
+    problems=_PROBLEMS | {404: "The store does not hold it, or recent.enabled is false."},
+)
+
+
+def searching_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
+    """Return the routes of the store."""
+    settings = rooms.settings
+    shower = Shower(settings.model.classes, settings.page.unsure_below, rooms.quality.shares)
+
+    async def search(request: Request) -> Response:
+        recent = store_of(rooms)
+        given = Parameters(request, ("q", "lang", "limit", "before"))
+        query, lang = _query(given), _lang(given)
+        limit, before = given.limit(LIMIT), given.whole("before", 0, 2**63 - 1)
+        found = await _asked(workers, partial(recent.search, query, lang, limit, before))
+        return json_response(shower.found(query, lang, found, recent.state()))
+
+    async def summary(request: Request) -> Response:
+        recent = store_of(rooms)
+        given = Parameters(request, ("q", "lang"))
+        query, lang = _query(given), _lang(given)
+        counted = await _asked(workers, partial(recent.counted, query, lang))
+        return json_response(shower.summary(query, lang, counted, recent.state()))
+
+    async def message(request: Request) -> Response:
+        recent = store_of(rooms)
+        name = message_id(request, MESSAGES)
+        row = await _asked(workers, partial(recent.get, name))
+        if row is None:
+            raise ProblemError(404, f"no message {name[:80]!r} is held; it was never, or has left")
+        shown = shower.message(row, (row.text,))
+        return json_response(await judge.ask(partial(_anew, row, shown)))
+
+    return [
+        PlainRoute("/v1/search", search, SEARCH),
+        PlainRoute("/v1/summary", summary, SUMMARY),
+        PlainRoute("/v1/messages/{id:path}", message, MESSAGE),
+    ]
+
+
+def store_of(rooms: Rooms) -> Recent:
+    """Return the store, or raise the problem that says how it is turned on."""
+    if rooms.recent is None:
+        raise room_is_off("recent messages are not kept", "recent.enabled: true")
+    return rooms.recent
+
+
+def _query(given: Parameters) -> Query:
+    try:
+        return parse(given.text("q"))
+    except QueryError as error:
+        raise ProblemError(422, str(error)) from None
+
+
+def _lang(given: Parameters) -> str | None:
+    return given.text("lang", LANG_CHARS_MAX) or None
+
+
+async def _asked(workers: Workers, task: Callable[[], T]) -> T:
+    try:
+        return await workers.run(task)
+    except QueryError as error:
+        raise ProblemError(422, str(error)) from None
+
+
+def _anew(row: Row, shown: Message, snapshot: Snapshot) -> MessageAnswer:
+    """Return a message with what a snapshot says of it now."""
+    shares = snapshot.predict_proba_one(row.example)
+    classes = [str(label) for label in snapshot.classes]
+    try:
+        why = explained(snapshot, row.example)
+    except InputError:
+        why = None  # of one class there is nothing to tell apart
+    try:
+        how_sure = interval(snapshot, row.example, LEVEL)
+    except InputError:
+        how_sure = None  # not every model's parameters have a posterior
+    return MessageAnswer(
+        **msgspec.structs.asdict(shown),
+        explanation=why,
+        interval=how_sure,
+        snapshot_version=snapshot.version,
+        now=Now(
+            classes[int(np.argmax(list(shares.values())))],
+            dict(zip(classes, shares.values(), strict=True)),
+        ),
+    )

@@ -1,0 +1,160 @@
+"""`GET /v1/model`: how well the model does; `GET /v1/page`: what the page must know to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consumers.http.authorization import NOT_OPEN, is_open, needs_token
+from consumers.http.batcher import Judge
+from consumers.http.parameters import Parameters
+from consumers.http.problems import way_to_corrections
+from consumers.http.route import FRESH, PlainRoute, Told, json_response
+from consumers.http.schemas import (
+    LANG_CHARS_MAX,
+    CheckpointAge,
+    ClassRow,
+    Corrections,
+    HealthAnswer,
+    ModelAnswer,
+    PageAnswer,
+    SnapshotAge,
+)
+from consumers.http.serializers import sample_of
+from consumers.http.state import Rooms
+from consumers.http.workers import Workers
+from consumers.monitoring.health import HealthReport
+from streamnb import Snapshot, __version__
+from streamnb.inspection.summary import n_features
+
+_PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
+MODEL = Told("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
+PAGE = Told("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
+
+
+def _askable(languages: list[str]) -> list[str]:
+    """Return the languages that a search takes; messages may call theirs by any name."""
+    return [name for name in languages if len(name) <= LANG_CHARS_MAX and "\0" not in name]
+
+
+def modelling_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
+    """Return the routes `/v1/model` and `/v1/page`."""
+
+    async def model(request: Request) -> Response:
+        Parameters(request, ())
+        return json_response(await judge.ask(partial(_model, rooms)))
+
+    async def page(request: Request) -> Response:
+        Parameters(request, ())
+        return json_response(await workers.run(partial(_page, rooms)))
+
+    return [PlainRoute("/v1/model", model, MODEL), PlainRoute("/v1/page", page, PAGE)]
+
+
+def _page(rooms: Rooms) -> PageAnswer:
+    settings, recent = rooms.settings, rooms.recent
+    return PageAnswer(
+        version=__version__,
+        source=rooms.status().source,
+        classes=list(settings.model.classes),
+        languages=_askable([] if recent is None else recent.languages()),
+        unsure_below=settings.page.unsure_below,
+        messages_min=settings.page.share_messages_min,
+        corrections=_corrections(rooms),
+        sample=None if recent is None else sample_of(recent.state()),
+    )
+
+
+def _corrections(rooms: Rooms) -> Corrections:
+    """Return whether corrections are taken now, and why not."""
+    http, desk = rooms.settings.http, rooms.desk
+    if desk is None:
+        reason: str | None = f"corrections are off: set {way_to_corrections(rooms.settings)}"
+    elif not is_open(http):
+        reason = NOT_OPEN
+    else:
+        reason = None if desk.ready else desk.reason
+    return Corrections(reason is None, needs_token(http), reason)
+
+
+def _model(rooms: Rooms, snapshot: Snapshot) -> ModelAnswer:
+    status, known, health = rooms.status(), rooms.quality.report(), rooms.health.report()
+    return ModelAnswer(
+        state=health.state,
+        source=status.source,
+        trouble=status.trouble or health.degraded,
+        n_messages=status.n_messages,
+        n_examples=snapshot.n_examples,
+        rate_per_s=status.rate_per_s,
+        lag=status.lag_total,
+        vocabulary_size=snapshot.vocabulary_size,
+        n_features=n_features(snapshot),
+        classes=[
+            ClassRow(str(label), count, prior)
+            for label, count, prior in zip(
+                snapshot.classes,
+                snapshot.class_counts.tolist(),
+                snapshot.class_priors().tolist(),
+                strict=True,
+            )
+        ],
+        snapshot=SnapshotAge(snapshot.version, status.snapshot_age_s),
+        checkpoint=CheckpointAge(status.checkpoint_age_s),
+        prequential=known.prequential,
+        confusion=known.confusion,
+        calibration=known.calibration,
+        history=known.history,
+        telling=known.telling,
+        rising=known.rising,
+        falling=known.falling,
+        trend_s=known.trend_s,
+    )
+
+
+def probe_routes(rooms: Rooms) -> list[PlainRoute]:
+    """Return the routes `/metrics`, `/healthz` and `/readyz`."""
+
+    # Plain coroutines: each answer takes a millisecond or two, less than handing it to a thread.
+    async def metrics(request: Request) -> Response:
+        encode, content_type = _encoder(request.headers.get("accept", ""))
+        headers = {"Content-Type": content_type, **FRESH}
+        return Response(encode(rooms.registry), headers=headers)
+
+    async def healthz(_request: Request) -> Response:
+        report = rooms.health.report()
+        return _answer(report, good=report.alive)
+
+    async def readyz(_request: Request) -> Response:
+        report = rooms.health.report()
+        return _answer(report, good=report.ready)
+
+    return [
+        PlainRoute("/metrics", metrics, Told("Every metric, for Prometheus", "text/plain")),
+        PlainRoute("/healthz", healthz, Told("Is the daemon alive? (503: stuck)", HealthAnswer)),
+        PlainRoute("/readyz", readyz, Told("Can it answer from what it learns?", HealthAnswer)),
+    ]
+
+
+def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Return what makes the text that is wanted, and its type; plain, where none of ours is."""
+    try:
+        return choose_encoder(accept)
+    except TypeError:  # from a version that is no number
+        return choose_encoder("")
+
+
+def _answer(report: HealthReport, *, good: bool) -> Response:
+    age_s = report.last_message_age_s
+    answer = HealthAnswer(
+        state=report.state,
+        reason=None if good else report.reason,
+        last_message_age_s=None if age_s is None else round(age_s, 3),
+        snapshot_version=report.snapshot_version,
+        degraded=report.degraded,
+    )
+    return json_response(answer, 200 if good else 503)

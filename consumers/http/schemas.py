@@ -1,0 +1,320 @@
+"""The JSON of the HTTP API, as types: what a request may hold, and what an answer does.
+
+Requests are decoded into them, answers encoded from them, and the OpenAPI description is made of
+them; what the quality room hands out is shown as it is. Times are Unix milliseconds, shares and
+probabilities lie between 0 and 1, scores are in nats, and a number that is not finite is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from consumers.monitoring.prequential import Bin
+from consumers.monitoring.quality_report import Confusion, Point, PrequentialFigures, Telling, Trend
+from consumers.monitoring.shares import Share
+
+TEXTS_MAX = 10_000
+EXPLAINED_MAX = 100
+SEARCH_LIMIT_MAX = 200
+QUERIES_MAX = 12
+QUERY_CHARS_MAX = 500
+LANG_CHARS_MAX = 35  # the longest that BCP 47 asks for
+ID_CHARS_MAX = 1_000
+
+if TYPE_CHECKING:
+    Nats = float
+else:
+    # A class that is ruled out makes it infinite, for which JSON has no number: it is null there.
+    Nats = float | None
+
+Label = str
+ByClass = dict[Label, float]
+Counts = dict[Label, int]
+
+
+class PredictRequest(Struct, forbid_unknown_fields=True):
+    """What is to be judged: one of `text`, `texts`, `message` and `messages`.
+
+    A message is a JSON object as the stream brings it.
+    """
+
+    text: str | None = None
+    texts: Annotated[list[str], Meta(min_length=1, max_length=TEXTS_MAX)] | None = None
+    message: Raw | UnsetType = UNSET
+    messages: Annotated[list[Raw], Meta(min_length=1, max_length=TEXTS_MAX)] | None = None
+    explain: bool = False
+    interval: Annotated[float, Meta(gt=0, lt=1, description="Level, such as 0.95.")] | None = None
+
+
+class Feature(Struct):
+    """What one word, value, flag or number says.
+
+    `score` is in nats: above 0 it speaks for the label. `counts` holds how often it was learned in
+    each class and `likelihoods` its θ, where it has such.
+    """
+
+    group: str
+    feature: str
+    score: Nats
+    counts: ByClass
+    likelihoods: ByClass
+
+
+class Explanation(Struct):
+    """Why the label was chosen before `other`, the weightiest feature first.
+
+    The scores and `intercept`, the class prior's, add up to the log-odds.
+    """
+
+    label: Label
+    other: Label
+    intercept: Nats
+    features: list[Feature]
+
+
+class Interval(Struct):
+    """A credible interval of the label's probability."""
+
+    level: float
+    low: float
+    high: float
+
+
+class Prediction(Struct, omit_defaults=True, gc=False):
+    """What the model says of one example; log-posteriors are in nats."""
+
+    label: Label
+    probabilities: ByClass
+    log_posteriors: dict[Label, Nats]
+    explanation: Explanation | None = None
+    interval: Interval | None = None
+
+
+class PredictAnswer(Struct):
+    """All predictions, in the order of the request, from one snapshot."""
+
+    classes: list[Label]
+    snapshot_version: int
+    n_examples: int
+    predictions: list[Prediction]
+
+
+class Sample(Struct):
+    """Which part of the stream the store holds.
+
+    `share` is that of the last minute; `messages` are held now.
+    """
+
+    share: float
+    stored_per_s: float
+    offered_per_s: float
+    messages: int
+    messages_max: int
+    age_max_s: float
+
+
+class Message(Struct):
+    """A message of the store.
+
+    `marked` is its text in pieces, of which every second one is a word of the query. `truth` is the
+    label that the stream brought, `corrected` one that a person gave.
+    """
+
+    key: int
+    id: str
+    time_ms: int
+    user: str | None
+    lang: str | None
+    text: str
+    marked: list[str]
+    label: Label
+    probability: float
+    probabilities: ByClass
+    unsure: bool
+    truth: Label | None
+    corrected: Label | None
+
+
+class SearchAnswer(Struct):
+    """The newest messages that match; `before` asks for those that come behind them."""
+
+    query: str
+    lang: str | None
+    messages: list[Message]
+    more: bool
+    before: int | None
+    sample: Sample
+
+
+class Now(Struct):
+    """What the current snapshot says."""
+
+    label: Label
+    probabilities: ByClass
+
+
+class MessageAnswer(Message):
+    """A message, and what the current snapshot says of it and why."""
+
+    explanation: Explanation | None
+    interval: Interval | None
+    snapshot_version: int
+    now: Now
+
+
+class Step(Struct):
+    """How many messages of each class came in the step that begins at `time_ms`."""
+
+    time_ms: int
+    counts: Counts
+
+
+class Series(Struct):
+    """Counts over time."""
+
+    step_s: float
+    points: list[Step]
+
+
+class Summary(Struct):
+    """What is said of the messages that match, the newest `n_max` of them at most.
+
+    `raw` is the share of each class as predicted; `corrected` makes up for the classifier's own
+    error rates, or is null for the reason given.
+    """
+
+    query: str
+    lang: str | None
+    is_everything: bool
+    n: int
+    n_max: int
+    newest_only: bool
+    n_unsure: int
+    enough: bool
+    messages_min: int
+    classes: list[Label]
+    counts: Mapping[Label, int]
+    raw: Mapping[Label, float | None]
+    corrected: Mapping[Label, Share] | None
+    corrected_reason: str | None
+    series: Series
+    sample: Sample
+
+
+class LabelRequest(Struct, forbid_unknown_fields=True):
+    """A label for a message of the store (`id`), or for an example that comes along."""
+
+    label: str
+    id: Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)] | None = None
+    text: str | None = None
+    message: Raw | UnsetType = UNSET
+
+
+class LabelReceipt(Struct):
+    """The label is in the log at `position`, safe; `was` is what the message taught so far.
+
+    `position` is null where nothing had to be written: it teaches that label already.
+    """
+
+    id: str
+    label: Label
+    was: Label | None
+    position: str | None
+
+
+class DeleteReceipt(Struct):
+    """The deletion is in the log at `position`, safe."""
+
+    id: str
+    was: Label | None
+    position: str | None
+
+
+class ClassRow(Struct):
+    """A class with the examples it has seen and its prior."""
+
+    label: Label
+    count: float
+    prior: float
+
+
+class SnapshotAge(Struct):
+    """The published snapshot."""
+
+    version: int
+    age_s: float | None
+
+
+class CheckpointAge(Struct):
+    """The last checkpoint."""
+
+    age_s: float | None
+
+
+class ModelAnswer(Struct):
+    """The model and how well it does."""
+
+    state: str
+    source: str
+    trouble: str | None
+    n_messages: int
+    n_examples: int
+    rate_per_s: float
+    lag: int | None
+    vocabulary_size: int
+    n_features: int
+    classes: list[ClassRow]
+    snapshot: SnapshotAge
+    checkpoint: CheckpointAge
+    prequential: PrequentialFigures
+    confusion: Confusion
+    calibration: tuple[Bin, ...]
+    history: tuple[Point, ...]
+    telling: Mapping[Label, tuple[Telling, ...]]
+    rising: tuple[Trend, ...]
+    falling: tuple[Trend, ...]
+    trend_s: float | None
+
+
+class Corrections(Struct):
+    """Whether labels and deletions are taken, and from whom."""
+
+    enabled: bool
+    needs_token: bool
+    reason: str | None
+
+
+class PageAnswer(Struct):
+    """What the page must know at its start."""
+
+    version: str
+    source: str
+    classes: list[Label]
+    languages: list[str]
+    unsure_below: float
+    messages_min: int
+    corrections: Corrections
+    sample: Sample | None
+
+
+class HealthAnswer(Struct):
+    """The daemon's health, and why it is not well."""
+
+    state: str
+    reason: str | None
+    last_message_age_s: float | None
+    snapshot_version: int | None
+    degraded: str | None
+
+
+class Problem(Struct, omit_defaults=True):
+    """What went wrong, as RFC 9457 has it; `instance` finds the line of the log."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None

@@ -1,0 +1,227 @@
+"""The thread that listens: uvicorn around the application of `consumers.http.app`.
+
+`start` binds the port in the caller's thread, so that a port in use is told at once, and leaves
+the rest to the new thread: even the imports of FastAPI and uvicorn (half a second) are made there,
+while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+from consumers.config.settings import HttpSettings
+from consumers.errors import ConfigError, ConsumerError
+from consumers.http.state import Rooms
+from consumers.monitoring.tracing import traced_app
+from streamnb.errors import PredictorError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+STOP_TIMEOUT_S = 2.0
+FILES_SPARED = 100  # for all that is no connection: checkpoints, the store, brokers
+NICE = -5  # three times the weight of the others; a service may be allowed that by its limits
+_BACKLOG = 1024
+log = structlog.get_logger(__name__)
+
+
+class HttpServer:
+    """Serves the page, the API, metrics and health from a daemon thread.
+
+    Parameters
+    ----------
+    settings : HttpSettings
+        Host and port; port 0 takes a free one.
+    rooms : Rooms
+        What it answers from.
+    """
+
+    def __init__(self, settings: HttpSettings, rooms: Rooms) -> None:
+        self._settings = settings
+        self._rooms = rooms
+        self._connections_max = settings.connections_max
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._server: uvicorn.Server | None = None
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._socket: socket.socket | None = None
+
+    def start(self) -> int:
+        """Begin to listen.
+
+        Returns
+        -------
+        int
+            The port, also where the settings left it open.
+
+        Raises
+        ------
+        ConfigError
+            The address cannot be had; the message names `http.port` or `http.host`.
+        """
+        wanted = self._settings.connections_max
+        self._connections_max = connections_allowed(wanted, allow_many_files())
+        if self._connections_max < wanted:
+            log.warning(
+                "few_connections",
+                detail=f"{self._connections_max} instead of http.connections_max: {wanted}, as the "
+                "process may have too few open files; raise the limit of its service",
+            )
+        self._socket = _listen(self._settings)
+        port = int(self._socket.getsockname()[1])  # the thread may close it again
+        self._thread = threading.Thread(
+            target=self._run, args=(self._socket,), name="serve", daemon=True
+        )
+        self._thread.start()
+        return port
+
+    def stop(self) -> None:
+        """End the thread, within two seconds; answers under way are finished."""
+        with self._lock:
+            self._stopping = True
+            if self._server is not None:
+                self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
+        if self._socket is not None:
+            self._socket.close()
+
+    def watch(self) -> None:
+        """Raise what ended the thread, where something did.
+
+        Raises
+        ------
+        ConsumerError
+            Nobody is answered any more: not those who ask, and not the probes.
+        """
+        error = self._failure
+        if isinstance(error, ConsumerError):
+            raise error
+        if error is not None:
+            raise ConsumerError(
+                f"HTTP could not be served any more: {error!r}. The log has more; start again: the "
+                "stream goes on from the last checkpoint"
+            ) from error
+
+    def _run(self, listening: socket.socket) -> None:
+        try:
+            self._serve(listening)
+        except BaseException as error:  # it comes out of `watch`, on the thread that ends the run
+            log.exception("http_failed")
+            self._failure = error
+            # Who asks is turned away at once, and not kept waiting in the backlog.
+            listening.close()
+
+    def _serve(self, listening: socket.socket) -> None:
+        # Imported here, beside the daemon's own start and not before it.
+        import uvicorn  # noqa: PLC0415
+
+        from consumers.http.app import make_app  # noqa: PLC0415
+        from consumers.http.connection import BoundedConfig  # noqa: PLC0415
+        from consumers.http.uvicorn_check import check_uvicorn  # noqa: PLC0415
+
+        _come_first()
+        with contextlib.suppress(PredictorError):  # it is being stopped already
+            self._rooms.predictor.ask(lambda _snapshot: _come_first())
+        settings, metrics = self._settings, self._rooms.metrics.http
+        app = make_app(self._rooms)
+        served = traced_app(app)
+        config = BoundedConfig(served, metrics, settings.request_timeout_s, self._connections_max)
+        config.load()
+        check_uvicorn(config)
+        server = uvicorn.Server(config)
+        metrics.watch_connections(lambda: len(server.server_state.connections))
+        with self._lock:
+            if self._stopping:
+                return
+            self._server = server
+        # What strangers send is counted; a line of the log for each of it would be theirs to fill.
+        chatter = logging.getLogger("uvicorn.error")
+        level = chatter.level
+        chatter.setLevel(logging.CRITICAL)
+        try:
+            server.run(sockets=[listening])
+            if not self._stopping:
+                raise RuntimeError("the server ended, and nobody had stopped it")
+        finally:
+            chatter.setLevel(level)
+            for workers in app.state.workers:
+                workers.close()
+
+
+def _come_first() -> None:
+    """Let this thread go before those for whom nobody waits, where the system allows it.
+
+    It does hardly anything, but what it does has a person at the other end; behind threads that
+    always have work it would wait for several of their turns at each step.
+    """
+    thread = threading.get_native_id()
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
+
+
+def allow_many_files() -> int:
+    """Let this process have as many open files as it may; return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def connections_allowed(wanted: int, n_files: int) -> int:
+    """Return how many connections there may be, so that checkpoints and searches find files too.
+
+    As many again may be open for the moment in which they are turned away.
+
+    Parameters
+    ----------
+    wanted : int
+        `http.connections_max`.
+    n_files : int
+        How many files and sockets the process may have open.
+
+    Examples
+    --------
+    >>> connections_allowed(1000, 1_048_576), connections_allowed(1000, 1024)
+    (1000, 462)
+    """
+    return max(1, min(wanted, (n_files - FILES_SPARED) // 2))
+
+
+def _listen(settings: HttpSettings) -> socket.socket:
+    host, port = settings.host, settings.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A port whose last connections are only winding up may be taken again at once.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"http.port: {port} on {host} is taken by another program (another streamnb?); "
+                "choose another http.port, or 0 for any free one, or set http.enabled: false"
+            ) from None
+        if error.errno == errno.EACCES:
+            raise ConfigError(
+                f"http.port: {port} may not be opened by this user; choose one above 1023"
+            ) from None
+        raise ConfigError(
+            f"http.host: {host!r} is not an address of this machine ({error.strerror}); "
+            "choose 127.0.0.1, or 0.0.0.0 for all its addresses"
+        ) from None
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,63 @@
+"""Everything the HTTP side answers from, in one frozen value that the daemon fills.
+
+A room that the settings turn off is None, and its routes say which setting turns it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from consumers.config.settings import Settings
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.status import Status
+from streamnb import Predictor
+
+if TYPE_CHECKING:
+    from consumers.corrections import Desk
+    from consumers.monitoring.quality import Quality
+    from consumers.search import Recent
+    from consumers.search.live_updater import Hub
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the application answers from; every method of theirs may be called from any thread.
+
+    Attributes
+    ----------
+    settings : Settings
+    registry : CollectorRegistry
+        The metrics to show.
+    metrics : Metrics
+        Where requests are counted.
+    health : Health
+        The watch over the consuming thread.
+    predictor : Predictor
+        Answers from the current snapshot.
+    status : callable
+        The run as it was reported last.
+    quality : Quality
+        How well the model does, over time.
+    recent : Recent or None
+        The store of recent messages.
+    desk : Desk or None
+        Where labels and deletions are handed in.
+    hub : Hub or None
+        The standing queries of open pages.
+    """
+
+    settings: Settings
+    registry: CollectorRegistry
+    metrics: Metrics
+    health: Health
+    predictor: Predictor
+    status: Callable[[], Status]
+    quality: Quality
+    recent: Recent | None = None
+    desk: Desk | None = None
+    hub: Hub | None = None

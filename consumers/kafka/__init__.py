@@ -1,0 +1,1 @@
+"""Kafka as a source, a sink and a log of corrections, over two clients."""

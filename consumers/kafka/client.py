@@ -1,0 +1,247 @@
+"""What the Kafka source, the Kafka sink and the replay share: client settings, and connecting.
+
+The client's constructor talks to the broker and blocks until one answers. `Connecting` therefore
+runs it on a thread of its own, so that a daemon whose broker is away stays awake, can say so, and
+can be stopped. The client is not imported here: its classes come in as arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Generic, TypeVar
+
+from consumers.config.settings import KafkaSettings
+from consumers.errors import ConfigError
+from consumers.messages import Partition
+
+Client = TypeVar("Client")
+
+# How the client behaves while its broker is away: its own default grows to 30 s between two
+# attempts, and a broker that is back was then noticed 12 to 40 s late.
+_FIRST_PAUSE_MS = 50
+_JOIN_TIMEOUT_S = 1.0
+
+KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
+
+
+def require_checksums() -> None:
+    """See to it that the compiled CRC-32C is installed.
+
+    Without it the client checks batches in plain Python, at a tenth of the speed or less: too slow
+    to be a silent difference.
+
+    Raises
+    ------
+    ConfigError
+        When the `crc32c` package is missing.
+    """
+    if importlib.util.find_spec("crc32c") is None:
+        raise ConfigError(
+            "Kafka needs the compiled checksum package 'crc32c', and it is not installed; without "
+            "it reading is ten times slower. Install it: pip install 'kafka-python[crc32c]'"
+        )
+
+
+def client_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
+    """Return the client's settings that consumer and producer have in common."""
+    password = settings.sasl_password
+    return {
+        "bootstrap_servers": list(servers),
+        "client_id": "streamnb",
+        "bootstrap_timeout_ms": round(settings.bootstrap_timeout_s * 1000),
+        "reconnect_backoff_ms": _FIRST_PAUSE_MS,
+        "reconnect_backoff_max_ms": max(_FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000)),
+        "metrics_enabled": False,  # we count ourselves
+        "security_protocol": settings.security_protocol,
+        "sasl_mechanism": settings.sasl_mechanism,
+        "sasl_plain_username": settings.sasl_username,
+        "sasl_plain_password": None if password is None else password.get_secret_value(),
+        "ssl_cafile": None if settings.ssl_cafile is None else str(settings.ssl_cafile),
+    }
+
+
+def no_answer(servers: Sequence[str], settings: KafkaSettings) -> str:
+    """Return the sentence for brokers that do not answer, with what else it may be.
+
+    From outside, a broker that is away, a refused password and a certificate that is not trusted
+    look the same: the connection ends. So the sentence names all that this configuration makes
+    possible.
+    """
+    reasons = ["that it runs and listens there"]
+    if settings.security_protocol.startswith("SASL"):
+        reasons.append("kafka.sasl_mechanism, kafka.sasl_username and the password")
+    if settings.security_protocol.endswith("SSL"):
+        reasons.append("the certificate authority in kafka.ssl_cafile")
+    reasons.append(f"that it speaks {settings.security_protocol} (kafka.security_protocol)")
+    return (
+        f"no answer from Kafka at {','.join(servers)}; check {', '.join(reasons)}: "
+        "from outside these faults look alike"
+    )
+
+
+def quiet_client_log() -> None:
+    """Keep the client's own log out of ours, unless someone has set its level.
+
+    While a broker is away it writes several lines a second; `trouble` says it once.
+    """
+    logger = logging.getLogger("kafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+
+
+def does_not_fit(what: str) -> ConfigError:
+    """Return the error for a kafka-python without something that we need of it."""
+    return ConfigError(
+        f"kafka-python {version('kafka-python')} does not fit: {what}. Install {KAFKA_PYTHON}"
+    )
+
+
+def _net_class_of(client_class: Any) -> Callable[..., Any]:
+    """Return the class of a client's network client, which its setting `kafka_client` replaces."""
+    found: Callable[..., Any] | None = getattr(client_class, "DEFAULT_CONFIG", {}).get(
+        "kafka_client"
+    )
+    if found is None:
+        raise does_not_fit(f"{client_class.__name__} has no setting kafka_client")
+    return found
+
+
+class Connecting(Generic[Client]):
+    """Builds a client on a thread of its own, again and again until a broker answers.
+
+    Parameters
+    ----------
+    client_class : type
+        `KafkaConsumer` or `KafkaProducer`; its constructor may block or raise.
+    settings : mapping
+        What it is called with.
+    prepare : callable, optional
+        Called with each network client before it connects to anything. What it changes there is
+        this client's alone.
+
+    Raises
+    ------
+    ConfigError
+        When the client takes no network client of ours.
+    """
+
+    def __init__(
+        self,
+        client_class: Any,
+        settings: Mapping[str, Any],
+        prepare: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._client_class = client_class
+        self._settings = dict(settings)
+        self._prepare = prepare
+        self._pause_s = self._settings["reconnect_backoff_max_ms"] / 1000
+        self._net_class = _net_class_of(client_class)
+        self._net: Any = None
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._handed_over = False
+        self._given_up = threading.Event()
+        self.error: Exception | None = None
+        """Why the last attempt failed; None while the first one goes on."""
+
+    def wait(self, timeout_s: float) -> Client | None:
+        """Return the client once it is connected, or None when `timeout_s` was not enough.
+
+        Raises
+        ------
+        ConfigError
+            When `prepare` found that the client does not fit; trying again would not help.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._try, name="kafka-connecting", daemon=True)
+            self._thread.start()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return None
+        if isinstance(self.error, ConfigError):
+            raise self.error
+        self._handed_over = True
+        return self._client
+
+    def give_up(self) -> None:
+        """Stop trying; an attempt that is under way is cut off. A client once given stays whole."""
+        self._given_up.set()
+        if self._handed_over or self._thread is None:
+            return
+        for _ in range(2):  # once for the attempt under way, once for one that got through
+            if self._net is not None:
+                # The attempt's own thread may be amid a poll, and the client then complains. By
+                # then it has marked itself closed, which is all that the attempt needs to end.
+                with contextlib.suppress(RuntimeError):
+                    self._net.close()
+            self._thread.join(_JOIN_TIMEOUT_S)
+
+    def _try(self) -> None:
+        """Build the client, after pauses of a second at most, until it is there or unwanted."""
+        while not self._given_up.is_set():
+            try:
+                client = self._client_class(**self._settings, kafka_client=self._make_net)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                self.error = error
+                if isinstance(error, ConfigError):
+                    return
+                # The constructor leaves its thread and its sockets behind when it fails.
+                if self._net is not None:
+                    # Whatever it says: an error here would end the thread, and nobody would try on.
+                    with contextlib.suppress(Exception):
+                        self._net.close()
+                self._given_up.wait(self._pause_s)
+                continue
+            self._client = client
+            return
+
+    def _make_net(self, **settings: Any) -> Any:
+        self._net = self._net_class(**settings)
+        if self._prepare is not None:
+            self._prepare(self._net)
+        if self._given_up.is_set():
+            self._net.close()
+        return self._net
+
+
+def bad_batch(partition: Partition, position: int, pause_max_s: float, error: Exception) -> str:
+    """Say that a partition's next batch cannot be read."""
+    return (
+        f"{partition}: the batch at offset {position} cannot be read ({error!r}); it is tried "
+        f"again at least every {pause_max_s:g} s while other partitions go on. If it stays so, "
+        "remove the topic's records up to its end (kafka-delete-records): reading goes on behind "
+        "it, and they count as lost"
+    )
+
+
+def silent(topic: str, no_answer: str, joined_nothing: bool, error: Exception) -> str:
+    """Say that nobody answers, or that there is no such topic: the client does not tell which."""
+    if joined_nothing:
+        no_answer = f"there is no topic {topic!r} yet, or {no_answer}"
+    return f"{no_answer} (the client says: {error!r})"
+
+
+def no_topic(topic: str, why: str) -> str:
+    """Say that a broker answered, and has no such topic or does not show it."""
+    return (
+        f"there is no topic {topic!r} yet; it is read as soon as it is made. Check the name in "
+        f"`source`, and the right to see it (the client says: {why})"
+    )
+
+
+def unreadable(why: str) -> str:
+    """Say that the client stumbled over something else."""
+    return f"Kafka's client could not read on: {why}"
+
+
+def missing_codec(topic: str, error: Exception) -> str:
+    """Say that batches are compressed in a way that needs a package."""
+    return (
+        f"topic {topic!r} holds compressed batches that cannot be unpacked: {error}. gzip and zstd "
+        "need nothing more; for lz4 and snappy install the extra: pip install 'streamnb[codecs]'"
+    )

@@ -1,0 +1,309 @@
+"""Kafka's record batches, format 2, as columns: two walks over one buffer.
+
+`scan` walks the batches: it checks lengths, checksums and order, and writes one row of numbers a
+batch. `decode` walks the records of those rows and says where each key and value lies. Between the
+two the caller makes room, unpacks what is compressed, and marks what is to be left out.
+
+Nothing in the bytes is trusted, not even under a right checksum: a number is used only once it has
+been seen to lie inside its batch, so that no input leads out of the buffer or into a long loop.
+The layout is that of Kafka's protocol guide, "Record Batch" and "Record".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from consumers.kafka.kernels.crc32c import Bytes, crc32c
+from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.layout import I64, I64Grid, Int
+
+# The columns of a row.
+BEGIN = 0  # where the batch begins in the response
+BODY = 1  # where its records begin, and end, in the buffer given to `decode`
+END = 2
+FIRST_OFFSET = 3
+LAST_OFFSET = 4  # of the batch as it was written: compaction may have removed that record
+EPOCH = 5
+ATTRIBUTES = 6
+FIRST_MS = 7
+LAST_MS = 8
+PRODUCER = 9
+N_RECORDS = 10
+SKIPPED = 11  # 1 where the batch holds no messages for us
+N_COLUMNS = 12
+
+# What is told of each record, one row of the grid each; an end of -1 is a null.
+OFFSET = 0
+TIME_MS = 1
+KEY_START = 2
+KEY_END = 3
+VALUE_START = 4
+VALUE_END = 5
+N_TOLD = 6
+
+# Why `scan` stopped.
+AT_END = 0  # no complete batch follows
+NEXT_RUN = 1  # a batch follows that belongs into another run, or there is no room
+OLD_FORMAT = 2  # a message set of a format before 2 follows
+BAD_HEADER = 3
+BAD_CHECKSUM = 4
+_BATCH = 5  # it does not stop: a batch follows
+
+CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+HEADER_BYTES = 61
+RECORD_BYTES_MIN = 7  # one byte each: length, attributes, two deltas, two sizes, headers
+_LENGTH_AT, _EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
+_LAST_DELTA_AT, _FIRST_MS_AT, _LAST_MS_AT, _PRODUCER_AT, _COUNT_AT = 23, 27, 35, 43, 57
+_LENGTH_FROM = 12  # the length counts what stands behind it
+_OLD_BYTES_MIN = 14  # what the shortest old message has behind its length
+_OFFSET_MAX = 1 << 62
+
+
+@inner
+def _be16(data: Bytes, at: Int) -> Int:
+    """Return a big-endian int16."""
+    value = np.int64(data[at]) << 8 | np.int64(data[at + 1])
+    return value - ((value & 0x8000) << 1)
+
+
+@inner
+def _be32(data: Bytes, at: Int) -> Int:
+    """Return a big-endian int32."""
+    value = np.int64(0)
+    for i in range(4):
+        value = value << 8 | np.int64(data[at + i])
+    return value - ((value & 0x80000000) << 1)
+
+
+@inner
+def _be64(data: Bytes, at: Int) -> Int:
+    """Return a big-endian int64."""
+    value = np.int64(0)
+    for i in range(8):
+        value = value << 8 | np.int64(data[at + i])
+    return value
+
+
+@inner
+def _varint(data: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
+    """Return a zigzag number and where it ends: -1 where it is cut off or above 64 bits.
+
+    An `at` of -1, from whatever was read before, stays -1: so it is looked at once, at the end.
+    """
+    if at < 0 or at >= end:
+        return np.int64(0), -1
+    if data[at] < 0x80:
+        first = np.int64(data[at])
+        return (first >> 1) ^ -(first & 1), at + 1
+    value = np.uint64(0)
+    for i in range(10):
+        if at + i >= end:
+            break
+        byte = np.uint64(data[at + i])
+        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * i)
+        if byte < 0x80:
+            if i == 9 and byte > 1:
+                break
+            half = np.int64(value >> np.uint64(1))
+            return half ^ -np.int64(value & np.uint64(1)), at + i + 1
+    return np.int64(0), -1
+
+
+@inner
+def _part(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """Return start and end of a sized part, and where to go on: all -1 where it is malformed.
+
+    The end of a null is -1.
+    """
+    size, start = _varint(data, at, end)
+    if start < 0 or size > end - start:
+        return -1, -1, -1
+    if size < 0:
+        return start, -1, start
+    return start, start + size, start + size
+
+
+@inner
+def _headers_end(data: Bytes, at: Int, end: Int) -> Int:
+    """Return where a record's headers end; -1 where they are malformed."""
+    count, at = _varint(data, at, end)
+    if at < 0 or count < 0:
+        return -1
+    for _ in range(min(count, end - at)):  # a header has two bytes at least
+        key, key_end, at = _part(data, at, end)
+        if key_end < 0:
+            return -1
+        count -= 1
+        value, _, at = _part(data, at, end)
+        if value < 0 or key < 0:
+            return -1
+    return at if count == 0 else -1
+
+
+@inner
+def _read_header(data: Bytes, at: Int, end: Int, row: I64) -> bool:
+    """Write a batch's numbers into its row, and tell whether they can be."""
+    first = _be64(data, at)
+    last_delta = _be32(data, at + _LAST_DELTA_AT)
+    row[BEGIN] = at
+    row[BODY] = at + HEADER_BYTES
+    row[END] = end
+    row[FIRST_OFFSET] = first
+    row[LAST_OFFSET] = first + last_delta
+    row[EPOCH] = _be32(data, at + _EPOCH_AT)
+    row[ATTRIBUTES] = _be16(data, at + _ATTRIBUTES_AT) & 0xFFFF
+    row[FIRST_MS] = _be64(data, at + _FIRST_MS_AT)
+    row[LAST_MS] = _be64(data, at + _LAST_MS_AT)
+    row[PRODUCER] = _be64(data, at + _PRODUCER_AT)
+    row[N_RECORDS] = _be32(data, at + _COUNT_AT)
+    row[SKIPPED] = 1 if row[ATTRIBUTES] & CONTROL else 0
+    return bool(0 <= first < _OFFSET_MAX and last_delta >= 0 and row[N_RECORDS] >= 0)
+
+
+@inner
+def _what_follows(data: Bytes, at: Int) -> int:
+    """Return _BATCH, AT_END, OLD_FORMAT or BAD_HEADER, by length and format alone."""
+    if len(data) - at < _LENGTH_FROM:
+        return AT_END
+    length = _be32(data, at + _LENGTH_AT)
+    if length < _OLD_BYTES_MIN:
+        return BAD_HEADER
+    if length > len(data) - at - _LENGTH_FROM:
+        return AT_END  # the response was cut here: what is cut off comes again
+    magic = data[at + _MAGIC_AT]
+    if magic < 2:
+        return OLD_FORMAT
+    return _BATCH if magic == 2 and length + _LENGTH_FROM >= HEADER_BYTES else BAD_HEADER
+
+
+@kernel(
+    types.UniTuple(types.int64, 3),
+    types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64,
+    types.int64[:, ::1],
+)  # fmt: skip
+def scan(
+    data: Bytes, at: int, after: int, packed_max_bytes: int, rows: I64Grid
+) -> tuple[int, Int, int]:
+    """Check the batches from `at` on and write a row for each.
+
+    A run ends where the compression or the leader's epoch changes: it is decoded as one.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+        A partition's response.
+    at : int
+        Where to begin.
+    after : int
+        The last offset of the batch before, or -1.
+    packed_max_bytes : int
+        Where to end a run of compressed batches.
+    rows : ndarray of shape (room, N_COLUMNS), int64
+        Room for the rows.
+
+    Returns
+    -------
+    tuple of int
+        Rows written, the place behind the last of their batches, and why it stopped there.
+    """
+    n = 0
+    begin: Int = at
+    why = _what_follows(data, begin)
+    while why == _BATCH:
+        end = begin + _LENGTH_FROM + _be32(data, begin + _LENGTH_AT)
+        if n == len(rows):
+            return n, begin, NEXT_RUN
+        row = rows[n]
+        sane = _read_header(data, begin, end, row)
+        packed = row[ATTRIBUTES] & CODEC_MASK
+        if n and (
+            row[EPOCH] != rows[0, EPOCH]
+            or packed != rows[0, ATTRIBUTES] & CODEC_MASK
+            or (packed and end - at > packed_max_bytes)
+        ):
+            return n, begin, NEXT_RUN
+        checksum = np.int64(crc32c(data, begin + _ATTRIBUTES_AT, end))
+        if _be32(data, begin + _CRC_AT) & 0xFFFFFFFF != checksum:
+            return n, begin, BAD_CHECKSUM
+        if not sane or row[FIRST_OFFSET] <= after:
+            return n, begin, BAD_HEADER
+        after = row[LAST_OFFSET]
+        n += 1
+        begin = end
+        why = _what_follows(data, begin)
+    return n, begin, why
+
+
+@inner
+def _read_record(
+    data: Bytes, at: Int, end: Int, row: I64, before: Int, records: I64Grid, n: Int
+) -> tuple[Int, Int]:
+    """Write where record `n` lies; return its end, -1 where it is malformed, and its delta."""
+    length, at = _varint(data, at, end)
+    if at < 0 or length < RECORD_BYTES_MIN - 1 or length > end - at:
+        return -1, 0
+    end = at + length
+    in_use = data[at] >= 0x80  # no attribute of a record means anything yet
+    delta_ms, at = _varint(data, at + 1, end)
+    delta, at = _varint(data, at, end)
+    key_start, key_end, at = _part(data, at, end)
+    value_start, value_end, at = _part(data, at, end)
+    at = _headers_end(data, at, end)
+    time_ms = row[FIRST_MS] + delta_ms
+    beyond_int64 = (row[FIRST_MS] ^ time_ms) & (delta_ms ^ time_ms) < 0
+    out_of_order = delta <= before or delta > row[LAST_OFFSET] - row[FIRST_OFFSET]
+    if at != end or in_use or beyond_int64 or out_of_order:
+        return -1, 0
+    records[OFFSET, n] = row[FIRST_OFFSET] + delta
+    records[TIME_MS, n] = row[LAST_MS] if row[ATTRIBUTES] & _LOG_APPEND_TIME else time_ms
+    records[KEY_START, n] = key_start
+    records[KEY_END, n] = key_end
+    records[VALUE_START, n] = value_start
+    records[VALUE_END, n] = value_end
+    return at, delta
+
+
+@kernel(
+    types.UniTuple(types.int64, 2),
+    types.Array(types.uint8, 1, "C", readonly=True), types.int64[:, ::1], types.int64,
+    types.int64[:, ::1],
+)  # fmt: skip
+def decode(data: Bytes, rows: I64Grid, from_offset: int, records: I64Grid) -> tuple[int, int]:
+    """Write where each record of the rows' batches lies.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+        What the rows' BODY and END point into.
+    rows : ndarray of shape (n_batches, N_COLUMNS), int64
+    from_offset : int
+        Records before it are left out.
+    records : ndarray of shape (N_TOLD, room), int64
+        Room for as many records as the rows that are not skipped have together.
+
+    Returns
+    -------
+    tuple of int
+        Records written, and batches read whole. Where these are fewer than the rows, the batch
+        behind them is malformed, and none of its records counts.
+    """
+    n = 0
+    for b in range(len(rows)):
+        row = rows[b]
+        if row[SKIPPED]:
+            continue
+        at, n_before = row[BODY], n
+        delta: Int = -1
+        for _ in range(row[N_RECORDS]):
+            at, delta = _read_record(data, at, row[END], row, delta, records, n)
+            if at < 0:
+                break
+            n += row[FIRST_OFFSET] + delta >= from_offset
+        if at != row[END]:
+            return n_before, b
+    return n, len(rows)

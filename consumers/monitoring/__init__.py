@@ -1,0 +1,1 @@
+"""What the daemon says of itself: statistics, status, metrics, health, logs."""

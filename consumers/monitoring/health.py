@@ -1,0 +1,217 @@
+"""Is the daemon alive, and is it ready? The answers behind `/healthz` and `/readyz`.
+
+The consuming thread beats once a turn of its loop, with or without messages, and so does the
+reading thread: silence from the source is healthy, a loop that no longer turns is stuck. Ready
+means more than alive: there is a snapshot to answer from, and the source can be read. Each field is
+one reference, set whole.
+
+A part without which the daemon still learns and answers, such as the store of recent messages, does
+not make it unready when it fails: a restart would cost more than it mends. It is shown as degraded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+# The first run compiles its kernels before the loop turns: up to 40 s on a slow machine.
+START_LIMIT_S = 120.0
+# A message within the last two seconds counts as reading; then the source has nothing new.
+READING_WITHIN_S = 2.0
+
+
+class State(StrEnum):
+    """What the daemon is doing."""
+
+    STARTING = "starting"
+    READING = "reading"
+    IDLE = "idle"
+    WAITING = "waiting for source"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The daemon's health at one moment.
+
+    Attributes
+    ----------
+    state : State
+        What the daemon is doing.
+    alive : bool
+        False where a restart would help: a loop is stuck.
+    ready : bool
+        True where questions can be answered from what is being learned now.
+    reason : str or None
+        Why it is not alive or not ready, in a sentence.
+    last_message_age_s : float or None
+        Seconds since a message came; None before the first.
+    snapshot_version : int or None
+        Version of the published snapshot; None before the first.
+    degraded : str or None
+        What fails that learning and predicting can do without, in a sentence.
+    """
+
+    state: State
+    alive: bool
+    ready: bool
+    reason: str | None
+    last_message_age_s: float | None
+    snapshot_version: int | None
+    degraded: str | None = None
+
+
+class Health:
+    """Watches the beats of the consuming and of the reading thread.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds that only grow, such as `time.monotonic`.
+    stuck_after_s : float
+        Seconds without a beat after which a loop counts as stuck (`http.stuck_after_s`).
+    """
+
+    def __init__(self, clock: Callable[[], float], stuck_after_s: float) -> None:
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._lock = threading.Lock()
+        self._started_s = clock()
+        self._beat_s: float | None = None
+        self._reader_beat_s: float | None = None
+        self._message_s: float | None = None
+        self._trouble: str | None = None
+        self._snapshot_version: int | None = None
+        self._parts: tuple[Callable[[], str | None], ...] = ()
+
+    def watch_part(self, trouble: Callable[[], str | None]) -> None:
+        """Report as degraded what a part says of itself, as long as it says something.
+
+        Parameters
+        ----------
+        trouble : callable
+            Returns what is wrong, in a sentence, or None; called on any thread.
+        """
+        with self._lock:
+            self._parts = (*self._parts, trouble)
+
+    def beat(self, n_messages: int = 0) -> None:
+        """Say that the consuming loop has turned, and how many messages it took in."""
+        now_s = self._clock()
+        with self._lock:
+            self._beat_s = now_s
+            if n_messages:
+                self._message_s = now_s
+
+    def beat_reader(self) -> None:
+        """Say that the reading loop has turned."""
+        now_s = self._clock()
+        with self._lock:
+            self._reader_beat_s = now_s
+
+    def set_trouble(self, text: str | None) -> None:
+        """Say what keeps the source from reading; None when all is well again."""
+        with self._lock:
+            self._trouble = text
+
+    def set_ready(self, snapshot_version: int = 0) -> None:
+        """Say that a snapshot is published, and which."""
+        with self._lock:
+            self._snapshot_version = snapshot_version
+
+    def report(self) -> HealthReport:
+        """Return how things stand now."""
+        now_s = self._clock()
+        with self._lock:
+            beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
+            trouble, version = self._trouble, self._snapshot_version
+            parts = self._parts
+        starting = beat_s is None
+        loop, silent_s = "consuming", now_s - (self._started_s if beat_s is None else beat_s)
+        if reader_s is not None and now_s - reader_s > silent_s:
+            loop, silent_s = "reading", now_s - reader_s
+        limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s
+        message_age_s = None if message_s is None else now_s - message_s
+        if silent_s > limit_s:
+            state = State.STUCK
+            reason: str | None = (
+                f"the {loop} loop has not turned for {silent_s:.1f} s, and may be silent for "
+                f"{limit_s:g} s (http.stuck_after_s); after a restart the daemon goes on from its "
+                "last checkpoint"
+            )
+        elif trouble is not None:
+            state, reason = State.WAITING, trouble
+        elif starting:
+            state, reason = State.STARTING, "the consuming loop has not begun"
+        else:
+            reading = message_age_s is not None and message_age_s <= READING_WITHIN_S
+            state = State.READING if reading else State.IDLE
+            reason = None if version is not None else "no snapshot is published yet"
+        return HealthReport(
+            state=state,
+            alive=state is not State.STUCK,
+            ready=reason is None,
+            reason=reason,
+            last_message_age_s=message_age_s,
+            snapshot_version=version,
+            degraded=next((said for part in parts if (said := part()) is not None), None),
+        )
+
+
+_FIRST_PAUSE_S = 0.05
+
+
+class Troubles:
+    """The troubles of one source, each under a key.
+
+    Parameters
+    ----------
+    log : structlog.stdlib.BoundLogger
+        Where each trouble is said once when it begins and once when it is over.
+    clock : callable
+        Seconds that only grow.
+    pause_max_s : float
+        The longest pause before the next attempt; pauses double from 0.05 s.
+    """
+
+    def __init__(
+        self,
+        log: structlog.stdlib.BoundLogger,
+        clock: Callable[[], float],
+        pause_max_s: float,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._pause_max_s = pause_max_s
+        self._sentences: dict[str, str] = {}
+        self._pauses_s: dict[str, float] = {}
+        self._retry_at_s: dict[str, float] = {}
+
+    def say(self, key: str, sentence: str) -> None:
+        """Note that something goes wrong, or still does; the next attempt waits longer."""
+        if key not in self._sentences:
+            self._log.warning("source_trouble", trouble=sentence)
+        self._sentences[key] = sentence
+        pause_s = min(self._pauses_s.get(key, _FIRST_PAUSE_S / 2) * 2, self._pause_max_s)
+        self._pauses_s[key] = pause_s
+        self._retry_at_s[key] = self._clock() + pause_s
+
+    def clear(self, key: str) -> None:
+        """Note that it is over, if it was."""
+        sentence = self._sentences.pop(key, None)
+        if sentence is not None:
+            self._pauses_s.pop(key)
+            self._retry_at_s.pop(key)
+            self._log.info("source_trouble_over", trouble=sentence)
+
+    def first(self) -> str | None:
+        """Return the oldest trouble's sentence, or None when all is well."""
+        return next(iter(self._sentences.values()), None)
+
+    def pause_s(self, key: str) -> float:
+        """Return how many seconds to wait before the next attempt; 0 where nothing is wrong."""
+        return max(0.0, self._retry_at_s.get(key, 0.0) - self._clock())

@@ -1,0 +1,290 @@
+"""Prequential accuracy and log-loss: each example is predicted just before it is learned.
+
+The log-loss of an example is minus the log-posterior of its true class, in nats. A posterior below
+1e-15 counts as 1e-15, so that one impossible word does not make the mean infinite: 1e-15 is the
+bound of River's `LogLoss`, and was scikit-learn's until it took the machine epsilon (2.2e-16 for
+float64) in its place.
+
+River's own metrics would do, at 3.6 µs an example for rolling accuracy and log-loss (measured),
+which is more than twice what all the rest of a message costs. These are three numpy rings: about 25
+ns an example in batches of a thousand. Sums over the window are taken afresh when asked for, so no
+rounding creeps in however long the stream.
+
+**Threads.** One thread writes, others may read. A reader gets copies, and what it may see is a
+window of which the newest examples are written and their forerunners not yet gone: figures that are
+a batch apart, never half a judgement, because truth, prediction and confidence of an example are
+one aligned word of 8 bytes. Nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOG_POSTERIOR_MIN = math.log(1e-15)
+
+
+class Prequential:
+    """Accuracy and log-loss, over the last `window` examples and since the beginning.
+
+    Of the window it keeps the judgements too, for confusion and calibration.
+
+    Parameters
+    ----------
+    window : int
+        Examples in the window, at least 1. It takes 17 bytes for each.
+
+    Attributes
+    ----------
+    n : int
+        Examples seen.
+    n_correct : int
+        Those predicted right.
+    log_loss_sum : float
+        Sum of their log-losses, in nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prequential = Prequential(window=1000)
+    >>> prequential.update(np.log([[0.75, 0.25], [0.5, 0.5]]), np.array([0, 1]))
+    >>> prequential.accuracy
+    0.5
+    """
+
+    def __init__(self, window: int) -> None:
+        self.n = 0
+        self.n_correct = 0
+        self.log_loss_sum = 0.0
+        self._losses: NDArray[np.float64] = np.zeros(window)
+        self._correct: NDArray[np.bool_] = np.zeros(window, dtype=np.bool_)
+        self._judgements: NDArray[np.uint64] = np.zeros(window, dtype=np.uint64)
+        self._n_classes = 0
+        self._n_held = 0  # how many of the window's places are taken
+        self._next = 0  # the place that the next example takes
+
+    @property
+    def window(self) -> int:
+        """Examples that the window holds at most."""
+        return len(self._losses)
+
+    def update(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
+        """Take in examples, in the order they were predicted.
+
+        Parameters
+        ----------
+        log_posteriors : ndarray of shape (n, n_classes), float64
+            Normalised log-posteriors from before each example was learned. -inf is legal. Of
+            classes that tie, the first one is taken as predicted.
+        labels : ndarray of shape (n,), integer
+            Index of each example's true class.
+        """
+        if not len(labels):
+            return
+        n_classes = log_posteriors.shape[1]
+        assert n_classes <= CLASSES_MAX, "a class is kept in two bytes"
+        # Flat places: what take_along_axis does, in a third of the time.
+        flat, starts = log_posteriors.reshape(-1), np.arange(len(labels)) * n_classes
+        predicted = log_posteriors.argmax(axis=1)
+        # Rounding can leave a posterior a hair above 1; a loss is never negative.
+        losses = -np.clip(flat.take(starts + labels), LOG_POSTERIOR_MIN, 0.0)
+        correct = predicted == labels
+        judgements = np.empty(len(labels), dtype=JUDGEMENT)
+        judgements["truth"], judgements["predicted"] = labels, predicted
+        judgements["log_confidence"] = flat.take(starts + predicted)
+        self.n += len(labels)
+        self.n_correct += int(np.count_nonzero(correct))
+        self.log_loss_sum += float(losses.sum())
+        self._n_classes = n_classes
+        self._hold(losses, correct, judgements.view(np.uint64))
+
+    def _hold(
+        self,
+        losses: NDArray[np.float64],
+        correct: NDArray[np.bool_],
+        judgements: NDArray[np.uint64],
+    ) -> None:
+        kept, start = min(len(losses), self.window), self._next
+        behind = min(kept, self.window - start)  # how many fit before the ring begins anew
+        for ring, values in (
+            (self._losses, losses),
+            (self._correct, correct),
+            (self._judgements, judgements),
+        ):
+            newest = values[len(values) - kept :]
+            ring[start : start + behind] = newest[:behind]
+            ring[: kept - behind] = newest[behind:]
+        self._next = (start + kept) % self.window
+        self._n_held = min(self._n_held + kept, self.window)
+
+    def judged(self) -> Judged:
+        """Return a copy of the window's judgements, in no particular order."""
+        judgements = self._judgements[: self._n_held].copy().view(JUDGEMENT)
+        return Judged(
+            judgements["truth"],
+            judgements["predicted"],
+            judgements["log_confidence"],
+            self._n_classes,
+        )
+
+    @property
+    def n_held(self) -> int:
+        """Examples that the window holds now."""
+        return self._n_held
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share predicted right since the beginning; None before the first example."""
+        return self.n_correct / self.n if self.n else None
+
+    @property
+    def log_loss(self) -> float | None:
+        """Mean log-loss since the beginning, in nats; None before the first example."""
+        return self.log_loss_sum / self.n if self.n else None
+
+    @property
+    def window_accuracy(self) -> float | None:
+        """Share predicted right within the window; None before the first example."""
+        held = self._n_held
+        return float(np.count_nonzero(self._correct[:held])) / held if held else None
+
+    @property
+    def window_log_loss(self) -> float | None:
+        """Mean log-loss within the window, in nats; None before the first example."""
+        held = self._n_held
+        return float(self._losses[:held].sum()) / held if held else None
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that is needed to go on after a restart, the window's oldest example first."""
+        first = self._next if self._n_held == self.window else 0
+        return {
+            "totals": np.array([self.n, self.n_correct], dtype=np.int64),
+            "log_loss_sum": np.array([self.log_loss_sum]),
+            "losses": np.roll(self._losses, -first)[: self._n_held],
+            "correct": np.roll(self._correct, -first)[: self._n_held],
+            "judgements": np.roll(self._judgements, -first)[: self._n_held],
+            "n_classes": np.array([self._n_classes], dtype=np.int64),
+        }
+
+    @classmethod
+    def from_arrays(cls, window: int, arrays: dict[str, NDArray[np.generic]]) -> Prequential:
+        """Return what `to_arrays` was taken from; a shorter window keeps the newest examples.
+
+        Parameters
+        ----------
+        window : int
+            Examples in the window from now on.
+        arrays : dict of str to ndarray
+            What `to_arrays` gave.
+        """
+        restored = cls(window)
+        restored.n, restored.n_correct = (int(total) for total in arrays["totals"])
+        restored.log_loss_sum = float(arrays["log_loss_sum"][0])
+        restored._n_classes = int(arrays["n_classes"][0])
+        restored._hold(
+            np.asarray(arrays["losses"], dtype=np.float64),
+            np.asarray(arrays["correct"], dtype=np.bool_),
+            np.asarray(arrays["judgements"], dtype=np.uint64),
+        )
+        return restored
+
+
+BINS = 10
+
+# One judgement in 8 bytes: a place of the window is written, and read, in one piece.
+JUDGEMENT = np.dtype(
+    [("truth", np.uint16), ("predicted", np.uint16), ("log_confidence", np.float32)]
+)
+CLASSES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The examples whose predicted class had a probability from `low` to `high`.
+
+    Attributes
+    ----------
+    low, high : float
+        A probability equal to `low` belongs here, one equal to `high` to the next bin, but for 1.
+    n : int
+        How many examples.
+    mean_probability, accuracy : float or None
+        Their mean probability, and the share predicted right; None where there are none.
+    """
+
+    low: float
+    high: float
+    n: int
+    mean_probability: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The judgements of some examples, as a value of its own.
+
+    Attributes
+    ----------
+    truth, predicted : ndarray of shape (n,), integer
+        Index of the true and of the predicted class.
+    log_confidence : ndarray of shape (n,), float32
+        Log-posterior of the predicted class, in nats.
+    n_classes : int
+        Columns of the log-posteriors; 0 before the first example.
+    """
+
+    truth: NDArray[np.integer]
+    predicted: NDArray[np.integer]
+    log_confidence: NDArray[np.float32]
+    n_classes: int
+
+    def confusion(self) -> NDArray[np.int64]:
+        """Return how often each true class (row) was predicted as each class (column)."""
+        k = self.n_classes
+        cells = self.truth.astype(np.int64) * k + self.predicted
+        found: NDArray[np.int64] = np.bincount(cells, minlength=k * k).reshape(k, k)
+        return found
+
+    def calibration(self) -> tuple[Bin, ...]:
+        """Return the calibration curve, the lowest bin first; empty without two classes."""
+        if self.n_classes < 2:
+            return ()
+        least = 1.0 / self.n_classes
+        edges = np.linspace(least, 1.0, BINS + 1)
+        # Rounding can leave a posterior a hair beyond either end.
+        probability = np.clip(np.exp(self.log_confidence.astype(np.float64)), least, 1.0)
+        places = np.minimum(np.searchsorted(edges, probability, side="right") - 1, BINS - 1)
+        counts = np.bincount(places, minlength=BINS)
+        sums = np.bincount(places, probability, minlength=BINS)
+        right = np.bincount(places, self.truth == self.predicted, minlength=BINS)
+        return tuple(
+            Bin(low, high, n, s / n if n else None, r / n if n else None)
+            for low, high, n, s, r in zip(
+                edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), sums.tolist(),
+                right.tolist(), strict=True,
+            )
+        )  # fmt: skip
+
+
+def calibration_error(bins: Sequence[Bin]) -> float | None:
+    """Return the expected calibration error of a curve, from 0 to 1; None without an example.
+
+    Examples
+    --------
+    >>> found = calibration_error([Bin(0.5, 0.75, 3, 0.6, 0.7), Bin(0.75, 1.0, 1, 0.9, 0.8)])
+    >>> round(found, 6)
+    0.1
+    """
+    n = sum(each.n for each in bins)
+    if not n:
+        return None
+    off = (
+        each.n * abs(each.accuracy - each.mean_probability)
+        for each in bins
+        if each.accuracy is not None and each.mean_probability is not None
+    )
+    return sum(off) / n

@@ -1,0 +1,251 @@
+"""How often something costly is done: not before an interval, and within a share of the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import Bin, Prequential, calibration_error
+from consumers.monitoring.quality_report import (
+    Confusion,
+    Point,
+    PrequentialFigures,
+    QualityReport,
+    Telling,
+    WindowFigures,
+)
+from consumers.monitoring.shares import Shares
+from consumers.monitoring.status import Status
+from consumers.monitoring.trends import Trends
+from streamnb import Snapshot
+
+PAUSE_MAX = 20  # intervals
+
+
+class Budget:
+    """Spaces out a task so that it takes a bounded share of one thread's time.
+
+    Parameters
+    ----------
+    interval_s : float
+        The least time from one turn's beginning to the next.
+    share_max : float
+        Of the time, from 0 to 1: after a turn that cost t, the next is t/share_max later, but
+        never later than `PAUSE_MAX` intervals.
+    """
+
+    def __init__(self, interval_s: float, share_max: float) -> None:
+        self._interval_s = interval_s
+        self._share_max = share_max
+        self._due_at_s: float | None = None
+        self._took_s = 0.0  # the turn before
+
+    def is_due(self, now_s: float) -> bool:
+        """Tell whether the next turn may begin."""
+        return self._due_at_s is None or now_s >= self._due_at_s
+
+    def spent(self, began_s: float, ended_s: float) -> None:
+        """Take note of a turn, by the same clock that `is_due` is asked with.
+
+        A turn costs what the quicker of the last two took: the other may have paid what is paid
+        once, such as imports, or have waited for the interpreter.
+        """
+        took_s = ended_s - began_s
+        costs_s, self._took_s = min(took_s, self._took_s), took_s
+        pause_s = min(costs_s / self._share_max, PAUSE_MAX * self._interval_s)
+        self._due_at_s = began_s + max(self._interval_s, pause_s)
+
+
+STEP_S = 10.0
+POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
+
+
+class History:
+    """Points at equal steps from the beginning of the run until now.
+
+    Parameters
+    ----------
+    step_s : float
+        Seconds between two points at first; it doubles each time the points become too many.
+    points_max : int
+        Even, and at least 2: of an even number every second one can go and the steps stay even.
+    """
+
+    def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
+        self._step_s = step_s
+        self._points_max = points_max
+        self._due_at_s: float | None = None
+        self._points: list[Point] = []
+
+    @property
+    def step_s(self) -> float:
+        """Seconds between two points now."""
+        return self._step_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Tell whether a step has passed since the last point."""
+        return self._due_at_s is None or now_s >= self._due_at_s
+
+    def note(self, now_s: float, point: Point) -> None:
+        """Add a point.
+
+        Parameters
+        ----------
+        now_s : float
+            Monotonic seconds.
+        point : Point
+        """
+        if len(self._points) == self._points_max:
+            self._points = self._points[::2]
+            self._step_s *= 2.0
+        self._points.append(point)
+        self._due_at_s = now_s + self._step_s
+
+    def points(self) -> tuple[Point, ...]:
+        """Return the points, the oldest first."""
+        return tuple(self._points)
+
+
+WINDOW_INTERVAL_S = 1.0
+TRENDS_INTERVAL_S = 10.0
+SHARE_MAX = 0.01  # of the time, for the window and for the words each
+
+
+class Quality:
+    """What people look at to trust the model, or not.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The configured classes.
+    prequential : Prequential
+        Written by the consuming thread; only read here.
+    metrics : Metrics
+    messages_min : int
+        Below so many messages no share is said (`page.share_messages_min`).
+    clock : callable
+        Monotonic seconds.
+    time_ms : callable
+        Unix milliseconds, for the history's points.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        prequential: Prequential,
+        metrics: Metrics,
+        messages_min: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._classes = tuple(classes)
+        self._prequential = prequential
+        self._metrics = metrics
+        self._messages_min = messages_min
+        self._clock = clock
+        self._time_ms = time_ms
+        self._window_budget = Budget(WINDOW_INTERVAL_S, SHARE_MAX)
+        self._words_budget = Budget(TRENDS_INTERVAL_S, SHARE_MAX)
+        self._history = History()
+        self._trends = Trends()
+        self._telling: dict[str, tuple[Telling, ...]] = {}
+        self._confusion = Confusion()
+        self._calibration: tuple[Bin, ...] = ()
+        self._calibration_error: float | None = None
+        self._shares = Shares.unknown(self._classes, messages_min)
+        self._report = QualityReport()
+
+    def report(self) -> QualityReport:
+        """Return what is known; any thread may ask."""
+        return self._report
+
+    def shares(self) -> Shares:
+        """Return who says shares by the newest error rates; any thread may ask."""
+        return self._shares
+
+    def tell(self, told: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
+        """Take in the most telling features, as `inspection.summary.telling` gives them."""
+        self._telling = {
+            str(label): tuple(Telling(*each) for each in features)
+            for label, features in told.items()
+        }
+
+    def update(
+        self,
+        status: Status,
+        snapshot: Snapshot | None,
+        now_s: float,
+        predicted: Sequence[int] = (),
+    ) -> None:
+        """Gather anew what is due.
+
+        Parameters
+        ----------
+        status : Status
+            For the rate and the lag.
+        snapshot : Snapshot or None
+            The published one, for the words.
+        now_s : float
+            Monotonic seconds, by the clock that was passed in.
+        predicted : sequence of int, of length n_classes or empty
+            How many of the newest messages were predicted to be of each class.
+        """
+        if self._window_budget.is_due(now_s):
+            began_s = self._clock()
+            self._look_at_window(predicted)
+            self._window_budget.spent(now_s, now_s + self._clock() - began_s)
+        if snapshot is not None and self._words_budget.is_due(now_s):
+            began_s = self._clock()
+            self._trends.update(snapshot, now_s)
+            self._words_budget.spent(now_s, now_s + self._clock() - began_s)
+        figures = self._figures()
+        if self._history.is_due(now_s):
+            window = figures.window
+            self._history.note(
+                now_s,
+                Point(
+                    self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
+                    status.rate_per_s, status.lag_total,
+                ),
+            )  # fmt: skip
+        self._report = QualityReport(
+            prequential=figures,
+            confusion=self._confusion,
+            calibration=self._calibration,
+            history=self._history.points(),
+            telling=self._telling,
+            rising=self._trends.rising,
+            falling=self._trends.falling,
+            trend_s=self._trends.span_s,
+        )
+
+    def _look_at_window(self, predicted: Sequence[int]) -> None:
+        """Take confusion, calibration and error rates anew from the prequential window."""
+        judged = self._prequential.judged()
+        if len(judged.truth):
+            counts = judged.confusion()
+            self._confusion = Confusion(self._classes, tuple(map(tuple, counts.tolist())))
+            self._calibration = judged.calibration()
+            self._calibration_error = calibration_error(self._calibration)
+            self._shares = Shares(self._classes, counts, self._messages_min)
+        self._metrics.set_calibration_error(self._calibration_error)
+        said = self._shares.of_stream(predicted or [0] * len(self._classes))
+        corrected = {label: each.share for label, each in (said.corrected or {}).items()}
+        self._metrics.set_shares(said.raw, corrected)
+
+    def _figures(self) -> PrequentialFigures:
+        known = self._prequential
+        return PrequentialFigures(
+            n=known.n,
+            accuracy=known.accuracy,
+            log_loss=known.log_loss,
+            window=WindowFigures(
+                n=known.n_held,
+                accuracy=known.window_accuracy,
+                log_loss=known.window_log_loss,
+                calibration_error=self._calibration_error,
+            ),
+        )

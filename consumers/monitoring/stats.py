@@ -1,0 +1,178 @@
+"""What a run has seen so far: the figures behind metrics, screens and the summary.
+
+The consuming thread counts what it read and learned, the predictor's thread what it judged; each
+figure is written by one thread alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.messages import Messages
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import Prequential
+from consumers.monitoring.status import Judged
+from streamnb import Answer
+
+_NEWEST_KEPT = 40
+_NEWEST_A_BATCH = 6
+_SHARES_OVER = 2_000  # newest predictions
+_RATE_OVER_S = 1.0
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Messages a second, over the last stretch of about a second."""
+
+    n: int = 0
+    at_s: float = 0.0
+    per_s: float = 0.0
+
+    def update(self, n: int, now_s: float) -> float:
+        if now_s - self.at_s >= _RATE_OVER_S:
+            self.per_s = (n - self.n) / (now_s - self.at_s)
+            self.n, self.at_s = n, now_s
+        return self.per_s
+
+
+class Tally:
+    """Counts, and hands on to the metrics.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The configured classes.
+    fields : sequence of str
+        The fields that the model's groups read.
+    window : int
+        Examples of the prequential window.
+    metrics : Metrics
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        fields: Sequence[str],
+        window: int,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.classes = tuple(classes)
+        self.fields = tuple(fields)
+        self.prequential = Prequential(window)
+        self.n_messages = 0
+        self.n_learned = 0
+        self.n_judged = 0
+        self.n_ambiguous = 0
+        self.n_deleted = 0
+        self.rejected: Counter[str] = Counter()
+        self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
+        self._predicted: deque[int] = deque(maxlen=_SHARES_OVER)
+        self._metrics = metrics
+        self._clock = clock
+        self._began_s = clock()
+        self._first_s: float | None = None
+        self._last_s = self._began_s
+        self._rate = _Rate(at_s=self._began_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._began_s
+
+    def mean_rate_per_s(self) -> float:
+        """Return messages a second, from when the first came until the last was dealt with."""
+        seconds = 0.0 if self._first_s is None else self._last_s - self._first_s
+        return self.n_messages / seconds if seconds > 0 else 0.0
+
+    def rate_per_s(self) -> float:
+        """Return messages a second, lately."""
+        return self._rate.update(self.n_messages, self._clock())
+
+    def predicted_counts(self) -> tuple[int, ...]:
+        """Return how many of the newest predictions are of each class."""
+        predicted = np.array(list(self._predicted), dtype=np.intp)
+        return tuple(np.bincount(predicted, minlength=len(self.classes)).tolist())
+
+    def shares(self) -> tuple[float, ...]:
+        """Return each class's share of the newest predictions; empty before the first."""
+        counts = self.predicted_counts()
+        n = sum(counts)
+        return tuple(count / n for count in counts) if n else ()
+
+    def begin(self) -> None:
+        """Note that a batch has come; the run's mean rate begins with the first."""
+        if self._first_s is None:
+            self._first_s = self._clock()
+
+    def count(self, n: int, messages: Messages) -> None:
+        """Count a batch of `n` messages that has been dealt with."""
+        self.n_messages += n
+        self._last_s = self._clock()
+        reasons = Counter(reject.reason for reject in messages.rejects)
+        self.rejected.update({reason.value: count for reason, count in reasons.items()})
+        n_learned, n_without = len(messages.to_learn), len(messages.to_judge)
+        n_deleted = len(messages) - n_learned - n_without
+        # A rejected or deleted message may have been ambiguous too; each counts in one place only.
+        n_ambiguous = min(messages.n_ambiguous, n_without)
+        self.n_ambiguous += n_ambiguous
+        self.n_deleted += n_deleted
+        self._metrics.count_messages(
+            learned=n_learned,
+            unlabelled=n_without - n_ambiguous,
+            ambiguous=n_ambiguous,
+            deleted=n_deleted,
+        )
+        if reasons:
+            self._metrics.count_rejects(reasons)
+
+    def learned(
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        posteriors: NDArray[np.float64],
+        truth: NDArray[np.integer],
+    ) -> None:
+        """Take in labelled messages that were judged and learned."""
+        self.n_learned += len(rows)
+        self.prequential.update(posteriors, truth)
+        self._metrics.set_prequential(self.prequential)
+        counts = np.bincount(truth, minlength=len(self.classes)).tolist()
+        self._metrics.count_learned(dict(zip(self.classes, counts, strict=True)))
+        self._remember(messages, rows, posteriors)
+
+    def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
+        """Take in unlabelled messages that were judged; on the predictor's thread."""
+        self.n_judged += len(rows)
+        predicted = self._remember(messages, rows, answer.log_posteriors)
+        counts = np.bincount(predicted, minlength=len(self.classes)).tolist()
+        self._metrics.count_predictions(dict(zip(self.classes, counts, strict=True)))
+
+    def _remember(
+        self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]
+    ) -> NDArray[np.intp]:
+        """Keep the newest for the screen; return the predicted classes."""
+        predicted: NDArray[np.intp] = posteriors.argmax(axis=1)
+        self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
+        first = max(0, len(rows) - _NEWEST_A_BATCH)
+        for k, envelope in enumerate(messages.envelopes(rows[first:]), first):
+            c = int(predicted[k])
+            self.newest.append(
+                Judged(
+                    time_ms=envelope.time_ms,
+                    user=envelope.user,
+                    text=envelope.shown,
+                    label=self.classes[c],
+                    probability=float(np.exp(posteriors[k, c])),
+                    truth=envelope.label,
+                )
+            )
+        return predicted

@@ -1,0 +1,232 @@
+"""The keys of the newest matches of one standing query: what its figures are counted from.
+
+It keeps somewhat more than are counted. So some of them may be removed before the ones behind them
+are missed, and the store has to be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.search import BatchIndex, Change, Counted, FoundRow, Query, Recent, Row
+from consumers.search.searcher import COUNTED_MAX
+
+Keys = NDArray[np.int64]
+
+SPARE = 2_000  # matches kept beyond those that are counted
+
+
+class Window:
+    """The newest matches of a query, ascending.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n,), int64
+        The newest matches that the store has, ascending; all there are, or `n_max` + `SPARE`.
+    n_max : int
+        How many are counted.
+
+    Attributes
+    ----------
+    keys : ndarray of shape (n,), int64
+        What is held: at most `n_max` + 2 `SPARE`.
+    """
+
+    def __init__(self, keys: Keys, n_max: int) -> None:
+        self.keys = keys
+        self._n_max = n_max
+        # No match above this key has been let go of but those that the store let go of as well.
+        self._left_key = int(keys[0]) - 1 if len(keys) >= n_max + SPARE else -1
+        self._last_key = int(keys[-1]) if len(keys) else -1
+
+    @property
+    def counted(self) -> Keys:
+        """Those that are counted."""
+        return self.keys[-self._n_max :]
+
+    @property
+    def newest_only(self) -> bool:
+        """Whether there are older ones, which are not counted."""
+        return len(self.keys) > self._n_max
+
+    def add(self, keys: Keys) -> None:
+        """Take in new matches, ascending; those that the store has told of already are known."""
+        keys = keys[keys > self._last_key]
+        if not len(keys):
+            return
+        self._last_key = int(keys[-1])
+        held = np.concatenate((self.keys, keys))
+        if len(held) > self._n_max + 2 * SPARE:
+            n_left = len(held) - self._n_max - SPARE
+            self._left_key = int(held[n_left - 1])
+            held = held[n_left:]
+        self.keys = held
+
+    def keep(self, held: Keys) -> None:
+        """Let go of all but those that the store still holds."""
+        self.keys = held
+
+    def lacks_some(self, oldest_key: int) -> bool:
+        """Tell whether the store has to be asked again, for it may hold matches that are missed.
+
+        Parameters
+        ----------
+        oldest_key : int
+            No message of the store has a key below it.
+        """
+        return len(self.keys) <= self._n_max and self._left_key >= oldest_key
+
+
+NEWEST_MAX = 50  # messages that a page is shown
+_NEWEST_KEPT = 2 * NEWEST_MAX  # so that some may be removed before the store is asked again
+
+
+class Arrived:
+    """Messages that were stored since the last tick, and what happened to others.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Ascending by key.
+    changes : mapping of str to Change
+        The last change of each message that was changed, by its id.
+
+    Attributes
+    ----------
+    corrected : set of str
+        The ids of messages that a person corrected.
+    """
+
+    def __init__(self, rows: Sequence[Row], changes: Mapping[str, Change]) -> None:
+        self.rows = rows
+        self.changes = changes
+        self.corrected = {change.id for change in changes.values() if not change.removed}
+        self._index: BatchIndex | None = None
+
+    def matches(self, query: Query, lang: str | None) -> Sequence[int]:
+        """Return which of the rows match, as positions, ascending."""
+        if not self.rows:
+            return ()
+        if query.is_everything:
+            return [i for i, row in enumerate(self.rows) if not lang or row.lang == lang]
+        return self._matcher().matches(query, lang)
+
+    def newest(
+        self, query: Query, lang: str | None, matches: Sequence[int], n_max: int
+    ) -> list[FoundRow]:
+        """Return the last of the rows that match, ascending, with the query's words marked."""
+        if query.is_everything:
+            rows = [self.rows[i] for i in matches[-n_max:]]
+            return [FoundRow(row, (row.text,)) for row in rows]
+        found = self._matcher().newest(query, lang, n_max)
+        return [FoundRow(self.rows[i], marked) for i, marked in found]
+
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._index is not None:
+            self._index.close()
+
+    def _matcher(self) -> BatchIndex:
+        """Return the index; it is made when the first query needs it."""
+        if self._index is None:
+            self._index = BatchIndex(self.rows)
+        return self._index
+
+
+class Standing:
+    """One query that pages watch.
+
+    Parameters
+    ----------
+    query : Query
+    lang : str or None
+    recent : Recent
+        The store.
+
+    Attributes
+    ----------
+    is_stale : bool
+        Whether the store has to be asked: nothing is known yet, or something is missed.
+    """
+
+    def __init__(self, query: Query, lang: str | None, recent: Recent) -> None:
+        self.query = query
+        self.lang = lang
+        self.is_stale = True
+        self._recent = recent
+        self._newest: list[FoundRow] = []  # ascending
+        self._has_older = False  # than these, in the store
+        self._window: Window | None = None  # everything needs none
+
+    def take(self, arrived: Arrived) -> None:
+        """Take in what has come."""
+        matches = arrived.matches(self.query, self.lang)
+        if matches:
+            self._show(arrived, matches)
+            if self._window is not None:
+                keys = [arrived.rows[i].key for i in matches]
+                self._window.add(np.array(keys, np.int64))
+        # An id does not say which message of that id a person corrected; the store knows. Removals
+        # need nothing: what is no longer held is let go of anyhow.
+        shown = arrived.corrected and {found.row.id for found in self._newest}
+        self.is_stale |= bool(shown and shown & arrived.corrected)
+
+    def settled(self) -> Counted:
+        """Return the figures now, without what the store no longer holds.
+
+        Raises
+        ------
+        QueryError
+            Where the store has to be asked and cannot answer; see `Recent.search`.
+        """
+        if self.is_stale:
+            self._begin()
+        counted = self._count()
+        if self.is_stale:  # it misses some: too many were removed
+            self._begin()
+            counted = self._count()
+        return counted
+
+    def newest(self) -> list[FoundRow]:
+        """Return the messages that a page is shown, newest first."""
+        return self._newest[: -NEWEST_MAX - 1 : -1]
+
+    def _begin(self) -> None:
+        """Ask the store."""
+        found = self._recent.search(self.query, self.lang, _NEWEST_KEPT)
+        self._newest = list(reversed(found.rows))
+        self._has_older = found.more
+        if not self.query.is_everything:
+            keys = self._recent.keys(self.query, self.lang, COUNTED_MAX + SPARE)
+            self._window = Window(keys, COUNTED_MAX)
+        self.is_stale = False
+
+    def _count(self) -> Counted:
+        self._forget_messages()
+        window = self._window
+        if window is None:
+            return self._recent.counted(self.query, self.lang)
+        window.keep(self._recent.held(window.keys))
+        self.is_stale |= window.lacks_some(self._recent.oldest_key)
+        return self._recent.counted_keys(window.counted, newest_only=window.newest_only)
+
+    def _show(self, arrived: Arrived, matches: Sequence[int]) -> None:
+        last_key = self._newest[-1].row.key if self._newest else -1
+        n_new = sum(arrived.rows[i].key > last_key for i in matches)
+        if n_new > NEWEST_MAX:
+            # Those before would have a gap behind them.
+            self._newest, self._has_older = [], True
+        found = arrived.newest(self.query, self.lang, matches, NEWEST_MAX)
+        self._newest += [each for each in found if each.row.key > last_key]
+        if len(self._newest) > _NEWEST_KEPT:
+            self._newest, self._has_older = self._newest[-_NEWEST_KEPT:], True
+
+    def _forget_messages(self) -> None:
+        keys = np.array([found.row.key for found in self._newest], np.int64)
+        held = set(self._recent.held(keys).tolist())
+        if len(held) < len(keys):
+            self._newest = [found for found in self._newest if found.row.key in held]
+            self.is_stale |= len(held) < NEWEST_MAX and self._has_older

@@ -1,0 +1,204 @@
+"""Keeps the standing queries of all open pages up to date, on a thread of its own.
+
+Each second it takes what the store has stored since, finds for each query which of it match, and
+leaves the news with the pages that watch it. Pages that ask the same share one standing query and
+one piece of JSON. As long as no page is open nothing is kept and nothing is matched.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+
+from consumers.monitoring.metrics import Metrics
+from consumers.search import QueryError, Recent
+from consumers.search.live_query import Standing
+from consumers.search.subscriptions import (
+    Asked,
+    Event,
+    Pages,
+    Pending,
+    Subscription,
+    Teller,
+    Watched,
+)
+
+TICK_S = 1.0
+# Of a core's time: where a tick takes more, the next one comes later, for learning needs the core.
+BUSY_SHARE_MAX = 0.25
+ASKING_S_MAX = 0.25  # of a tick; queries that have to ask the store take turns over several ticks
+log = structlog.get_logger(__name__)
+
+
+class Hub:
+    """The standing queries.
+
+    Parameters
+    ----------
+    recent : Recent
+        The store; the hub listens to it, so the hub is made before the store is started.
+    teller : Teller
+        Makes the JSON.
+    metrics : Metrics
+        Where pages and queries are counted.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        recent: Recent,
+        teller: Teller,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._recent = recent
+        self._teller = teller
+        self._clock = clock
+        self._pages = Pages(partial(Standing, recent=recent), teller.problem)
+        self._pending = Pending(lambda: self._pages.n_pages > 0)
+        recent.listeners.append(self._pending.stored)
+        recent.change_listeners.append(self._pending.changed)
+        metrics.live.watch(lambda: self._pages.n_pages, lambda: self._pages.n_queries)
+        self._poked = threading.Event()
+        self._stopping = False
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+
+    @property
+    def n_pages(self) -> int:
+        """How many pages are open."""
+        return self._pages.n_pages
+
+    @property
+    def n_queries(self) -> int:
+        """How many different queries they watch."""
+        return self._pages.n_queries
+
+    def start(self) -> None:
+        """Keep them up to date from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all subscriptions, and the thread."""
+        self._stopping = True
+        self._pages.close_all()
+        self._poked.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @contextmanager
+    def subscribed(
+        self, asked: Sequence[Asked], client: str, wake: Callable[[], None]
+    ) -> Iterator[Subscription]:
+        """Watch queries for as long as a `with` lasts.
+
+        Parameters
+        ----------
+        asked : sequence of Asked
+            A query that cannot be read is answered by a problem.
+        client : str
+            Who asks: one may not have all the room there is.
+        wake : callable
+            See `Subscription`.
+
+        Raises
+        ------
+        NotWatchedError
+            Where too many pages are open, or the daemon is stopping.
+        """
+        page = Subscription(wake)
+        self._pages.open(page, asked, client)
+        self._poked.set()
+        try:
+            yield page
+        finally:
+            self._pages.close(page)
+            if not self._pages.n_pages:
+                self._poked.set()  # what is kept for pages can go
+
+    def tick(self) -> None:
+        """Take in what has come, and tell the pages what is new."""
+        arrived, has_gap = self._pending.take()
+        watched = self._pages.all()
+        if not watched and not self._pages.n_pages:
+            return
+        try:
+            for each in watched:
+                each.standing.is_stale |= has_gap
+                if not each.standing.is_stale:
+                    each.standing.take(arrived)
+        finally:
+            arrived.close()
+        events = [
+            Event("change", None, self._teller.change(change))
+            for change in arrived.changes.values()
+        ]
+        # Before the lists of messages, which show the changes already.
+        self._pages.tell_all(events, self._status())
+        self._tell(watched)
+
+    def welcome(self) -> None:
+        """Tell new pages how things stand, without waiting for the next tick.
+
+        What is known of them already they were told when they came; the others hear nothing.
+        """
+        if not self._pages.know_status:
+            self._pages.tell_all([], self._status())
+        self._tell([each for each in self._pages.all() if not each.told])
+
+    def _status(self) -> Event:
+        return Event("status", None, self._teller.status())
+
+    def _tell(self, watched: Sequence[Watched]) -> None:
+        """Count for some queries, and tell their pages."""
+        state = self._recent.state()
+        ask_until_s = self._clock() + ASKING_S_MAX
+        for each in watched:
+            standing = each.standing
+            if standing.is_stale and self._clock() > ask_until_s:
+                self._poked.set()  # it goes on with the others at once, but for a tick that is due
+                continue
+            try:
+                counted = standing.settled()
+            except QueryError as error:
+                told = {"problem": self._teller.problem(str(error))}
+            else:
+                query, lang = standing.query, standing.lang
+                told = {
+                    "summary": self._teller.summary(query, lang, counted, state),
+                    "messages": self._teller.messages(standing.newest()),
+                }
+            self._pages.tell(each, told)
+
+    def trouble(self) -> str | None:
+        """Return what kept the last tick from telling the pages, as a sentence."""
+        return self._trouble
+
+    def _run(self) -> None:
+        due_s = self._clock()
+        while not self._stopping:
+            wait_s = max(0.0, due_s - self._clock()) if self._pages.n_pages else None
+            self._poked.wait(wait_s)
+            self._poked.clear()
+            began_s, began_busy_s = self._clock(), time.thread_time()
+            try:
+                if began_s >= due_s or not self._pages.n_pages:
+                    self.tick()
+                    busy_s = time.thread_time() - began_busy_s
+                    due_s = began_s + max(TICK_S, busy_s / BUSY_SHARE_MAX)
+                else:
+                    self.welcome()
+                self._trouble = None
+            except BaseException as error:
+                # Whatever is wrong with a page or the store, learning goes on; and so do the pages,
+                # whose queries begin anew.
+                self._trouble = f"open pages are not kept up to date: {error!r}"
+                log.exception("live_tick_failed")
+                self._pages.begin_anew()
+                due_s = began_s + TICK_S

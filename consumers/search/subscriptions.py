@@ -1,0 +1,379 @@
+"""What the store tells between two ticks, until the hub takes it.
+
+The store's thread puts, the hub's takes. It is bounded: what would be too much is dropped, and said
+to have been, so that the store is asked instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from consumers.errors import ConsumerError
+from consumers.search import Change, Counted, FoundRow, Query, QueryError, RecentState, Row, parse
+from consumers.search.live_query import Arrived, Standing
+
+ROWS_MAX = 50_000
+BUFFERED_CHANGES_MAX = 10_000
+
+
+class Pending:
+    """Rows that were stored, and what happened to others.
+
+    Parameters
+    ----------
+    wanted : callable
+        Whether anybody will take it; else nothing is kept.
+    """
+
+    def __init__(self, wanted: Callable[[], bool]) -> None:
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._rows: list[Sequence[Row]] = []
+        self._n_rows = 0
+        self._changes: dict[str, Change] = {}
+        self._last_key = -1
+        self._has_gap = False
+
+    def stored(self, rows: Sequence[Row]) -> None:
+        """Note rows, ascending by key."""
+        with self._lock:
+            # Keys only grow, but where the store had to begin anew.
+            self._has_gap |= rows[0].key <= self._last_key
+            self._last_key = rows[-1].key
+            if not self._wanted():
+                return
+            self._n_rows += len(rows)
+            if self._has_gap or self._n_rows > ROWS_MAX:
+                self._rows, self._n_rows, self._has_gap = [], 0, True
+            else:
+                self._rows.append(rows)
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Note changes; the last one of a message is the one that counts."""
+        with self._lock:
+            if not self._wanted():
+                return
+            self._changes |= {change.id: change for change in changes}
+            if len(self._changes) > BUFFERED_CHANGES_MAX:
+                self._changes, self._has_gap = {}, True
+
+    def take(self) -> tuple[Arrived, bool]:
+        """Return all of it, and whether something is missing."""
+        with self._lock:
+            rows, changes, has_gap = self._rows, self._changes, self._has_gap
+            self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
+        return Arrived(list(itertools.chain.from_iterable(rows)), changes), has_gap
+
+
+class Teller(Protocol):
+    """Makes JSON objects; called on the hub's thread, once for all pages that are told the same."""
+
+    def summary(
+        self, query: Query, lang: str | None, counted: Counted, state: RecentState
+    ) -> bytes:
+        """Return the figures of a query."""
+        ...
+
+    def messages(self, found: Sequence[FoundRow]) -> bytes:
+        """Return messages, newest first, as they are given."""
+        ...
+
+    def status(self) -> bytes:
+        """Return how the daemon fares."""
+        ...
+
+    def change(self, change: Change) -> bytes:
+        """Return what happened to one message."""
+        ...
+
+    def problem(self, detail: str) -> bytes:
+        """Return why a query cannot be answered."""
+        ...
+
+
+CHANGES_MAX = 256  # kept for a page that does not take; the lists of messages say the same
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event, with its JSON ready.
+
+    Attributes
+    ----------
+    name : str
+        "summary", "messages", "status", "change" or "problem".
+    index : int or None
+        Which of the page's queries it is about.
+    body : bytes
+        A JSON object, shared by all pages that are told the same.
+    """
+
+    name: str
+    index: int | None
+    body: bytes
+
+    def frame(self, number: int) -> bytes:
+        r"""Return the event as the stream has it.
+
+        Parameters
+        ----------
+        number : int
+            Its `id`. A reader that comes back with it is told everything anew all the same.
+
+        Examples
+        --------
+        >>> Event("summary", 2, b'{"n":5}').frame(7)
+        b'event: summary\nid: 7\ndata: {"index":2,"n":5}\n\n'
+        """
+        body = self.body if self.index is None else b'{"index":%d,' % self.index + self.body[1:]
+        return b"event: %s\nid: %d\ndata: %s\n\n" % (self.name.encode(), number, body)
+
+
+class Subscription:
+    """The mail of one page.
+
+    Parameters
+    ----------
+    wake : callable
+        Called, from any thread, when there is mail or the end; once until it is taken.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._woken = False
+        self._ended = False
+        self._n_taken = 0
+        self._latest: dict[tuple[str, int | None], Event] = {}
+        self._changes: deque[Event] = deque(maxlen=CHANGES_MAX)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._ended
+
+    def put(self, events: Sequence[Event]) -> None:
+        """Leave events; one of the same name and index that was not taken yet is forgotten."""
+        with self._lock:
+            for event in events:
+                if event.name == "change":
+                    self._changes.append(event)
+                else:
+                    self._latest[event.name, event.index] = event
+        self._ring()
+
+    def end(self) -> None:
+        """Say that nothing will come any more."""
+        self._ended = True
+        self._ring()
+
+    def take(self) -> bytes:
+        """Return all that has been left, as the stream has it; empty where there is nothing."""
+        with self._lock:
+            self._woken = False
+            # Changes first: the lists behind them show them already.
+            events = [*self._changes, *self._latest.values()]
+            self._changes.clear()
+            self._latest.clear()
+        self._n_taken += 1
+        return b"".join(event.frame(self._n_taken) for event in events)
+
+    def _ring(self) -> None:
+        with self._lock:
+            if self._woken:
+                return
+            self._woken = True
+        self._wake()
+
+
+PAGES_MAX = 512
+PAGES_A_CLIENT_MAX = 128  # by its address, which pages behind one proxy share
+QUERIES_MAX = 256  # different ones
+
+_FULL = (
+    f"{QUERIES_MAX} different queries are watched already, which is all this daemon takes; "
+    "ask again when some pages are closed, or search without watching"
+)
+Key = tuple[Query, str | None]
+
+
+class NotWatchedError(ConsumerError):
+    """No further page can be told what changes; the message says why."""
+
+
+class Asked(NamedTuple):
+    """A query as a page asks it.
+
+    Attributes
+    ----------
+    text : str
+        As it was typed.
+    lang : str or None
+    """
+
+    text: str
+    lang: str | None
+
+
+@dataclass(slots=True)
+class Watched:
+    """A standing query, the pages that watch it, and what they were told last.
+
+    Attributes
+    ----------
+    standing : Standing
+    pages : dict of Subscription to list of int
+        For each page, as which of its queries.
+    told : mapping of str to bytes
+        The newest body of each event, by the event's name.
+    """
+
+    standing: Standing
+    pages: dict[Subscription, list[int]] = field(default_factory=dict)
+    told: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Pages:
+    """All pages that are open, and what they watch.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the standing query of a query and a language.
+    problem : callable
+        Makes the body of an event that says what is wrong with a query.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Query, str | None], Standing],
+        problem: Callable[[str], bytes],
+    ) -> None:
+        self._make = make
+        self._problem = problem
+        self._lock = threading.Lock()
+        self._closed = False
+        self._watched: dict[Key, Watched] = {}
+        self._keys: dict[Subscription, set[Key]] = {}
+        self._clients: dict[Subscription, str] = {}
+        self._n_pages_of: Counter[str] = Counter()
+        self._status: Event | None = None  # what the pages that are open were told last
+
+    @property
+    def n_pages(self) -> int:
+        """How many are open."""
+        return len(self._keys)
+
+    @property
+    def n_queries(self) -> int:
+        """How many different queries they watch."""
+        return len(self._watched)
+
+    @property
+    def know_status(self) -> bool:
+        """Whether a page that comes is told the status at once."""
+        return self._status is not None
+
+    def all(self) -> list[Watched]:
+        """Return all that is watched."""
+        with self._lock:
+            return list(self._watched.values())
+
+    def open(self, page: Subscription, asked: Sequence[Asked], client: str) -> None:
+        """Let a page watch queries; it is told at once what is known of them.
+
+        Raises
+        ------
+        NotWatchedError
+            Where too many pages are open, or all have been closed for good.
+        """
+        with self._lock:
+            self._check_room(client)
+            self._clients[page] = client
+            self._n_pages_of[client] += 1
+            self._keys[page] = set()
+            events = [] if self._status is None else [self._status]
+            for index, (text, lang) in enumerate(asked):
+                try:
+                    query = parse(text)
+                except QueryError as error:
+                    events.append(Event("problem", index, self._problem(str(error))))
+                    continue
+                watched = self._watch((query, lang))
+                if watched is None:
+                    events.append(Event("problem", index, self._problem(_FULL)))
+                    continue
+                self._keys[page].add((query, lang))
+                watched.pages.setdefault(page, []).append(index)
+                events += [Event(name, index, body) for name, body in watched.told.items()]
+            page.put(events)
+
+    def close(self, page: Subscription) -> None:
+        """Forget a page; a query that nobody watches any more goes with it."""
+        with self._lock:
+            for key in self._keys.pop(page, ()):
+                watched = self._watched[key]
+                watched.pages.pop(page, None)
+                if not watched.pages:
+                    self._watched.pop(key, None)
+            if not self._keys:
+                self._status = None  # it would be an old one when the next page comes
+            client = self._clients.pop(page, None)
+            if client is not None:
+                self._n_pages_of[client] -= 1
+                self._n_pages_of += Counter()  # drops those who have none
+
+    def close_all(self) -> None:
+        """End all, and let no other come."""
+        with self._lock:
+            self._closed = True
+            pages = list(self._keys)
+        for page in pages:
+            page.end()
+
+    def tell(self, watched: Watched, told: Mapping[str, bytes]) -> None:
+        """Tell the pages that watch a query what is new to them in `told`."""
+        with self._lock:
+            news = [(name, body) for name, body in told.items() if watched.told.get(name) != body]
+            watched.told = told
+            if news:
+                for page, indices in watched.pages.items():
+                    page.put([Event(name, i, body) for i in indices for name, body in news])
+
+    def begin_anew(self) -> None:
+        """Have every query ask the store."""
+        for watched in self.all():
+            watched.standing.is_stale = True
+
+    def tell_all(self, events: Sequence[Event], status: Event) -> None:
+        """Tell every page the same; those that come later are told the status."""
+        with self._lock:
+            if self._keys:
+                self._status = status
+            for page in self._keys:
+                page.put([*events, status])
+
+    def _check_room(self, client: str) -> None:
+        if self._closed:
+            raise NotWatchedError("the daemon is stopping")
+        if len(self._keys) >= PAGES_MAX:
+            raise NotWatchedError(
+                f"{PAGES_MAX} pages are open, which is all this daemon takes; try again later"
+            )
+        if self._n_pages_of[client] >= PAGES_A_CLIENT_MAX:
+            raise NotWatchedError(
+                f"{PAGES_A_CLIENT_MAX} pages are open from your address, which is all that one "
+                "may have; close some"
+            )
+
+    def _watch(self, key: Key) -> Watched | None:
+        """Return what is watched under a key, made if need be; None where there is no room."""
+        watched = self._watched.get(key)
+        if watched is None and len(self._watched) < QUERIES_MAX:
+            watched = self._watched[key] = Watched(self._make(*key))
+        return watched

@@ -1,0 +1,231 @@
+"""The store's thread: makes rows of what waits, writes them, and tells those who listen.
+
+Whatever happens to the file, the daemon goes on: what cannot be written is counted and said in the
+log, once a minute at most. A full disk is tried again and again; a damaged file is moved aside.
+After an error that nobody foresaw the file is closed and opened again, a second later: the thread
+lives on, and its `trouble` is shown until a turn succeeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from consumers.search.file import drop_aside, is_damage, move_aside
+from consumers.search.row_mapper import NewRows
+from consumers.search.rows import Change, Row
+from consumers.search.sampler import Forget, Intake, Item, Offer, Remove
+from consumers.search.searcher import Finder
+from consumers.search.tables import Bounds
+from consumers.search.transactions import Done, Keeper
+
+_GATHER_S = 0.2  # how long messages are gathered for one transaction, unless somebody waits
+_IDLE_S = 1.0  # how often it looks for what has become too old
+_SAY_AGAIN_S = 60.0
+log = structlog.get_logger(__name__)
+
+
+class Writer:
+    """The thread, and the file it writes.
+
+    Parameters
+    ----------
+    path : Path
+    intake : Intake
+        Where it takes from; its end ends the thread.
+    bounds : Bounds
+    classes : sequence of str
+        The model's.
+    wall_clock, clock : callable
+        Seconds since 1970; monotonic seconds.
+
+    Attributes
+    ----------
+    finder : Finder or None
+        What searches the file; None while there is none.
+    n_stored, n_failed : int
+        Messages since the start.
+    n_restarts : int
+        How often the file was opened again after an error that nobody foresaw.
+    trouble : str or None
+        What keeps it from writing, as a sentence.
+    listeners, change_listeners : list of callable
+        See `Recent`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        intake: Intake,
+        bounds: Bounds,
+        classes: Sequence[str],
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._intake = intake
+        self._bounds = bounds
+        self._classes = tuple(classes)
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._keeper: Keeper | None = None
+        self._damage: str | None = None
+        self._first_key = 1
+        self._said_s: float | None = None
+        self._n_offered = 0
+        self._taken: Sequence[Item] = ()  # out of the intake, and not yet written
+        self.finder: Finder | None = None
+        self.n_stored = 0
+        self.n_failed = 0
+        self.n_restarts = 0
+        self.trouble: str | None = None
+        self.listeners: list[Callable[[Sequence[Row]], None]] = []
+        self.change_listeners: list[Callable[[list[Change]], None]] = []
+        self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
+
+    def _run(self) -> None:
+        self._survive(self._open)
+        goes_on = True
+        while goes_on:
+            # With nothing to do it looks around once a second, for rows that are too old.
+            if self._intake.something.wait(_IDLE_S):
+                self._intake.urgent.wait(_GATHER_S)
+            goes_on = self._intake.is_open
+            self._survive(self._turn)
+        self._survive(self._end)
+
+    def _survive(self, step: Callable[[], None]) -> None:
+        """Take a step of the thread; after any error at all the next step begins anew."""
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 -- a thread that ended here would end unseen
+            self._restart(error)
+
+    def _restart(self, error: BaseException) -> None:
+        """Say what broke, and let go of the file, so that the next turn opens it again."""
+        self.n_restarts += 1
+        self._lose_taken()
+        self._say(error, "recent_store_broke", exc_info=error)
+        try:
+            self._note_next_key()
+            self._close()
+        except BaseException as second:  # noqa: BLE001 -- what is left open is closed the next time
+            self._say(second, "recent_store_broke", exc_info=second)
+        self._intake.closed.wait(_IDLE_S)  # what breaks each turn must not take the processor
+
+    def _end(self) -> None:
+        """Let no removed word stay in the file, and close it."""
+        if self._keeper is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._keeper.purge(at_once=True)
+        self._close()
+
+    def _turn(self) -> None:
+        """Write what waits, and let go of what is too old."""
+        n_offered = self._intake.n_offered
+        self._taken = self._intake.take()
+        if self._damage is not None:
+            self._begin_anew(self._damage)
+        if self._keeper is None:
+            self._open()
+        if self._keeper is None:
+            self._lose_taken()
+            return
+        try:
+            if self._taken:
+                done = self._keeper.apply(self._taken, n_offered - self._n_offered)
+                self._n_offered, told, self._taken = n_offered, self._taken, ()
+                self._tell(told, done)
+            self._keeper.let_go(int(self._wall_clock() * 1000))
+            self._keeper.purge()
+            self.trouble = None
+        # What SQLite does not take (no message should bring such a value here) comes as the others.
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            self._lose_taken()
+            self._say(error)
+            if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
+                self._damage = str(error)
+
+    def _tell(self, items: Sequence[Item], done: Done) -> None:
+        self.n_stored += len(done.values)
+        if any(isinstance(item, Forget | Remove) for item in items):
+            # Whether the file that was moved aside holds it nobody knows, and none can take it out.
+            drop_aside(self._path)
+        for item in items:
+            if not isinstance(item, Offer):
+                item.done.set()
+        if done.values and self._keeper is not None:
+            rows = NewRows(done.values, self._keeper.reading)
+            for listener in self.listeners:
+                listener(rows)
+        if done.changes:
+            for change_listener in self.change_listeners:
+                change_listener(done.changes)
+
+    def _lose_taken(self) -> None:
+        """Count messages that are lost; keep what people and the stream want changed."""
+        items, self._taken = self._taken, ()
+        self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
+        self._intake.put_back([item for item in items if not isinstance(item, Offer)])
+
+    def _say(
+        self, error: BaseException, event: str = "recent_store_failed", **details: Any
+    ) -> None:
+        """Show what is wrong, and log it, once a minute at most."""
+        self.trouble = f"the recent messages cannot be written to {self._path}: {error}"
+        now_s = self._clock()
+        if self._said_s is None or now_s - self._said_s >= _SAY_AGAIN_S:
+            self._said_s = now_s
+            log.error(event, trouble=self.trouble, n_lost=self.n_failed, **details)
+
+    def _open(self) -> None:
+        try:
+            self._keeper = keeper = Keeper(
+                self._path, self._bounds, self._classes, self._clock, self._first_key
+            )
+        except (sqlite3.Error, OSError) as error:
+            self._say(error)
+            return
+        self.finder = Finder(
+            path=self._path,
+            contents=keeper.contents,
+            published=lambda: keeper.published,
+            bounds=self._bounds,
+            reading=keeper.reading,
+            wall_clock=self._wall_clock,
+            clock=self._clock,
+            damaged=self._found_damaged,
+        )
+
+    def _found_damaged(self, what: str) -> None:
+        self._damage = what
+        self._intake.something.set()
+
+    def _begin_anew(self, reason: str) -> None:
+        self._damage = None
+        self._note_next_key()
+        self._close()
+        try:
+            move_aside(self._path, reason)
+        except OSError as error:
+            self._say(error)
+
+    def _note_next_key(self) -> None:
+        """See to it that no key is given twice, in this file or in the next."""
+        if self._keeper is not None:
+            newest = self._keeper.published[-1:]
+            self._first_key = max([self._keeper.next_key, *(chunk.next_key for chunk in newest)])
+
+    def _close(self) -> None:
+        finder, self.finder = self.finder, None
+        if finder is not None:
+            finder.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()

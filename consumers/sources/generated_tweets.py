@@ -1,0 +1,184 @@
+"""Composes made-up tweets: message number n as a pure function of a seed and n.
+
+Every choice in a tweet is a number of its own, drawn by hashing (seed, n, which choice) with
+SplitMix64, a whole batch in one go. No generator state runs along, so any position can be entered
+at once and two runs agree byte for byte.
+
+A tweet has a true sentiment, drawn by its topic's share. Its words mostly follow that sentiment;
+about one in fourteen is ironic and says the opposite, and some say nothing either way. This is what
+keeps a good classifier below certainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.config.settings import GeneratorSettings
+from consumers.sources import tweet_words as words
+
+START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, when message 0 is written; the next 1 ms later
+LABELS = (0, 4)  # negative and positive, as Sentiment140 has them
+
+_T = TypeVar("_T")
+_CHOICES = 24
+_RANGE = 1 << 16  # each choice is drawn from 0 … 65535
+_TABLE = 1 << 12  # slots of a table; a power of two, so that a mask picks one
+_MASK = _TABLE - 1
+
+_ELONGATED = 14
+_IRONY = round(0.07 * _RANGE)
+_WITH_OPENER = round(0.18 * _RANGE)
+_WITH_FACE = round(0.3 * _RANGE)
+_FACE_LIES = round(0.12 * _RANGE)
+_WITH_MENTION = round(0.22 * _RANGE)
+_WITH_TAG = round(0.25 * _RANGE)
+_WITH_LINK = round(0.1 * _RANGE)
+_SHOUTED = round(0.02 * _RANGE)
+
+
+class Tweet(msgspec.Struct, gc=False):
+    """A message of the generator as it is written to JSON."""
+
+    id: str
+    created_at: str
+    user: str
+    lang: str
+    text: str
+    label: int | msgspec.UnsetType = msgspec.UNSET
+
+
+def zipf_table(items: Sequence[_T]) -> list[_T]:
+    """Return a table in which the item of rank r fills a share near 1 / (r + 2).
+
+    One look at a random slot then draws as words are drawn in real texts.
+    """
+    weight = 1.0 / (np.arange(len(items)) + 2.0)
+    edges = np.rint(np.cumsum(weight) / weight.sum() * _TABLE).astype(int)
+    return [items[r] for r in np.searchsorted(edges, np.arange(_TABLE), side="right")]
+
+
+def draws(seed: int, first: int, n: int) -> NDArray[np.int64]:
+    """Return the choices of messages `first` … `first + n - 1`.
+
+    Returns
+    -------
+    ndarray of shape (n, 24), int64
+        Numbers from 0 to 65535, each a SplitMix64 hash of the seed, the message and the column.
+    """
+    with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
+        start = np.uint64(first % (1 << 58)) * np.uint64(_CHOICES)
+        z = start + np.arange(n * _CHOICES, dtype=np.uint64)
+        z = (z + np.uint64(seed * 0x632BE59BD9B4E019 % (1 << 64))) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(48)).astype(np.int64).reshape(n, _CHOICES)
+
+
+def _with_long_forms(items: Sequence[str]) -> list[str]:
+    """Append elongated forms of the commonest: "good" is also written "goood", if less often."""
+    long = []
+    for rank, item in enumerate(items[:_ELONGATED]):
+        at = max(item.rfind(vowel) for vowel in "aeiou")
+        long.append(item[:at] + item[at] * (3 + rank % 3) + item[at + 1 :])
+    return [*items, *long]
+
+
+_TOPICS = zipf_table(words.TOPICS)
+_PATTERNS = zipf_table([pattern.format_map for pattern in words.PATTERNS])
+_GOOD = [zipf_table(_with_long_forms(adjectives)) for adjectives in words.ADJECTIVES]
+_LOVE = [zipf_table(_with_long_forms(verbs)) for verbs in words.VERBS]
+_DEEDS = {kind: [zipf_table(deeds) for deeds in pair] for kind, pair in words.DEEDS.items()}
+_FACES = [zipf_table(faces) for faces in words.FACES]
+_MOODS = [zipf_table(tags) for tags in words.MOOD_TAGS]
+_VERY = zipf_table(words.INTENSIFIERS)
+_WHATS = zipf_table(words.WHATS)
+_WHENS = zipf_table(words.WHENS)
+_OPENERS = zipf_table(words.OPENERS)
+_ENDINGS = zipf_table(words.ENDINGS)
+_NAMES = zipf_table(words.NAMES)
+_HOBBIES = zipf_table(words.HOBBIES)
+
+
+class TweetMaker:
+    """Makes the messages of one seed.
+
+    Parameters
+    ----------
+    settings : GeneratorSettings
+        Seed, share of labelled messages, and after how many a topic's sentiment turns.
+    """
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._seed = settings.seed
+        self._labelled = round(settings.labelled_share * _RANGE)
+        self._turn_after = settings.turn_after
+        self._encode = msgspec.json.Encoder().encode
+
+    def make(self, first: int, n: int) -> list[bytes]:
+        """Return messages `first` … `first + n - 1` as JSON."""
+        stamps = np.datetime_as_string(
+            np.arange(START_MS + first, START_MS + first + n).astype("datetime64[ms]")
+        ).tolist()
+        choices = draws(self._seed, first, n).tolist()
+        return [
+            self._encode(self._tweet(first + i, f"{stamps[i]}Z", choice))
+            for i, choice in enumerate(choices)
+        ]
+
+    def _tweet(self, number: int, created_at: str, c: list[int]) -> Tweet:
+        """Compose message `number` from its choices."""
+        topic = _TOPICS[c[0] & _MASK]
+        share = topic.positive_share
+        if topic is words.TURNING_TOPIC and number >= self._turn_after:
+            share = words.TURNED_POSITIVE_SHARE
+        positive = c[1] < share * _RANGE
+        tweet = Tweet(
+            f"{self._seed}-{number}",
+            created_at,
+            f"{_NAMES[c[2] & _MASK]}{_HOBBIES[c[3] & _MASK]}{c[3] >> 12 or ''}",
+            "en",
+            _text(topic, positive, c),
+        )
+        if c[4] < self._labelled:
+            tweet.label = LABELS[positive]
+        return tweet
+
+
+def _text(topic: words.Topic, positive: bool, c: list[int]) -> str:
+    """Compose the text of a tweet: a sentence, and what people put around it."""
+    said = positive != (c[5] < _IRONY)
+    text = _PATTERNS[c[6] & _MASK](
+        {
+            "topic": topic.name,
+            "good": _GOOD[said][c[7] & _MASK],
+            "bad": _GOOD[not said][c[8] & _MASK],
+            "love": _LOVE[said][c[9] & _MASK],
+            "deed": _DEEDS[topic.kind][said][c[10] & _MASK],
+            "very": _VERY[c[11] & _MASK],
+            "what": _WHATS[c[12] & _MASK],
+            "when": _WHENS[c[13] & _MASK],
+            "friend": _NAMES[c[14] & _MASK],
+        }
+    )
+    if c[15] < _WITH_OPENER:
+        text = f"{_OPENERS[c[16] & _MASK]} {text}"
+    if c[17] < _SHOUTED:
+        text = text.upper()
+    elif c[17] & 3 == 0:
+        text = text[0].upper() + text[1:]
+    text += _ENDINGS[c[18] & _MASK]
+    if c[19] < _WITH_MENTION:
+        text = f"@{_NAMES[c[19] & _MASK]}{_HOBBIES[c[14] >> 4 & _MASK]} {text}"
+    if c[20] < _WITH_FACE:
+        text = f"{text} {_FACES[positive != (c[21] < _FACE_LIES)][c[20] & _MASK]}"
+    if c[22] < _WITH_TAG:
+        text = f"{text} #{topic.tag if c[22] & 1 else _MOODS[said][c[22] >> 1 & _MASK]}"
+    if c[23] < _WITH_LINK:
+        text = f"{text} http://pic.example/{c[23] * 40503 & 0xFFFFFF:x}"
+    return text

@@ -1,0 +1,168 @@
+"""Cuts a stream of bytes into records: lines, or CSV records whose quotes may hold line breaks.
+
+Where a record ends depends only on the bytes from its beginning on, never on how they arrived, so
+a source that starts again at any record hands over the same ones. Limits at work: of a record with
+more than `bytes_max` a piece of that size is a record by itself, and what follows is looked at
+afresh; and a CSV quote that stays open for more than
+`QUOTE_BYTES_MAX`, or that cannot be one by CSV's grammar, is no quote: its first line stands alone
+(the decoder will reject it), and reading goes on at the next line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.decode.record_format import RECORD_BYTES_MAX, parse_csv_record
+from consumers.messages import Partition, RawColumns
+
+QUOTE_BYTES_MAX = 1 << 20
+
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+
+Longs = NDArray[np.int64]
+
+
+class Records(NamedTuple):
+    """Where the whole records of a buffer lie.
+
+    Attributes
+    ----------
+    starts, ends : ndarray of shape (n,), int64
+        The bytes of each record, without its line end. Empty lines are no records.
+    consumed : int
+        How many bytes are done with; what follows is the beginning of the next record.
+    """
+
+    starts: Longs
+    ends: Longs
+    consumed: int
+
+
+def split_lines(buffer: bytes, *, last: bool, bytes_max: int = RECORD_BYTES_MAX) -> Records:
+    r"""Cut a buffer at its line breaks.
+
+    Parameters
+    ----------
+    buffer : bytes
+        Begins with a record.
+    last : bool
+        Nothing follows the buffer, so what stands after its last line break is a record too.
+    bytes_max : int
+        Of a longer line, this many bytes are a record, and the buffer is consumed up to there.
+
+    Examples
+    --------
+    >>> found = split_lines(b'{"a":1}\r\n\n{"b":2}\n{"c', last=False)
+    >>> found.starts.tolist(), found.ends.tolist(), found.consumed
+    ([0, 10], [7, 17], 18)
+    """
+    cuts = np.flatnonzero(np.frombuffer(buffer, np.uint8) == _NEWLINE)
+    return _between(buffer, cuts, last, bytes_max)
+
+
+def split_csv(buffer: bytes, *, last: bool, bytes_max: int = RECORD_BYTES_MAX) -> Records:
+    """Cut a buffer at the line breaks that stand outside quotes; see `split_lines`."""
+    array = np.frombuffer(buffer, np.uint8)
+    newlines = np.flatnonzero(array == _NEWLINE)
+    # A quote opens or closes, and a doubled one does both: a line break ends a record where the
+    # number of quotes since the record's beginning is even.
+    quotes = np.searchsorted(np.flatnonzero(array == _QUOTE), newlines)
+    quote_max = min(QUOTE_BYTES_MAX, bytes_max)
+    cuts = newlines[list(_closed(buffer, newlines, quotes, quote_max, last=last))]
+    return _between(buffer, cuts, last, bytes_max)
+
+
+def _closed(
+    buffer: bytes, newlines: Longs, quotes: Longs, quote_max: int, *, last: bool
+) -> Iterator[int]:
+    """Yield the positions in `newlines` of those that end a record."""
+    done = 0  # newlines behind us
+    while done < len(newlines):
+        base = quotes[done - 1] if done else 0
+        for k in (np.flatnonzero((quotes[done:] - base) % 2 == 0) + done).tolist():
+            if k > done and not _is_record(buffer[_after(newlines, done) : newlines[k]], quote_max):
+                break
+            yield k
+            done = k + 1
+        else:
+            rest = buffer[_after(newlines, done) :]
+            if done == len(newlines) or (not last and _may_become_one(rest, quote_max)):
+                return
+        # The quote on this line never closes as CSV's quotes do: the line stands alone.
+        yield done
+        done += 1
+
+
+def _after(newlines: Longs, done: int) -> int:
+    """Return where the record begins that stands behind the first `done` line breaks."""
+    return int(newlines[done - 1]) + 1 if done else 0
+
+
+def _is_record(candidate: bytes, quote_max: int) -> bool:
+    """Tell whether bytes with line breaks in them are one CSV record."""
+    if len(candidate) > quote_max:
+        return False
+    try:
+        parse_csv_record(candidate.rstrip(b"\r").decode("latin-1"))
+    except csv.Error:
+        return False
+    return True
+
+
+def _may_become_one(rest: bytes, quote_max: int) -> bool:
+    """Tell whether bytes with line breaks in them can be the beginning of one CSV record."""
+    return _is_record(rest + b'"', quote_max) or _is_record(rest, quote_max)
+
+
+def _between(buffer: bytes, cuts: Longs, last: bool, bytes_max: int) -> Records:
+    """Return the records between cuts, and what the limits make of what stands after them."""
+    starts = np.concatenate(([0], cuts + 1)).astype(np.int64)
+    ends = np.append(cuts, len(buffer)).astype(np.int64)
+    long = np.flatnonzero(ends - starts > bytes_max)
+    if long.size:
+        first = int(long[0])
+        starts, ends = starts[: first + 1], ends[: first + 1]
+        ends[first] = consumed = int(starts[first]) + bytes_max
+    elif last:
+        consumed = len(buffer)
+    else:
+        consumed = int(starts[-1])
+        starts, ends = starts[:-1], ends[:-1]
+    starts, ends = _not_empty(starts, ends)
+    ends = ends - (np.frombuffer(buffer, np.uint8)[ends - 1] == _RETURN)
+    return Records(*_not_empty(starts, ends), consumed)
+
+
+def _not_empty(starts: Longs, ends: Longs) -> tuple[Longs, Longs]:
+    """Leave out empty records."""
+    full = ends > starts
+    return starts[full], ends[full]
+
+
+def raw_columns(
+    partition: Partition,
+    buffer: bytes,
+    records: Records,
+    offsets: Longs,
+    next_offset: int,
+    times_ms: Longs | None = None,
+) -> RawColumns:
+    """Return records as a batch without keys; without times, where the source has none."""
+    n = len(offsets)
+    nothing = np.full(n, -1, np.int64)
+    return RawColumns(
+        partition=partition,
+        buffer=buffer,
+        value_starts=records.starts,
+        value_ends=records.ends,
+        key_starts=np.zeros(n, np.int64),
+        key_ends=nothing,
+        offsets=offsets,
+        times_ms=nothing if times_ms is None else times_ms,
+        next_offset=next_offset,
+    )

@@ -1,1 +1,0 @@
-"""Groups of categories: values of a few kinds, learned as they come."""

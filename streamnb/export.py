@@ -1,0 +1,316 @@
+"""A model for other languages: plain JSON, or Arrow tables; `docs/format.md` describes both."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError, StoreError, check_has, check_kind
+from streamnb.features.protocol import GroupState
+from streamnb.inspection.categorical import log_ratio
+from streamnb.inspection.views import (
+    BernoulliView,
+    CategoriesView,
+    ComplementView,
+    FlagsView,
+    MultinomialView,
+    NumbersView,
+    View,
+    view_of,
+)
+from streamnb.inspection.words import WordsView
+from streamnb.priors import class_prior_to_dict
+from streamnb.reading import Readable
+
+__all__ = ["export_arrow", "export_dict", "export_json", "to_arrow"]
+
+
+Table = dict[str, list[str] | NDArray[np.float64]]
+
+
+class GroupExport(NamedTuple):
+    """One group as it is handed on.
+
+    Attributes
+    ----------
+    header : dict
+        Name, specification, and what concerns the group as a whole.
+    table : dict of str to list of str or ndarray of shape (n_features, n_classes)
+    """
+
+    header: dict[str, Any]
+    table: Table
+
+
+def export_group(state: GroupState, scale: float) -> GroupExport:
+    """Return what the export holds of a group."""
+    view = view_of(state, scale)
+    spec = state.spec.to_dict()
+    header = {"name": state.name, "kind": spec["kind"], "specification": spec}
+    more, table = _PARTS[type(view)](view)
+    return GroupExport(header | more, table)
+
+
+Parts = tuple[dict[str, Any], Table]
+
+
+def _words(view: WordsView) -> tuple[dict[str, Any], Table]:
+    header = {"examples": view.examples, "tokens": view.tokens}
+    return header, {"word": view.names, "count": view.counts_of(view.live)}
+
+
+def _multinomial(view: MultinomialView) -> Parts:
+    header, table = _words(view)
+    return header, table | {"log_theta": view.log_theta(view.live)}
+
+
+def _bernoulli(view: BernoulliView) -> Parts:
+    header, table = _words(view)
+    logs = {"log_theta": view.log_theta(view.live), "log_absent": view.log_absent(view.live)}
+    return header | {"is_void": view.is_void.tolist()}, table | logs
+
+
+def _complement(view: ComplementView) -> Parts:
+    header, table = _words(view)
+    return header, table | {"score": view.log_theta(view.live)}
+
+
+def _flags(view: FlagsView) -> Parts:
+    places, one, other = view._tops()  # noqa: SLF001 -- a view's other half
+    counts = view.state.counts
+    return {}, {
+        "field": [view.state.table.names[j] for j in places],
+        "true": counts.true[places] / view.scale,
+        "false": counts.false[places] / view.scale,
+        "log_true": log_ratio(one, one + other),
+        "log_false": log_ratio(other, one + other),
+    }
+
+
+def _categories(view: CategoriesView) -> Parts:
+    fields = view._fields()
+    table = view.state.table
+    declared = table.declared(table.fields)
+    k = view.state.counts.seen.shape[1]
+    unseen = {
+        field.name: log_ratio(field.unseen, field.bottoms)
+        for field in fields
+        if not declared[table.fields.places[field.name]]
+    }
+    counts = [view.state.counts.by_value[field.columns] / view.scale for field in fields]
+    return {"log_unseen": unseen}, {
+        "field": [field.name for field in fields for _ in field.values],
+        "value": [value for field in fields for value in field.values],
+        "count": np.concatenate([np.empty((0, k)), *counts]),
+        "log_theta": np.concatenate([np.empty((0, k)), *(field.log_theta for field in fields)]),
+    }
+
+
+def _numbers(view: NumbersView) -> Parts:
+    posterior = view.state.posterior(view.scale)
+    is_bayes = bool(view.state.spec.likelihood.is_bayes)
+    told = np.flatnonzero(posterior.speaks.any(axis=0))
+    table: Table = {"field": [view.state.fields[j] for j in told.tolist()]}
+    table |= {
+        "n": posterior.n[:, told].T,
+        "mean": posterior.mean[:, told].T,
+        "m2": posterior.m2[:, told].T,
+        "location": posterior.location[:, told].T,
+    }
+    if not is_bayes:
+        return {"density": "normal"}, table | {"variance": posterior.variance[:, told].T}
+    kappa = posterior.kappa[:, told]
+    spread = posterior.variance[:, told] * (kappa + 1.0) / kappa
+    freedom = 2.0 * posterior.shape[:, told]
+    return {"density": "student_t"}, table | {"df": freedom.T, "scale_squared": spread.T}
+
+
+_PARTS: dict[type[View], Any] = {
+    BernoulliView: _bernoulli,
+    CategoriesView: _categories,
+    ComplementView: _complement,
+    FlagsView: _flags,
+    MultinomialView: _multinomial,
+    NumbersView: _numbers,
+}
+
+
+FORMAT = "streamnb export"
+VERSION = 1
+
+
+def export_dict(model: Readable) -> dict[str, Any]:
+    """Return a model or snapshot as plain values, as `docs/format.md` describes them.
+
+    Numbers are finite floats; -inf, the logarithm of zero, is None.
+
+    Examples
+    --------
+    >>> from streamnb import Multinomial, NaiveBayes, Words
+    >>> model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
+    >>> model.learn_one({"text": "a prize"}, "spam")
+    >>> exported = export_dict(model)
+    >>> exported["classes"], exported["groups"][0]["table"]["count"]
+    (['ham', 'spam'], [[0.0, 1.0], [0.0, 1.0]])
+    """
+    header, groups = parts_of(model)
+    return header | {
+        "groups": [own | {"table": _plain(table)} for own, table in groups],
+    }
+
+
+def parts_of(model: Readable) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Any]]]:
+    """Return the export's header, and of each group its header and its table of arrays."""
+    check_kind("model", model, Readable)
+    scale = model._clock.scale  # noqa: SLF001 -- the model's other half
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "n_examples": model.n_examples,
+        "classes": list(model.classes),
+        "class_prior": {
+            "prior": class_prior_to_dict(model._class_prior),  # noqa: SLF001
+            "count": _plain(model.class_counts),
+            "log_prior": _plain(model._log_class_priors()),  # noqa: SLF001
+        },
+    }
+    exported = [export_group(state, scale) for state in model._groups.values()]  # noqa: SLF001
+    return header, [(_plain(each.header), each.table) for each in exported]
+
+
+def export_json(model: Readable, target: str | os.PathLike[str] | TextIO) -> None:
+    """Write a model or snapshot as JSON, to a path or to a file that is open for text.
+
+    Raises
+    ------
+    StoreError
+        Where the path cannot be written; what stood there before still stands.
+    """
+    if not isinstance(target, str | os.PathLike):
+        check_has("target", target, "write")
+    text = json.dumps(export_dict(model), allow_nan=False, ensure_ascii=False)
+    if not isinstance(target, str | os.PathLike):
+        target.write(text)
+        return
+    path = Path(target)
+    write_beside(path, text.encode("utf-8"))
+
+
+def write_beside(path: Path, data: bytes) -> None:
+    """Write a file beside the one it replaces, then take its place.
+
+    Raises
+    ------
+    StoreError
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(data)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}). See to the folder and the"
+            " disk's room, then export again."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays as lists, and -inf as None: JSON knows no infinity."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            value = value.astype(object)
+            value[~np.isfinite(value.astype(np.float64))] = None
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+CLASSES = "classes"
+
+
+def to_arrow(model: Readable) -> dict[str, Any]:
+    """Return a model or snapshot as `pyarrow.Table`s, by name: `classes`, and `group:NAME` each.
+
+    A number for each class is a list of fixed size. What else the JSON export says stands in the
+    schema's metadata, under `streamnb`, as JSON.
+
+    Raises
+    ------
+    InputError
+        Where pyarrow is not installed.
+    """
+    arrow = _pyarrow()
+    header, groups = parts_of(model)
+    prior = header["class_prior"]
+    columns = {
+        "class": [str(label) for label in header["classes"]],
+        "count": np.array(prior["count"], dtype=np.float64),
+        "log_prior": np.array(
+            [-np.inf if each is None else each for each in prior["log_prior"]], dtype=np.float64
+        ),
+    }
+    tables = {CLASSES: _table(arrow, columns, header)}
+    for own, table in groups:
+        tables[f"group:{own['name']}"] = _table(arrow, table, own)
+    return tables
+
+
+def export_arrow(model: Readable, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the tables as Arrow IPC files into a folder that exists; return their paths.
+
+    `classes.arrow`, then `group_0.arrow` and so on in the order of the groups, whose names stand in
+    the metadata.
+
+    Raises
+    ------
+    InputError
+        Where pyarrow is not installed.
+    StoreError
+        Where a file cannot be written.
+    """
+    arrow = _pyarrow()
+    paths = []
+    for i, table in enumerate(to_arrow(model).values()):
+        path = Path(folder) / ("classes.arrow" if i == 0 else f"group_{i - 1}.arrow")
+        sink = arrow.BufferOutputStream()
+        with arrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        write_beside(path, sink.getvalue().to_pybytes())
+        paths.append(path)
+    return paths
+
+
+def _table(arrow: Any, columns: dict[str, Any], header: dict[str, Any]) -> Any:
+    arrays = {name: _array(arrow, values) for name, values in columns.items()}
+    return arrow.table(arrays).replace_schema_metadata({"streamnb": json.dumps(header)})
+
+
+def _array(arrow: Any, values: Any) -> Any:
+    """Return a column: texts, numbers, or numbers by class as lists of fixed size."""
+    if isinstance(values, list):
+        return arrow.array(values, arrow.string())
+    if values.ndim == 2 and not values.shape[1]:  # a model without classes: no list has this size
+        return arrow.array(values.tolist(), arrow.list_(arrow.float64()))
+    if values.ndim == 2:
+        flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
+        return arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return arrow.array(values)
+
+
+def _pyarrow() -> Any:
+    try:
+        importlib.import_module("pyarrow.ipc")
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise InputError(
+            "the Arrow export needs pyarrow, which is not installed: install streamnb[arrow], or"
+            " take export_json."
+        ) from error

@@ -1,0 +1,588 @@
+"""One log's counts of a group of categories: what a model in parts keeps beside their sum.
+
+Values leave a part by its own bound and its own counts, whatever other parts hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError, check_kind
+from streamnb.features import category_counts
+from streamnb.features import category_values as category_file
+from streamnb.features.category_values import (
+    Shared,
+    ValueColumns,
+    ValueTable,
+    are_categories,
+    value_column,
+    value_text,
+)
+from streamnb.features.fields import FieldTable, check_fields, to_read
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
+from streamnb.features.scratch import ValueDesk, value_desk_of_this_thread
+from streamnb.features.statistics import UNBOUNDED, kept
+from streamnb.kernels import counting
+from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
+from streamnb.kernels.posterior import DUST
+from streamnb.likelihoods.categorical import Categorical
+
+
+class CategoryBatch(NamedTuple):
+    """Rows of categories as columns of the group's vocabulary.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n, n_fields), int32
+        -1 where a value was never seen, -2 where there is none.
+    fields : FieldTable
+        As they were when the rows were looked up.
+    source : ValueColumns, optional
+        What was read, to name a value in an error.
+    begin : int
+        The first row's place there.
+    """
+
+    columns: NDArray[np.int32]
+    fields: FieldTable
+    source: ValueColumns | None = None
+    begin: int = 0
+
+    def there(self) -> list[str]:
+        """Return the fields that the first row has a value of, also those that nobody knows."""
+        known = [name for j, name in enumerate(self.fields.names) if self.columns[0, j] != MISSING]
+        if self.source is None:
+            return known
+        unknown = [name for name in self.source.columns if name not in self.fields.places]
+        return known + [name for name in unknown if self.source.text(name, self.begin) is not None]
+
+    def shown(self, name: str) -> str:
+        """Return the first row's value of a field, for an error."""
+        value = self.source.text(name, self.begin) if self.source else None
+        return "its value" if value is None else repr(value)
+
+
+def teach(  # noqa: PLR0913 -- what is handed on to a kernel
+    counts: ValueCounts,
+    alphas: Alphas,
+    batch: CategoryBatch,
+    teaching: Teaching,
+    out: Floats,
+    *,
+    row: int,
+    n_judged: int,
+    learn: bool,
+    n_values_max: int,
+) -> tuple[int, int, int]:
+    """Judge the rows from `n_judged` on and learn those from `row` on; see the kernel."""
+    return categorical(
+        counts,
+        alphas,
+        batch.fields.order,
+        batch.columns,
+        *teaching,
+        row,
+        n_judged,
+        learn,
+        n_values_max,
+        np.empty((counts.seen.shape[1], 2)),
+        out,
+    )
+
+
+class CategoryPart(GroupPart):
+    """One log's counts, by the columns of the group's vocabulary.
+
+    Parameters
+    ----------
+    counts : ValueCounts
+    table : ValueTable
+        The group's.
+    n_dropped : int
+        Values that have left.
+    """
+
+    def __init__(self, counts: ValueCounts, table: ValueTable, n_dropped: int = 0) -> None:
+        self.counts = counts
+        self.table = table
+        self.n_dropped = n_dropped
+
+    def learn(self, group: Any, batch: CategoryBatch, teaching: Teaching, out: Floats) -> None:
+        """Learn the values here; the group's sum follows as far as this part has room.
+
+        Values leave the sum behind the very row that found the part full, not at the end of the
+        batch: so the rows after it are judged alike, wherever the batch was cut.
+        """
+        group.fit(batch.fields)
+        self.counts = category_counts.with_room(
+            self.counts, group.table.vocabulary.capacity, len(batch.fields)
+        )
+        row = n_learned = 0
+        n = len(teaching.labels)
+        while True:
+            row, why, n_new = teach(
+                self.counts,
+                group.alphas,
+                batch,
+                teaching,
+                out,
+                row=row,
+                n_judged=n,
+                learn=True,
+                n_values_max=group.spec.max_values,
+            )
+            n_here = min(row + 1, n)
+            group.run(batch, teaching.rows(0, n_here), out, learn=True, row=n_learned)
+            n_learned = n_here
+            if why != counting.FULL:
+                return
+            n_kept = kept(group.spec.max_values, n_new)
+            columns, held = category_counts.drop(self.counts, self.table, n_kept)
+            category_counts.take_away(group.counts, columns, held)
+            category_counts.settle(group.counts, self.table)
+            self.n_dropped += len(columns)
+            group.n_dropped += len(columns)
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for classes that came anew, or forget the last ones."""
+        self.counts = category_counts.with_classes(self.counts, n_classes)
+
+    def frozen(self, group: Any) -> Self:
+        """Return a copy over the same vocabulary that later learning does not touch."""
+        counts = category_counts.copy(self.counts, group.table.vocabulary.n_words)
+        return type(self)(counts, group.table, self.n_dropped)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        category_counts.rescale(self.counts, self.table, factor)
+
+    def move_columns(self, columns: NDArray[np.int64]) -> None:
+        """Follow the group to a new table: column i is the old `columns[i]`."""
+        self.counts = category_counts.take_columns(self.counts, columns, len(columns))
+
+    def pack(self, prefix: str, shared: Shared) -> Arrays:
+        """Pack the values that this part knows, by their place in the file."""
+        counts = category_counts.with_room(
+            self.counts,
+            int(shared.columns.max(initial=-1)) + 1,
+            int(shared.fields.max(initial=-1)) + 1,
+        )
+        by_value = counts.by_value[shared.columns]
+        places = category_counts.live_columns(counts._replace(by_value=by_value))
+        return {
+            f"{prefix}/columns": places.astype(np.int32),
+            f"{prefix}/by_value": by_value[places],
+            f"{prefix}/seen": counts.seen[shared.fields],
+        }
+
+
+_LOOSE = 1024  # so many columns at zero are no reason for a new table
+
+
+class CategoriesState(GroupState):
+    """The living side of `Categories`.
+
+    Parameters
+    ----------
+    spec : Categories
+    name : str
+    n_classes : int
+    hash_key : int
+        128 bits.
+
+    Attributes
+    ----------
+    table : ValueTable
+        Field and value → column.
+    counts : ValueCounts
+        N_jvc, N_jc and e_j.
+    alphas : Alphas
+        The prior, for the fields that the counts have room for.
+    n_values_max : int
+        The bound that learning keeps to.
+    """
+
+    short_may_lack = True
+
+    def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
+        self.spec = spec
+        self.name = name
+        self.is_open = spec.fields is None
+        self.n_values_max = spec.max_values
+        names = [field for field, _ in spec.values] if self.is_open else spec.fields
+        self.table = ValueTable(names, spec.values, hash_key)
+        self.alphas = self._alphas(self.table.fields, n_classes)
+        if self.is_open and len(self.alphas.by_value) > 1:
+            raise InputError(
+                f"group {name!r}: a prior with numbers for each value needs one field that is named"
+                " and whose values are declared."
+            )
+        self.counts = self._nothing(n_classes)
+
+    def _alphas(self, fields: FieldTable, n_classes: int) -> Alphas:
+        alphas: Alphas = self.spec.likelihood.alphas(self.table.declared(fields), n_classes)
+        return alphas
+
+    def _nothing(self, n_classes: int) -> ValueCounts:
+        n_fields = len(self.table.fields)
+        return category_counts.empty(n_classes, self.table.vocabulary.capacity, n_fields)
+
+    # ---- fields --------------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields, as far as they are known."""
+        return self.table.fields.names
+
+    def takes(self, values: Any) -> bool:
+        """Tell whether these values are texts or truth values."""
+        return self.is_open and are_categories(values)
+
+    def read(self, columns: Mapping[str, Any], n: int) -> ValueColumns:
+        """Return the group's fields; those of an open one are all the columns it is given."""
+        names = to_read(columns, self.spec.fields, self.table.fields)
+        return ValueColumns({name: value_column(name, columns[name], n) for name in names}, n)
+
+    # ---- learning and judging ------------------------------------------------------------------
+
+    def encode(
+        self,
+        fields: ValueColumns,
+        begin: int,
+        end: int,
+        labels: NDArray[np.int32],
+        *,
+        learn: bool,
+    ) -> CategoryBatch:
+        """Return rows `begin` to `end` as columns; to learn, new fields and values get places."""
+        columns = self.table.encode(fields, begin, end, labels, learn=learn)
+        return CategoryBatch(columns, self.table.fields, fields, begin)
+
+    def has_short(self, x: Mapping[str, Any]) -> bool:
+        """Tell whether its known fields are plain and short; there may be others in it."""
+        return ValueDesk.fits(self.table.fields.names, x)
+
+    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> CategoryBatch:  # noqa: ARG002 -- it has its own
+        """Return one example's known fields as `encode` does."""
+        own = value_desk_of_this_thread()
+        columns = self.table.encode_one(x, own, learn=learn)
+        return CategoryBatch(columns, self.table.fields)
+
+    def fit(self, fields: FieldTable) -> None:
+        """See to it that the counts have room for these fields and all columns there are."""
+        has_fields = len(self.alphas.declared) >= len(fields)
+        if not has_fields or len(self.counts.by_value) < self.table.vocabulary.n_words:
+            self.counts = category_counts.with_room(
+                self.counts, self.table.vocabulary.capacity, len(fields)
+            )
+        if not has_fields:
+            self.alphas = self._alphas(fields, self.counts.seen.shape[1])
+
+    def run(
+        self, batch: CategoryBatch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+    ) -> None:
+        """Judge each row from `row` on, then learn it where it says so.
+
+        Values leave where they would pass their bound.
+        """
+        self.fit(batch.fields)
+        n_judged = row
+        while True:
+            row, why, n_new = teach(
+                self.counts,
+                self.alphas,
+                batch,
+                teaching,
+                out,
+                row=row,
+                n_judged=n_judged,
+                learn=learn,
+                n_values_max=self.n_values_max,
+            )
+            if why != counting.FULL:
+                return
+            n_judged = row + 1
+            self._drop(kept(self.n_values_max, n_new))
+
+    def _drop(self, n_kept: int) -> None:
+        columns, _ = category_counts.drop(self.counts, self.table, n_kept)
+        self.n_dropped += len(columns)
+
+    # ---- what the state can do -----------------------------------------------------------------
+
+    def to_unlearn(
+        self, batch: CategoryBatch, label: int, weight: float, part: GroupPart | None
+    ) -> tuple[CategoryBatch, int]:
+        """Return a batch of one row without the values that have left; see `GroupState`."""
+        counts = part.counts if isinstance(part, CategoryPart) else self.counts
+        n_dropped = self.n_dropped if part is None else part.n_dropped
+        columns = batch.columns.copy()
+        held = {}
+        for name in batch.there():
+            j = batch.fields.places.get(name, -1)
+            column = int(columns[0, j]) if j >= 0 else -1
+            known = 0 <= column < len(counts.by_value)
+            held[name] = float(counts.by_value[column, label]) if known else 0.0
+        short = [name for name, count in held.items() if count < weight * (1.0 - DUST)]
+        if short and not n_dropped:
+            name = short[0]
+            raise InputError(
+                f"group {self.name!r}, field {name!r}: {batch.shown(name)} cannot be unlearned"
+                f" {weight:g} times, as its class holds {held[name]:g}. Unlearn what was learned,"
+                " once, with its own class."
+            )
+        for name in short:
+            if name in batch.fields.places:
+                columns[0, batch.fields.places[name]] = MISSING
+        return CategoryBatch(columns, batch.fields), len(short)
+
+    def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
+        """Add another group's counts, value by value, or take them away; see `GroupState`."""
+        theirs = other.shared()
+        names = other.table.fields.names
+        self.table.add_fields([names[j] for j in theirs.fields])
+        fields = np.array([self.table.fields.places.get(name, -1) for name in names], np.int64)
+        vocabulary = other.table.vocabulary
+        ours = self.table.enter(
+            vocabulary.table.fingerprints[theirs.columns],
+            vocabulary.texts(theirs.columns),
+            fields[other.table.field_of[theirs.columns]],
+        )
+        self.fit(self.table.fields)
+        held = np.zeros((len(ours), self.counts.seen.shape[1]))
+        held[:, places] = other.counts.by_value[theirs.columns] * factor
+        seen = np.zeros((len(theirs.fields), held.shape[1]))
+        seen[:, places] = other.counts.seen[theirs.fields] * factor
+        if sign > 0:
+            self.counts.by_value[ours] += held
+            self.counts.seen[fields[theirs.fields]] += seen
+        else:
+            self._subtract(ours, held, self.n_dropped + other.n_dropped)
+        category_counts.recount(self.counts, self.table)
+        self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
+        if int(self.counts.state[0]) > self.n_values_max:
+            self._drop(kept(self.n_values_max, 0))
+
+    def _subtract(self, columns: NDArray[np.int64], held: Floats, n_dropped: int) -> None:
+        """Take counts away; refuse what is more than there is, unless values have left."""
+        category_counts.take_away(self.counts, columns, held)
+        left = self.counts.by_value[columns]
+        below = (left < 0.0).any(axis=1)
+        if below.any() and not n_dropped:
+            at = columns[below][:1]
+            ((field, value),) = self.table.values(at)
+            raise InputError(
+                f"group {self.name!r}, field {field!r}: {value!r} would be counted"
+                f" {left[below][0].min():g} times. Subtract only what was merged before."
+            )
+        self.n_skipped += int(below.sum())
+        self.counts.by_value[columns] = np.maximum(left, 0.0)
+        category_counts.settle(self.counts, self.table)
+
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        cut = self.table.rekey(hash_key)
+        if len(cut):
+            ((field, value),) = self.table.values(cut[:1])
+            raise InputError(
+                f"group {self.name!r}, field {field!r}: the text of {value[:40]!r}... is not kept"
+                " whole, so that it cannot be brought to another hash key. Make both models with"
+                " the same hash_key."
+            )
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        category_counts.rescale(self.counts, self.table, factor)
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for new classes, or forget the last ones; see `GroupState`."""
+        self.alphas = self._alphas(self.table.fields, n_classes)
+        self.counts = category_counts.with_classes(self.counts, n_classes)
+        self.fit(self.table.fields)
+
+    def frozen(self) -> Self:
+        """Return a copy over the same table that later learning does not touch."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.table = self.table.view()
+        n_words, n_fields = twin.table.vocabulary.n_words, len(twin.table.fields)
+        # Room for all that the table has: reading a snapshot then changes nothing of it.
+        fitted = category_counts.with_room(self.counts, n_words, n_fields)
+        twin.counts = category_counts.copy(fitted, n_words)
+        twin.alphas = twin._alphas(twin.table.fields, self.counts.seen.shape[1])
+        return twin
+
+    def is_loose(self) -> bool:
+        """Tell whether so many values are at zero that a new, smaller table is due."""
+        n_used = int(self.counts.state[0]) + self.table.n_declared
+        return self.table.vocabulary.n_words > 2 * n_used + _LOOSE
+
+    def compact(self) -> NDArray[np.int64] | None:
+        """Move to a new table if many values are at zero; return the columns that stay, or None."""
+        if not self.is_loose():
+            return None
+        live = category_counts.live_columns(self.counts)
+        columns = np.union1d(np.arange(self.table.n_declared), live)
+        self.table.keep(columns)
+        self.counts = category_counts.take_columns(
+            self.counts, columns, self.table.vocabulary.capacity
+        )
+        return columns
+
+    # ---- parts and files -----------------------------------------------------------------------
+
+    def new_part(self) -> CategoryPart:
+        """Return a part that knows nothing yet."""
+        return CategoryPart(self._nothing(self.counts.seen.shape[1]), self.table)
+
+    def as_part(self) -> CategoryPart:
+        """Return this group's own counts as a part: the same arrays."""
+        return CategoryPart(self.counts, self.table, self.n_dropped)
+
+    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+        """Make the counts the sum of the parts'."""
+        counts = self._nothing(self.counts.seen.shape[1])
+        for part in parts:
+            assert isinstance(part, CategoryPart)
+            category_counts.add(counts, part.counts)
+        self.counts = counts
+        self.alphas = self._alphas(self.table.fields, counts.seen.shape[1])
+        category_counts.recount(counts, self.table)
+        self.n_dropped = sum(part.n_dropped for part in parts)
+
+    def keep_whole(self, *, whole: bool) -> None:
+        """Bound the values here, or leave that to the parts."""
+        self.n_values_max = self.spec.max_values if whole else UNBOUNDED
+
+    def shared(self) -> Shared:
+        """Return what there is something to tell of; see `category_file.shared`."""
+        return category_file.shared(self.table, self.counts, self.spec)
+
+    def state_to_dict(self) -> dict[str, Any]:
+        """Return the fields, in the order in which the file has them."""
+        names = self.table.fields.names
+        fields = [names[j] for j in self.shared().fields]
+        return {"fields": fields, "n_skipped": self.n_skipped}
+
+    def pack(self, prefix: str) -> tuple[Arrays, Shared]:
+        """Return the values with a count above zero, and what their parts are to pack."""
+        shared = self.shared()
+        return category_file.pack_table(prefix, self.table, shared), shared
+
+    def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
+        """Take up fields and values that `pack` and `state_to_dict` gave."""
+        self._unpacked = category_file.unpack_table(prefix, arrays, state["fields"], self.table)
+        self.n_skipped = int(state["n_skipped"])
+        self.fit(self.table.fields)
+
+    def unpack_part(self, prefix: str, arrays: Arrays) -> CategoryPart:
+        """Return the part that `CategoryPart.pack` gave."""
+        part = self.new_part()
+        columns = self._unpacked.columns[arrays[f"{prefix}/columns"]]
+        n_classes, fields = self.counts.seen.shape[1], self._unpacked.fields
+        by_value = of_shape(arrays, f"{prefix}/by_value", len(columns), n_classes)
+        part.counts.by_value[columns] = by_value
+        part.counts.seen[fields] = of_shape(arrays, f"{prefix}/seen", len(fields), n_classes)
+        category_counts.recount(part.counts, self.table)
+        return part
+
+
+_Declared = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Categories:
+    """Categories under a likelihood: each field has one of several values.
+
+    Values are learned as they come: e_j is the number of values with a count above zero at that
+    moment, and one that was never seen has the probability α/(N_jc + α·e_j).
+
+    Parameters
+    ----------
+    likelihood : Categorical
+        With its prior.
+    fields : sequence of str, optional
+        The fields. By default the group is open: it takes up any field that no other group names,
+        when texts or truth values first come under its name.
+    values : mapping of str to sequence, optional
+        The values that some fields have. Others are ignored there as if they were missing, and e_j
+        is the number of those declared.
+    max_values : int
+        Bound on the values of all other fields together. At the bound the least useful ones leave
+        (`statistics.leaving` has the rule) until three quarters are kept.
+
+    Examples
+    --------
+    >>> Categories(fields=["colour"], values={"colour": ["red", "green"]}).values
+    (('colour', ('red', 'green')),)
+    """
+
+    likelihood: Categorical = field(default_factory=Categorical)
+    fields: Any = None
+    values: Any = None
+    max_values: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        check_kind("Categories.likelihood", self.likelihood, Categorical)
+        object.__setattr__(self, "fields", check_fields(self.fields))
+        object.__setattr__(self, "values", _declared(self.values, self.fields))
+        bound: Any = self.max_values
+        is_whole = isinstance(bound, int | np.integer) and not isinstance(bound, bool)
+        if not (is_whole and 1 <= bound < 1 << 31):
+            raise InputError(
+                f"max_values must be a whole number between 1 and 2,147,483,647. Got {bound!r}"
+                " instead."
+            )
+
+    def start(self, name: str, n_classes: int, hash_key: int) -> CategoriesState:
+        """Return the living side of this group, knowing nothing yet."""
+        return CategoriesState(self, name, n_classes, hash_key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the specification for the model's header."""
+        return {
+            "kind": "categories",
+            "likelihood": self.likelihood.to_dict(),
+            "fields": None if self.fields is None else list(self.fields),
+            "values": {name: list(values) for name, values in self.values},
+            "max_values": int(self.max_values),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the specification that `to_dict` described."""
+        return cls(
+            Categorical.from_dict(values["likelihood"]),
+            values["fields"],
+            values["values"],
+            values["max_values"],
+        )
+
+
+def _declared(values: Any, fields: tuple[str, ...] | None) -> _Declared:
+    """Return declared values as text by field, or say what is wrong with them."""
+    if values is None:
+        return ()
+    if not isinstance(values, Mapping):
+        raise InputError(f"values must be a mapping of fields to sequences. Got {values!r}.")
+    check_fields(list(values) or None)
+    unnamed = [name for name in values if fields is not None and name not in fields]
+    if unnamed:
+        raise InputError(f"values are declared of {unnamed[0]!r}, which is not among the fields.")
+    return tuple((name, _texts(name, given)) for name, given in values.items())
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise InputError(f"values[{name!r}] must be a sequence of values. Got {given!r} instead.")
+    texts = [value_text(name, i, value) for i, value in enumerate(given)]
+    if None in texts or len(set(texts)) < len(texts):
+        raise InputError(f"values[{name!r}] must differ, and none be missing. Got {given!r}.")
+    return tuple(text for text in texts if text is not None)

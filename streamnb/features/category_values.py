@@ -1,0 +1,430 @@
+"""Field and value → column: the fields of a group of categories, and the vocabulary behind them.
+
+Declared values have the first columns, in the order they were declared, for good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.columns import Strings, TextColumn, TextPieces, as_array, is_missing, text_column
+from streamnb.errors import InputError
+from streamnb.features import category_counts
+from streamnb.features.fields import FieldTable
+from streamnb.features.protocol import Arrays
+from streamnb.features.scratch import ValueDesk
+from streamnb.kernels import categorical as kernel
+from streamnb.kernels import table as lookup
+from streamnb.kernels.categorical import ValueCounts
+from streamnb.kernels.layout import Texts
+from streamnb.tokenizer import hash_key_words
+from streamnb.vocabulary import Vocabulary
+
+
+class ValueTable:
+    """The columns of a group's values.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The fields known from the start.
+    declared : sequence of (str, sequence of str)
+        The values that some of them have.
+    hash_key : int
+        128 bits.
+
+    Attributes
+    ----------
+    fields : FieldTable
+        In the order they came.
+    vocabulary : Vocabulary
+    field_of : ndarray of shape (capacity,), int32
+        The place of each column's field.
+    n_declared : int
+        How many values are declared, over all fields.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        declared: Sequence[tuple[str, Sequence[str]]],
+        hash_key: int,
+    ) -> None:
+        self.key = hash_key_words(hash_key)
+        self.vocabulary = Vocabulary()
+        self.field_of = np.zeros(self.vocabulary.capacity, dtype=np.int32)
+        self._declared = {name: len(values) for name, values in declared}
+        self.n_declared = sum(self._declared.values())
+        self._set_fields(FieldTable.of(names))
+        for name, values in declared:
+            self.enter(
+                self.fingerprints(name, values),
+                texts_of([f"{name}\0{value}" for value in values]),
+                np.full(len(values), self.fields.places[name]),
+            )
+
+    def declared(self, fields: FieldTable) -> NDArray[np.int64]:
+        """Return how many values each field declares; 0 where they come as they please."""
+        return np.array([self._declared.get(name, 0) for name in fields.names], dtype=np.int64)
+
+    def add_fields(self, names: Sequence[str]) -> None:
+        """Give places to fields that have none."""
+        fields = self.fields.with_new(names)
+        if fields is not self.fields:
+            self._set_fields(fields)
+
+    def _set_fields(self, fields: FieldTable) -> None:
+        encoded = [name.encode() + b"\0" for name in fields.names]
+        self._layout = kernel.Fields(
+            _fingerprints(np.zeros(len(fields), dtype=np.uint64), fields.names, self.key),
+            np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8),
+            np.cumsum([len(name) for name in encoded], dtype=np.int64),
+            np.array([name not in self._declared for name in fields.names], dtype=np.bool_),
+        )
+        self.fields = fields
+
+    def fingerprints(self, field: str, values: Sequence[str]) -> NDArray[np.uint64]:
+        """Return the fingerprints of values of a known field."""
+        of_field = self._layout.fingerprints[self.fields.places[field]]
+        return _fingerprints(np.full(len(values), of_field), values, self.key)
+
+    def find(self, field: str, values: Sequence[str]) -> NDArray[np.int32]:
+        """Return the columns of values of a known field, -1 where there is none."""
+        table = self.vocabulary.table
+        out = np.full(len(values), -1, dtype=np.int32)
+        fps = self.fingerprints(field, values)
+        lookup.find_many(fps, table.slots, table.fingerprints, self.vocabulary.n_words, out)
+        return out
+
+    def enter(
+        self, fps: NDArray[np.uint64], texts: Texts, fields: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the columns of values (`field NUL value` as text); those that are new get one."""
+        columns = self.vocabulary.enter(fps, texts).astype(np.int64)
+        self._follow_vocabulary()
+        self.field_of[columns] = fields
+        return columns
+
+    def _follow_vocabulary(self) -> None:
+        if len(self.field_of) < self.vocabulary.capacity:
+            longer = np.zeros(self.vocabulary.capacity, dtype=np.int32)
+            longer[: len(self.field_of)] = self.field_of
+            self.field_of = longer
+
+    def encode(
+        self, source: ValueColumns, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
+    ) -> NDArray[np.int32]:
+        """Return rows `begin` to `end` as columns, ndarray of shape (n, n_fields).
+
+        To learn, fields and values of which something is to be learned get places.
+        """
+        pieces = {name: column.piece(begin, end) for name, column in source.columns.items()}
+        if learn:
+            taught = labels[: end - begin] >= 0
+            self.add_fields(
+                [name for name, texts in pieces.items() if ((texts.ends >= 0) & taught).any()]
+            )
+        out = np.full((end - begin, len(self.fields)), kernel.MISSING, dtype=np.int32)
+        for name, texts in pieces.items():
+            if name in self.fields.places:
+                which = np.array([self.fields.places[name]])
+                self._encode(texts, which, labels, _room_for(texts), out, learn=learn)
+        return out
+
+    def encode_one(
+        self, x: Mapping[str, Any], desk: ValueDesk, *, learn: bool
+    ) -> NDArray[np.int32]:
+        """Return one example's known fields as `encode` does."""
+        n = len(self.fields)
+        out = np.empty((1, n), dtype=np.int32)
+        texts = desk.put(self.fields.names, x)
+        self._encode(texts, desk.which[n], desk.labels, desk.words, out, learn=learn)
+        return out
+
+    def _encode(
+        self,
+        texts: Texts,
+        which: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        words: NDArray[np.uint64],
+        out: NDArray[np.int32],
+        *,
+        learn: bool,
+    ) -> None:
+        n_known = self.vocabulary.n_words
+        row, why = 0, -1
+        while why != lookup.DONE:
+            row, why, wanted = kernel.encode(
+                texts,
+                which,
+                labels[: len(out)],
+                row,
+                learn,
+                n_known,
+                self._layout,
+                self.key,
+                self.vocabulary.table,
+                words,
+                self.field_of,
+                out,
+            )
+            if why != lookup.DONE:
+                self.vocabulary.make_room(why, wanted)
+                self._follow_vocabulary()
+
+    def keep(self, columns: NDArray[np.int64]) -> None:
+        """Move to a new vocabulary in which column i is the old `columns[i]`."""
+        self.vocabulary = self.vocabulary.keep(columns)
+        field_of = self.field_of[columns]
+        self.field_of = np.zeros(self.vocabulary.capacity, dtype=np.int32)
+        self.field_of[: len(columns)] = field_of
+
+    def rekey(self, hash_key: int) -> NDArray[np.int64]:
+        """Go on with another hash key, unless a value's text is cut short.
+
+        Returns
+        -------
+        ndarray of int64
+            The columns whose text is cut short; where there are any, nothing has changed.
+        """
+        n = self.vocabulary.n_words
+        fps = self.vocabulary.table.fingerprints[:n]
+        cut = np.flatnonzero(self._fingerprints_of_all() != fps)
+        if not len(cut):
+            self.key = hash_key_words(hash_key)
+            self._set_fields(self.fields)
+            self.vocabulary = self.vocabulary.with_fingerprints(self._fingerprints_of_all())
+            self._follow_vocabulary()
+        return cut
+
+    def _fingerprints_of_all(self) -> NDArray[np.uint64]:
+        """Return the fingerprints of all columns by the texts kept, and the key as it stands."""
+        n = self.vocabulary.n_words
+        places = self.field_of[:n]
+        data, starts, ends = self.vocabulary.texts(np.arange(n))
+        names = np.diff(self._layout.name_ends, prepend=0)  # each with the NUL behind it
+        texts = Texts(data, starts + names[places], ends)
+        out = np.empty(n, dtype=np.uint64)
+        of_fields = self._layout.fingerprints[places]
+        kernel.fingerprint_many(texts, of_fields, self.key, _room_for(texts), out)
+        return out
+
+    def view(self) -> Self:
+        """Return this table as it is now, over the same arrays: what comes later is beyond it."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.vocabulary = self.vocabulary.view()
+        return twin
+
+    def values(self, columns: NDArray[np.int64]) -> list[tuple[str, str]]:
+        """Return field and value of columns; a long value as it is kept, cut short."""
+        pairs = [text.partition("\0") for text in self.vocabulary.words(columns)]
+        return [(field, value) for field, _, value in pairs]
+
+
+def _fingerprints(
+    of_fields: NDArray[np.uint64], texts: Sequence[str], key: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    out = np.empty(len(texts), dtype=np.uint64)
+    given = texts_of(list(texts))
+    kernel.fingerprint_many(given, of_fields, key, _room_for(given), out)
+    return out
+
+
+def _room_for(texts: Texts) -> NDArray[np.uint64]:
+    """Return room for the longest of some texts, in words of eight bytes."""
+    longest = int((texts.ends - texts.starts).max(initial=0))
+    return np.empty(longest // 8 + 2, dtype=np.uint64)
+
+
+_TRUTH = {False: "false", True: "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueColumns:
+    """The fields of some examples as columns of text.
+
+    Attributes
+    ----------
+    columns : mapping of str to TextPieces
+    n : int
+        How many examples there are.
+    """
+
+    columns: Mapping[str, TextPieces]
+    n: int
+
+    def text(self, field: str, row: int) -> str | None:
+        """Return one value's text, None where it is missing."""
+        if field not in self.columns:
+            return None
+        data, starts, ends = self.columns[field].piece(row, row + 1)
+        if ends[0] < 0:
+            return None
+        return data[starts[0] : ends[0]].tobytes().decode("utf-8", "replace")
+
+
+def value_text(field: str, row: int, value: Any) -> str | None:
+    """Return a value's text, None where it is missing.
+
+    Raises
+    ------
+    InputError
+        Where it is no text, number or truth value; it names the field, the row and the value.
+    """
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind is bool or kind is np.bool_:
+        return _TRUTH[bool(value)]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        return _float_text(float(value))
+    if _is_missing(value):
+        return None
+    raise InputError(
+        f"field {field!r}, row {row}: a category must be a str, a number, or True or False; or None"
+        f" where it is missing. Got {value!r} ({kind.__name__}) instead."
+    )
+
+
+def _float_text(value: float) -> str | None:
+    if math.isnan(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def value_column(field: str, values: Any, n: int) -> TextPieces:
+    """Return a column of `n` values as text.
+
+    Raises
+    ------
+    InputError
+        Where one is no category, or there are not `n` of them.
+    """
+    text = _column(field, values)
+    if len(text) != n:  # kernels take this length on trust
+        raise InputError(
+            f"field {field!r}: its length is {n}, and it yielded {len(text)} values."
+            " Give a list, and leave it alone until the call returns."
+        )
+    return text
+
+
+def _column(field: str, values: Any) -> TextPieces:
+    if isinstance(values, TextColumn):
+        return text_column(field, values)
+    array = as_array(values)
+    if array is not None and array.ndim == 1 and array.dtype.kind in "biuf":
+        return _numbers(array)
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        return text_column(field, values)  # it says what is wrong
+    plain = list(values) if array is None else array.tolist()
+    if set(map(type, plain)) <= {str}:
+        return Strings(plain, has_missing=False)
+    texts = [value_text(field, row, value) for row, value in enumerate(plain)]
+    return Strings(texts, has_missing=None in texts)
+
+
+def _numbers(values: NDArray[Any]) -> TextColumn:
+    """Return an array of numbers as text: each different one is printed once."""
+    different, inverse = np.unique(values, return_inverse=True)
+    texts = [value_text("", 0, value) for value in different.tolist()]
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    sizes = np.array([len(text) for text in encoded], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    ends[[text is None for text in texts]] = -1
+    data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
+    return TextColumn(Texts(data, starts[inverse], ends[inverse]))
+
+
+def texts_of(values: list[str]) -> Texts:
+    """Return texts as one buffer."""
+    return Strings(list(values), has_missing=False).piece(0, len(values))
+
+
+def are_categories(values: Any) -> bool:
+    """Tell whether values that came under a new name are texts or truth values.
+
+    The first that is there decides, as it does where examples come one at a time. Numbers are not
+    taken for categories unless a group names their field.
+    """
+    if isinstance(values, TextColumn):
+        return bool((values.texts.ends >= 0).any())
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        return False
+    array = as_array(values)
+    plain = values if array is None else array.tolist()
+    first = next((value for value in plain if not _is_missing(value)), None)
+    return isinstance(first, str | bool | np.bool_)
+
+
+def _is_missing(value: Any) -> bool:
+    return is_missing(value) or type(value).__name__ == "NaTType"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the file holds, as places in memory.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_values,), int64
+    fields : ndarray of shape (n_fields,), int64
+    """
+
+    columns: NDArray[np.int64]
+    fields: NDArray[np.int64]
+
+
+def shared(table: ValueTable, counts: ValueCounts, spec: Any) -> Shared:
+    """Return the values with a count above zero, and the fields that have one or are named."""
+    columns = category_counts.live_columns(counts)
+    order = np.argsort(table.vocabulary.table.fingerprints[columns])
+    named = spec.fields or [name for name, _ in spec.values]
+    live = set(np.flatnonzero(counts.n_values).tolist())
+    live.update(table.fields.places[name] for name in named)
+    fields = [j for j in table.fields.order.tolist() if j in live]
+    return Shared(columns[order], np.array(fields, dtype=np.int64))
+
+
+def pack_table(prefix: str, table: ValueTable, chosen: Shared) -> Arrays:
+    """Return fingerprints, texts and fields of the chosen values."""
+    vocabulary = table.vocabulary.keep(chosen.columns)
+    kept, n = vocabulary.table, vocabulary.n_words
+    places = np.full(len(table.fields), -1, dtype=np.int32)
+    places[chosen.fields] = np.arange(len(chosen.fields))
+    return {
+        f"{prefix}/fingerprints": kept.fingerprints[:n],
+        f"{prefix}/values": kept.words[: kept.state[lookup.TEXT_BYTES]],
+        f"{prefix}/value_ends": kept.word_ends[:n],
+        f"{prefix}/field_of": places[table.field_of[chosen.columns]],
+    }
+
+
+def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTable) -> Shared:
+    """Enter fields and values that were packed; return the places they have here."""
+    table.add_fields(names)
+    fields = np.array([table.fields.places[name] for name in names], dtype=np.int64)
+    # Copies: a file's arrays cannot be written to, and to the kernels that is another type.
+    ends = np.array(arrays[f"{prefix}/value_ends"])
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])[: len(ends)]
+    field_of = fields[arrays[f"{prefix}/field_of"]]
+    if len(field_of) != len(ends):
+        raise InputError(f"there are {len(ends)} values, and fields of {len(field_of)}.")
+    columns = table.enter(
+        np.array(arrays[f"{prefix}/fingerprints"]),
+        Texts(np.array(arrays[f"{prefix}/values"]), starts, ends),
+        field_of,
+    )
+    return Shared(columns, fields)

@@ -1,0 +1,440 @@
+"""One log's counts of a group of words: what a model in parts keeps beside their sum.
+
+Words leave a part by its own bound and its own counts, whatever other parts hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.features import statistics
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
+from streamnb.features.statistics import UNBOUNDED, kept
+from streamnb.kernels import counting
+from streamnb.kernels import table as lookup
+from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows
+from streamnb.kernels.posterior import DUST
+from streamnb.likelihoods import WordLikelihood
+from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
+from streamnb.vocabulary import Vocabulary
+
+
+class CountedPart(GroupPart):
+    """One log's counts, by the columns of the group's vocabulary.
+
+    Parameters
+    ----------
+    counts : Counts
+    n_dropped : int
+        Words that have left.
+    """
+
+    def __init__(self, counts: Counts, n_dropped: int = 0) -> None:
+        self.counts = counts
+        self.n_dropped = n_dropped
+
+    def learn(self, group: Any, batch: Batch, teaching: Teaching, out: Floats) -> None:
+        """Learn the words here; the group's sum follows as far as this part has room.
+
+        Words leave the sum behind the very row that found the part full, not at the end of the
+        batch: so the rows after it are judged alike, wherever the batch was cut.
+        """
+        self.counts = statistics.with_capacity(self.counts, group.vocabulary.capacity)
+        n_words_max = statistics.UNBOUNDED if group.n_declared else group.spec.max_words
+        row = n_learned = 0
+        n = len(teaching.labels)
+        while True:
+            row, why, n_new = statistics.learn(self.counts, batch, teaching, row, n_words_max)
+            n_here = min(row + 1, n)
+            group.run(batch, teaching.rows(0, n_here), out, learn=True, row=n_learned)
+            n_learned = n_here
+            if why != counting.FULL:
+                return
+            self._drop(group, statistics.kept(n_words_max, n_new))
+
+    def _drop(self, group: Any, n_kept: int) -> None:
+        """Let the part's least useful words leave, out of the sum as well."""
+        columns = statistics.leaving(
+            self.counts, group.vocabulary.table, group.vocabulary.n_words, n_kept
+        )
+        held = statistics.drop(self.counts, columns)
+        statistics.subtract_rows(group.counts, columns, held)
+        group.rebuild()
+        self.n_dropped += len(columns)
+        group.n_dropped += len(columns)
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for classes that came anew."""
+        self.counts = statistics.with_classes(self.counts, n_classes)
+
+    def frozen(self, group: Any) -> Self:
+        """Return a copy over the same vocabulary that later learning does not touch."""
+        counts = statistics.copy(self.counts, group.vocabulary.n_words)
+        return type(self)(counts, self.n_dropped)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        statistics.rescale(self.counts, factor)
+
+    def move_columns(self, columns: NDArray[np.int64]) -> None:
+        """Follow the group to a new table: column i is the old `columns[i]`."""
+        self.counts = statistics.take_columns(self.counts, columns)
+
+    def pack(self, prefix: str, shared: NDArray[np.int64]) -> Arrays:
+        """Pack the words that this part knows, by their place among the chosen columns."""
+        counts, chosen = self.counts, shared
+        known = chosen[chosen < len(counts.by_word)]
+        if len(known) == len(chosen) and (not len(chosen) or chosen[-1] == len(chosen) - 1):
+            by_word = counts.by_word[: len(chosen)]
+        else:
+            by_word = counts.by_word[known]
+        places = statistics.live_columns(counts._replace(by_word=by_word), len(by_word)).astype(
+            np.int32
+        )
+        return {
+            f"{prefix}/columns": places,
+            f"{prefix}/by_word": by_word if len(places) == len(by_word) else by_word[places],
+            f"{prefix}/examples": counts.examples,
+            f"{prefix}/tokens": counts.tokens,
+        }
+
+
+class CountedState(GroupState):
+    """The living side of a group of words.
+
+    Parameters
+    ----------
+    spec : Words or Bag
+    name : str
+    n_classes : int
+    key : ndarray of shape (2,), uint64
+        SipHash's key.
+    dictionary : sequence of str or None
+        The words that there are; None where they come as they please.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        Word → column.
+    counts : Counts
+        N_jc, N_c, N_·c and V, by the vocabulary's columns.
+    n_words_max : int
+        The bound on V that learning keeps to.
+    n_declared : int or None
+        How many words the dictionary declares; None where words come as they please.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        name: str,
+        n_classes: int,
+        key: NDArray[np.uint64],
+        dictionary: Sequence[str] | None,
+    ) -> None:
+        self.spec = spec
+        self.name = name
+        self.key = key
+        self.vocabulary = _declared(name, dictionary, key) if dictionary else Vocabulary()
+        self.counts = statistics.empty(n_classes, self.vocabulary.capacity)
+        self.counts.state[DECLARED] = len(dictionary or ())
+        self.n_declared = len(dictionary) if dictionary else None
+        self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.keep_whole(whole=True)
+        self.rebuild()
+
+    @property
+    def _likelihood(self) -> WordLikelihood:
+        likelihood: WordLikelihood = self.spec.likelihood
+        return likelihood
+
+    # ---- learning and judging ------------------------------------------------------------------
+
+    def run(
+        self, batch: Batch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+    ) -> None:
+        """Judge each row from `row` on, then learn it where it says so.
+
+        Words leave where V would pass its bound.
+        """
+        if learn and len(self.counts.by_word) < self.vocabulary.capacity:
+            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        n_judged = row
+        while True:
+            row, why, n_new = self.estimator.run(
+                self.counts,
+                batch,
+                teaching,
+                out,
+                row=row,
+                n_judged=n_judged,
+                learn=learn,
+                n_words_max=self.n_words_max,
+                n_words=len(self.counts.by_word),  # those beyond the last word are at zero
+            )
+            if why != counting.FULL:
+                return
+            n_judged = row + 1
+            self._drop(n_new)
+
+    def _drop(self, n_new: int) -> None:
+        columns = statistics.leaving(
+            self.counts,
+            self.vocabulary.table,
+            self._n_counted,
+            kept(self.n_words_max, n_new),
+        )
+        statistics.drop(self.counts, columns)
+        self.n_dropped += len(columns)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
+        self.estimator.rebuild(self.counts, self._n_counted)
+
+    @property
+    def _n_counted(self) -> int:
+        """How many columns have counts; another thread may be giving out more meanwhile."""
+        return min(self.vocabulary.n_words, len(self.counts.by_word))
+
+    def log_theta(self, columns: NDArray[np.int64], scale: float) -> Floats:
+        """Return log θ_jc of columns, ndarray of shape (n, n_classes), in nats."""
+        return self._likelihood.log_theta(self.counts, columns, self.n_declared, scale)
+
+    def live_columns(self) -> NDArray[np.int64]:
+        """Return the columns that there is something to tell of: all of a declared dictionary."""
+        if self.n_declared:
+            return np.arange(self.vocabulary.n_words)
+        return statistics.live_columns(self.counts, self.vocabulary.n_words)
+
+    def find(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Return the columns of words with a count above zero or declared, -1 for others."""
+        columns = self.vocabulary.find(words, self.key).astype(np.int64)
+        known = (columns >= 0) & (columns < self._n_counted)
+        columns[~known] = -1
+        if not self.n_declared:
+            columns[known] = np.where(
+                self.counts.by_word[columns[known]].any(axis=1), columns[known], -1
+            )
+        return columns
+
+    # ---- what the state can do -----------------------------------------------------------------
+
+    def to_unlearn(
+        self, batch: BatchToUnlearn, label: int, weight: float, part: GroupPart | None
+    ) -> tuple[Batch, int]:
+        """Return a batch of one row without the words that have left; see `GroupState`."""
+        if not batch.there[0]:
+            return batch, 0
+        counts = part.counts if isinstance(part, CountedPart) else self.counts
+        n_dropped = self.n_dropped if part is None else part.n_dropped
+        n = int(batch.rows.indptr[1])
+        columns = batch.rows.columns[:n].astype(np.int64)
+        wanted = weight * batch.rows.counts[:n]
+        held = np.zeros(n)
+        there = (columns >= 0) & (columns < len(counts.by_word))
+        held[there] = counts.by_word[columns[there], label]
+        short = (held < wanted * (1.0 - DUST)) | (columns < 0)
+        if counts.examples[label] < weight * (1.0 - DUST):
+            raise InputError(
+                f"group {self.name!r}: an example of weight {weight:g} cannot be unlearned, as its"
+                f" class holds {counts.examples[label]:g}. Unlearn what was learned, once."
+            )
+        if short.any() and not n_dropped:
+            at = int(np.flatnonzero(short)[0])
+            raise InputError(
+                f"group {self.name!r}: {batch.word(at)!r} cannot be unlearned {wanted[at]:g} times,"
+                f" as its class holds {held[at]:g}. Unlearn what was learned, once, with its own"
+                " class."
+            )
+        keep = np.flatnonzero(~short)
+        rows = Rows(
+            batch.rows.columns[keep], batch.rows.counts[keep], np.array([0, len(keep)], np.int64)
+        )
+        return Batch(rows, batch.there), int(short.sum())
+
+    def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
+        """Add another group's counts, word by word, or take them away; see `GroupState`."""
+        theirs = other.live_columns()
+        fps = other.vocabulary.table.fingerprints[theirs]
+        ours = self.vocabulary.enter(fps, other.vocabulary.texts(theirs))
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        counts = self.counts
+        by_word = other.counts.by_word[theirs] * factor
+        examples, tokens = other.counts.examples * factor, other.counts.tokens * factor
+        if sign > 0:
+            counts.by_word[np.ix_(ours, places)] += by_word
+            counts.examples[places] += examples
+            counts.tokens[places] += tokens
+        else:
+            self._take(ours, places, by_word, examples, other.n_dropped)
+        statistics.recount(counts)
+        self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
+        if not self.n_declared and int(counts.state[LIVE]) > self.n_words_max:
+            self._drop(0)
+        self.rebuild()
+
+    def _take(
+        self,
+        ours: NDArray[np.int64],
+        places: NDArray[np.int64],
+        by_word: Floats,
+        examples: Floats,
+        n_dropped: int,
+    ) -> None:
+        """Take counts of some words and classes away; words that had left are skipped."""
+        counts = self.counts
+        entries = np.ix_(ours, places)
+        held = counts.by_word[entries]
+        left = statistics.left_of(held, by_word)
+        short = left < 0.0
+        if short.any() and not (self.n_dropped or n_dropped):
+            at, c = (int(each[0]) for each in np.nonzero(short))
+            raise InputError(
+                f"group {self.name!r}: {self.vocabulary.words(ours[at : at + 1])[0]!r} would be"
+                f" counted {left[at, c]:g} times. Subtract only what was merged before."
+            )
+        left = np.where(short, held, left)
+        self.n_skipped += int(short.any(axis=1).sum())
+        counts.by_word[entries] = left
+        gone = (held - left).sum(axis=0)
+        counts.tokens[places] = np.maximum(statistics.left_of(counts.tokens[places], gone), 0.0)
+        counts.examples[places] = statistics.left_of(counts.examples[places], examples)
+        if counts.examples.min(initial=0.0) < 0.0:
+            raise InputError(
+                f"group {self.name!r}: a class would hold {counts.examples.min():g} examples."
+                " Subtract only what was merged before."
+            )
+
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        texts = self.vocabulary.texts(np.arange(self.vocabulary.n_words))
+        held = self.vocabulary.table.fingerprints[: self.vocabulary.n_words]
+        unlike = np.flatnonzero(fingerprints_of(texts, self.key) != held)
+        if len(unlike):
+            raise InputError(
+                f"group {self.name!r}: the text of {self.vocabulary.words(unlike[:1])[0]!r} is not"
+                " kept whole, so that it cannot be brought to another hash key. Make both models"
+                " with the same hash_key."
+            )
+        self.key = hash_key_words(hash_key)
+        self.vocabulary = self.vocabulary.with_fingerprints(fingerprints_of(texts, self.key))
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        statistics.rescale(self.counts, factor)
+        self.rebuild()
+
+    def set_classes(self, n_classes: int) -> None:
+        """Make room for classes that came anew; see `GroupState`."""
+        estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.counts = statistics.with_classes(self.counts, n_classes)
+        self.estimator = estimator
+        self.rebuild()
+
+    def frozen(self) -> Self:
+        """Return a copy over the same table that later learning does not touch."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.vocabulary = self.vocabulary.view()
+        twin.counts = statistics.copy(self.counts, self.vocabulary.n_words)
+        twin.estimator = self.estimator.copy()
+        return twin
+
+    def is_loose(self) -> bool:
+        """Tell whether so many words are at zero that a new, smaller table is due."""
+        if self.n_declared:
+            return False
+        return self.vocabulary.n_words > 2 * int(self.counts.state[LIVE]) + 1024
+
+    def compact(self) -> NDArray[np.int64] | None:
+        """Move to a new table if many words are at zero; return the columns that stay, or None."""
+        if not self.is_loose():
+            return None
+        columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
+        self.vocabulary = self.vocabulary.keep(columns)
+        self.counts = statistics.with_capacity(
+            statistics.take_columns(self.counts, columns), self.vocabulary.capacity
+        )
+        return columns
+
+    # ---- parts and files -----------------------------------------------------------------------
+
+    def new_part(self) -> CountedPart:
+        """Return a part that knows nothing yet."""
+        counts = statistics.empty(len(self.counts.examples))
+        counts.state[DECLARED] = self.counts.state[DECLARED]
+        return CountedPart(counts)
+
+    def as_part(self) -> CountedPart:
+        """Return this group's own counts as a part: the same arrays."""
+        return CountedPart(self.counts, self.n_dropped)
+
+    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+        """Make the counts the sum of the parts'."""
+        counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
+        counts.state[:] = 0, self.counts.state[DECLARED]
+        for part in parts:
+            assert isinstance(part, CountedPart)
+            statistics.add(counts, part.counts)
+        self.counts = counts
+        self.n_dropped = sum(part.n_dropped for part in parts)
+        self.rebuild()
+
+    def keep_whole(self, *, whole: bool) -> None:
+        """Bound V here, or leave that to the parts."""
+        self.n_words_max = self.spec.max_words if whole and not self.n_declared else UNBOUNDED
+
+    def state_to_dict(self) -> dict[str, Any]:
+        """Return what the file's header says of it."""
+        return {"n_skipped": self.n_skipped}
+
+    def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:
+        """Return the words with a count above zero, and their columns."""
+        chosen = self.live_columns()
+        vocabulary = self.vocabulary
+        if len(chosen) < vocabulary.n_words:
+            vocabulary = vocabulary.keep(chosen)
+        table, n = vocabulary.table, vocabulary.n_words
+        return {
+            f"{prefix}/fingerprints": table.fingerprints[:n],
+            f"{prefix}/words": table.words[: table.state[lookup.TEXT_BYTES]],
+            f"{prefix}/word_ends": table.word_ends[:n],
+        }, chosen
+
+    def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
+        """Take up the words that `pack` gave."""
+        self.vocabulary = Vocabulary.from_arrays(
+            arrays[f"{prefix}/fingerprints"],
+            arrays[f"{prefix}/words"],
+            arrays[f"{prefix}/word_ends"],
+        )
+        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        self.n_skipped = int(state["n_skipped"])
+
+    def unpack_part(self, prefix: str, arrays: Arrays) -> CountedPart:
+        """Return the part that `CountedPart.pack` gave."""
+        n_classes, columns = len(self.counts.examples), arrays[f"{prefix}/columns"]
+        counts = statistics.empty(n_classes, self.vocabulary.capacity)
+        counts.by_word[columns] = of_shape(arrays, f"{prefix}/by_word", len(columns), n_classes)
+        counts.examples[:] = of_shape(arrays, f"{prefix}/examples", n_classes)
+        counts.tokens[:] = of_shape(arrays, f"{prefix}/tokens", n_classes)
+        counts.state[:] = len(columns), self.counts.state[DECLARED]
+        return CountedPart(counts)
+
+
+def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> Vocabulary:
+    """Return the vocabulary of a declared dictionary: its words, in its order."""
+    if len(set(dictionary)) < len(dictionary):
+        raise InputError(f"group {name!r}: the words of its dictionary must differ.")
+    encoded = [word.encode("utf-8", "replace") for word in dictionary]
+    ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
+    text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    return Vocabulary.from_arrays(fingerprints(list(dictionary), key), text, ends)

@@ -1,0 +1,283 @@
+"""A group of words: tokeniser, vocabulary, counts and likelihood over one field of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.columns import TextPieces, missing_text, text_column
+from streamnb.errors import InputError
+from streamnb.features.counted_words import CountedState
+from streamnb.features.fields import is_name
+from streamnb.features.scratch import SHORT_CHARS_MAX, Desk
+from streamnb.kernels import table as lookup
+from streamnb.kernels.layout import Rows, Scratch, Texts
+from streamnb.labels import nobody
+from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
+from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for, tokens_max
+from streamnb.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words of one text field, under a likelihood.
+
+    Parameters
+    ----------
+    likelihood : Bernoulli, Multinomial or Complement
+        With its prior.
+    ngrams : tuple of two int
+        Shortest and longest n-gram, in words.
+    negation : bool
+        Mark the words that a negating one governs.
+    counts : {"presence", "occurrence"}, optional
+        How often a word counts in one text: once, or each time. By default what the likelihood
+        speaks of.
+    max_words : int
+        Bound on V. At the bound the least useful words leave (`statistics.leaving` has the rule)
+        until three quarters are kept.
+    field : str, optional
+        The field of text; by default the group's name.
+    dictionary : sequence of str, optional
+        The words that there are, as `NaiveBayes.words` shows them (n-grams with single spaces, `¬`
+        before a negated word). Others are ignored then, V is their number, and `max_words` says
+        nothing. By default words join as they come.
+    case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
+        See `Tokenizer`.
+
+    Examples
+    --------
+    >>> from streamnb import Bernoulli
+    >>> Words(Bernoulli(), ngrams=(1, 2)).tokenizer.ngrams
+    (1, 2)
+    """
+
+    likelihood: WordLikelihood
+    ngrams: tuple[int, int] = (1, 1)
+    negation: bool = False
+    counts: Literal["presence", "occurrence"] | None = None
+    max_words: int = 1_000_000
+    field: str | None = None
+    case_fold: bool = True
+    fold_mentions: bool = True
+    fold_links: bool = True
+    squeeze: bool = True
+    emoticons: bool = True
+    dictionary: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_words("Words", self.likelihood, self.field)
+        if self.counts not in (None, "presence", "occurrence"):
+            raise InputError(
+                f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead."
+            )
+        if self.counts == "occurrence" and not self.likelihood.counts_occurrences:
+            raise InputError(
+                "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."
+            )
+        check_max("max_words", self.max_words)
+        object.__setattr__(self, "ngrams", check_ngrams(self.ngrams))
+        object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))
+        _ = self.tokenizer
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How this group reads text."""
+        return Tokenizer(**{f.name: getattr(self, f.name) for f in fields(Tokenizer)})
+
+    @property
+    def counts_occurrences(self) -> bool:
+        """Whether repetitions in one text count."""
+        if self.counts is None:
+            return self.likelihood.counts_occurrences
+        return self.counts == "occurrence"
+
+    def start(self, name: str, n_classes: int, hash_key: int) -> WordsState:
+        """Return the living side of this group, knowing nothing yet."""
+        return WordsState(self, name, n_classes, hash_key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the specification for the model's header."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "kind": "words",
+            "likelihood": self.likelihood.to_dict(),
+            "ngrams": list(self.ngrams),
+            "dictionary": None if self.dictionary is None else list(self.dictionary),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the specification that `to_dict` described."""
+        values = dict(values)
+        values.pop("kind")
+        likelihood = likelihood_from_dict(values.pop("likelihood"))
+        return cls(likelihood=likelihood, **values | {"ngrams": tuple(values["ngrams"])})
+
+
+# For one text: whose it is does not matter to reading it, only whether it is to be learned.
+_FIRST = np.zeros(1, dtype=np.int32)
+_NONE = nobody(1)
+
+
+def check_max(name: str, value: Any) -> None:
+    """Refuse a bound that is no whole number, or that no table could hold."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_whole and 1 <= value < 1 << 31):
+        raise InputError(
+            f"{name} must be a whole number between 1 and 2,147,483,647. Got {value!r} instead."
+        )
+
+
+def check_words(group: str, likelihood: Any, field: Any) -> None:
+    """Refuse what is no likelihood of words, or no name of a field.
+
+    Raises
+    ------
+    InputError
+    """
+    # Any family that says whether repetitions count: a class does not, only its objects do.
+    if not isinstance(getattr(likelihood, "counts_occurrences", None), bool):
+        raise InputError(
+            f"{group}.likelihood must be a Multinomial(), Bernoulli() or Complement()."
+            f" Got {likelihood!r} instead."
+        )
+    if field is not None and not is_name(field):
+        raise InputError(f"{group}.field must be a str without NUL. Got {field!r} instead.")
+
+
+def check_dictionary(words: Any) -> tuple[str, ...] | None:
+    """Return declared words as a tuple, or say what is wrong with them."""
+    if words is None:
+        return None
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        raise InputError(f"dictionary must be a sequence of str. Got {words!r} instead.")
+    for i, word in enumerate(words):
+        if not isinstance(word, str) or not word:
+            raise InputError(f"dictionary[{i}] must be a str that is not empty. Got {word!r}.")
+    # A lone surrogate has no UTF-8 form: it is read as "?", in the words of a text as well.
+    forms = {word.encode("utf-8", "replace") for word in words}
+    if not words or len(forms) < len(words):
+        raise InputError("dictionary must hold at least one word, and each only once.")
+    return tuple(words)
+
+
+class WordsState(CountedState):
+    """The living side of `Words`: text to columns and counts; the rest is `CountedState`'s."""
+
+    def __init__(self, spec: Words, name: str, n_classes: int, hash_key: int) -> None:
+        self.field = spec.field or name
+        self.reader = spec.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
+        super().__init__(spec, name, n_classes, self.reader.key, spec.dictionary)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The one field of text."""
+        return (self.field,)
+
+    def read(self, columns: Mapping[str, Any], n: int) -> TextPieces:
+        """Return the text of a batch."""
+        values = columns.get(self.field)
+        text = missing_text(n) if values is None else text_column(self.field, values)
+        if len(text) != n:  # kernels take this length on trust
+            raise InputError(
+                f"field {self.field!r}: its length is {n}, and it yielded {len(text)} values."
+                " Give a list, and leave it alone until the call returns."
+            )
+        return text
+
+    def encode(
+        self, text: TextPieces, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
+    ) -> Batch:
+        """Return texts `begin` to `end` as columns and counts; to learn, new words get columns."""
+        learn = learn and not self.n_declared
+        return self._batch(text, begin, end, labels, self.vocabulary, learn=learn)
+
+    def encode_to_unlearn(self, text: TextPieces, labels: NDArray[np.int32]) -> BatchToUnlearn:
+        """Return one row with its unknown words; the vocabulary stays as it is."""
+        if self.n_declared:  # other words are none
+            own, is_new = self.vocabulary, False
+        else:  # read into a vocabulary of its own, so that an unknown word has a text to tell
+            own, is_new = Vocabulary(), True
+        batch = self._batch(text, 0, 1, labels, own, learn=is_new)
+        n = int(batch.rows.indptr[1])
+        found = batch.rows.columns[:n]
+        columns = self.vocabulary.look_up(own.table.fingerprints[found])
+        rows = Rows(columns, batch.rows.counts[:n].copy(), batch.rows.indptr)
+        return BatchToUnlearn(rows, batch.there, lambda at: own.words(found[at : at + 1])[0])
+
+    def _batch(
+        self,
+        text: TextPieces,
+        begin: int,
+        end: int,
+        labels: NDArray[np.int32],
+        vocabulary: Vocabulary,
+        *,
+        learn: bool,
+    ) -> Batch:
+        texts = text.piece(begin, end)
+        n = end - begin
+        sizes = np.maximum(texts.ends - texts.starts, 0)
+        longest = self.spec.ngrams[1]
+        room = int(np.minimum(tokens_max(sizes) * longest, GRAMS_MAX).sum())
+        rows = Rows(
+            np.empty(room, dtype=np.int32),
+            np.empty(room),
+            np.zeros(n + 1, dtype=np.int64),
+        )
+        scratch = scratch_for(int(sizes.max(initial=0)), longest)
+        self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
+        return Batch(rows, texts.ends >= 0)
+
+    def has_short(self, x: Mapping[str, Any]) -> bool:
+        """Tell whether an example's text is one that `encode_one` can take."""
+        text = x.get(self.field)
+        return type(text) is str and len(text) <= SHORT_CHARS_MAX
+
+    def encode_one(self, x: Mapping[str, Any], desk: Desk, *, learn: bool) -> Batch:
+        """Return one short text as `encode` does, at the thread's own desk."""
+        scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
+        labels = _FIRST if learn else _NONE
+        learn = learn and not self.n_declared
+        self._encode(desk.texts, labels, self.vocabulary, scratch, desk.batch.rows, learn=learn)
+        return desk.batch
+
+    def rekey(self, hash_key: int) -> None:
+        """Go on with another hash key; see `GroupState`."""
+        super().rekey(hash_key)
+        self.reader = self.spec.tokenizer.reader(hash_key, occurrence=self.spec.counts_occurrences)
+
+    def _encode(
+        self,
+        texts: Texts,
+        labels: NDArray[np.int32],
+        vocabulary: Vocabulary,
+        scratch: Scratch,
+        rows: Rows,
+        *,
+        learn: bool,
+    ) -> None:
+        n = len(texts.starts)
+        # Words without counts are unseen: a call that was broken off may have left some.
+        n_known = self._n_counted
+        row = 0
+        while row < n:
+            row, why, wanted = lookup.encode(
+                texts,
+                labels,
+                row,
+                learn,
+                n_known,
+                self.reader,
+                vocabulary.table,
+                scratch,
+                rows,
+            )
+            if why != lookup.DONE:
+                vocabulary.make_room(why, wanted)

@@ -1,1 +1,0 @@
-"""Groups of flags: true or false, or not known."""

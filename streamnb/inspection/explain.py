@@ -1,0 +1,149 @@
+"""Why a model answers as it does: what the class prior and each feature add to the log-odds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamnb.errors import InputError
+from streamnb.features.protocol import Floats
+from streamnb.inspection.linear import difference
+from streamnb.labels import Label
+
+CLASS_PRIOR = "class prior"
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one feature says.
+
+    Attributes
+    ----------
+    group : str or None
+        None for the class prior.
+    feature : str
+        Such as ``word 'good'``, ``income=high`` or ``age``.
+    weight : float
+        What it adds to the winner's log-odds against the runner-up, in nats: above 0 it speaks for
+        the winner. Never `nan`: 0 where it makes both impossible.
+    by_class : dict of class to float
+        What it adds to log p(x, c), in nats.
+    """
+
+    group: str | None
+    feature: str
+    weight: float
+    by_class: dict[Label, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a model answers as it does for one example.
+
+    Attributes
+    ----------
+    label : str, int or bool
+        The most probable class.
+    runner_up : str, int or bool
+        The second most probable one.
+    log_odds : float
+        log p(label | x) − log p(runner_up | x), in nats: the sum of the contributions' weights.
+    by_prior : bool
+        Whether every class was impossible, so that the class prior alone answered; the log-odds are
+        the prior's then.
+    contributions : tuple of Contribution
+        The weightiest first, whichever way they speak.
+
+    Examples
+    --------
+    >>> from streamnb import Multinomial, NaiveBayes, Words
+    >>> model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
+    >>> model.learn_many({"text": ["lunch today", "a prize"]}, ["ham", "spam"])
+    >>> print(model.explain_one({"text": "the prize"}))
+    spam rather than ham: log-odds +0.6931
+      +0.6931  text  word 'prize'
+      +0.0000        class prior
+    """
+
+    label: Label
+    runner_up: Label
+    log_odds: float
+    by_prior: bool
+    contributions: tuple[Contribution, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values; infinities stay floats."""
+        return {
+            "label": self.label,
+            "runner_up": self.runner_up,
+            "log_odds": self.log_odds,
+            "by_prior": self.by_prior,
+            "contributions": [
+                {
+                    "group": each.group,
+                    "feature": each.feature,
+                    "weight": each.weight,
+                    "by_class": dict(each.by_class),
+                }
+                for each in self.contributions
+            ],
+        }
+
+    def __str__(self) -> str:
+        why = ", by the class prior alone: every class is impossible" if self.by_prior else ""
+        lines = [f"{self.label} rather than {self.runner_up}: log-odds {self.log_odds:+.4f}{why}"]
+        weights = [f"{each.weight:+.4f}" for each in self.contributions]
+        width = max(map(len, weights))
+        group_width = max(len(each.group or "") for each in self.contributions)
+        lines += [
+            f"  {weight:>{width}}  {each.group or '':<{group_width}}  {each.feature}"
+            for weight, each in zip(weights, self.contributions, strict=True)
+        ]
+        return "\n".join(lines)
+
+
+def explain(
+    classes: list[Label],
+    log_posteriors: Floats,
+    log_priors: Floats,
+    told: list[tuple[str, str, Floats]],
+    *,
+    by_prior: bool,
+) -> Explanation:
+    """Return the explanation of one example.
+
+    Parameters
+    ----------
+    classes : list of str, int or bool
+    log_posteriors, log_priors : ndarray of shape (n_classes,)
+    told : list of (str, str, ndarray of shape (n_classes,))
+        Group, feature, and what it adds to each class.
+    by_prior : bool
+        Whether every class is impossible.
+
+    Raises
+    ------
+    InputError
+        With fewer than two classes: there is nothing to tell apart.
+    """
+    if len(classes) < 2:
+        raise InputError(
+            f"explaining needs two classes to tell apart, and the model has {len(classes)}."
+        )
+    best, second = np.argsort(-log_posteriors, kind="stable")[:2].tolist()
+    rows: list[tuple[str | None, str, Floats]] = [(None, CLASS_PRIOR, log_priors), *told]
+    contributions = [
+        Contribution(
+            group,
+            feature,
+            float(difference(values[best], values[second])),
+            dict(zip(classes, values.tolist(), strict=True)),
+        )
+        for group, feature, values in rows
+    ]
+    contributions.sort(key=lambda each: (-abs(each.weight), each.group or "", each.feature))
+    total = sum((values for _, _, values in told), log_priors) if not by_prior else log_priors
+    log_odds = float(difference(total[best], total[second]))
+    return Explanation(classes[best], classes[second], log_odds, by_prior, tuple(contributions))

@@ -1,0 +1,217 @@
+"""What a group of numbers says beyond a posterior.
+
+Where a figure needs one Gaussian a class, it is the one at location and variance of `Posterior`:
+maximum likelihood itself, or m and b/a of a normal–inverse-gamma posterior, whose predictive is
+Student's t and no Gaussian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.features.numeric import NumberRows, NumbersState
+from streamnb.features.protocol import judging
+from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.likelihoods.gaussian import Posterior
+
+
+class NumbersView(View):
+    """What is asked of numbers beyond judging; see `View`."""
+
+    state: NumbersState
+
+    def parameters(self) -> ParameterCount:
+        """Count means and variances: of each class, or one variance for all; all are free."""
+        m, k = len(self.state.told()), len(self.state.held.n) - 1
+        count = k * m + (m if self._is_shared else k * m)
+        return ParameterCount(count, count)
+
+    def log_likelihood(self) -> float:
+        """Return Σ log p(x | y) of all that was learned, from n, mean and M2 alone.
+
+        A point mass adds nothing.
+
+        Raises
+        ------
+        InputError
+            Under a prior: Student's t depends on more of the numbers than n, mean and M2.
+        """
+        if self._is_bayes:
+            raise InputError(
+                f"group {self.state.name!r}: under NormalInverseGamma the predictive is Student's"
+                " t, and the likelihood of what was learned does not follow from n, mean and M2."
+                " Give the examples themselves to log_likelihood."
+            )
+        p = self._posterior
+        there = (p.n > 0.0) & (p.variance > 0.0)
+        n, v = p.n[there], p.variance[there]
+        squares = p.m2[there] + n * (p.mean[there] - p.location[there]) ** 2
+        return float(-0.5 * np.sum(n * np.log(2.0 * np.pi * v) + squares / v))
+
+    def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
+        """Draw from each class's predictive; None where the class knows nothing of a field."""
+        p = self._posterior
+        known = p.speaks & (p.n > 0.0) if not self._is_bayes else p.speaks
+        drawn: dict[str, list[Any]] = {}
+        for j, name in enumerate(self.state.fields):
+            there = known[labels, j]
+            c = labels[there]
+            if self._is_bayes:
+                noise = rng.standard_t(2.0 * p.shape[c, j])
+                spread = p.variance[c, j] * (1.0 + 1.0 / p.kappa[c, j])
+            else:
+                noise, spread = rng.standard_normal(len(c)), p.variance[c, j]
+            values = np.full(len(labels), None, dtype=object)
+            values[there] = p.location[c, j] + np.sqrt(spread) * noise
+            drawn[name] = values.tolist()
+        return drawn
+
+    def linear(self) -> Linear:
+        """Return w = μ/σ² and b = −Σ μ²/(2σ²); −x²/(2σ²), the same for all classes, is left out."""
+        where = f"group {self.state.name!r}"
+        if self._is_bayes:
+            raise InputError(
+                f"{where}: under NormalInverseGamma the predictive is Student's t, and its"
+                " logarithm is not linear in the numbers. Take variance='shared' with a"
+                " VarianceFloor."
+            )
+        if not self._is_shared:
+            raise InputError(
+                f"{where}: with a variance for each class the log-odds are quadratic in the"
+                " numbers. Take variance='shared' for a linear form."
+            )
+        p = self._posterior
+        told = np.flatnonzero(p.speaks.any(axis=0))
+        v, location = p.variance[:, told], p.location[:, told]
+        if (v == 0.0).any():
+            raise InputError(
+                f"{where}: a field has no variance within any class, so that its weight is"
+                " infinite. Take a VarianceFloor above 0."
+            )
+        constants = -0.5 * np.sum(location * location / v, axis=1)
+        constants[(p.n[:, told] == 0.0).any(axis=1)] = -np.inf
+        return Linear(
+            [self.state.fields[j] for j in told.tolist()], (location / v).T.copy(), constants
+        )
+
+    def contributions(self, fields: NumberRows, row: int) -> list[tuple[str, Floats]]:
+        """Return what each number of one example adds, by class; see `View`."""
+        values = fields.matrix[row]
+        there = np.flatnonzero(~np.isnan(values))
+        alone = np.full((len(there), len(values)), np.nan)
+        alone[np.arange(len(there)), there] = values[there]
+        teaching = judging(len(there), self.scale)
+        rows = NumberRows(fields.names, alone)
+        batch = self.state.encode(rows, 0, len(there), teaching.labels, learn=False)
+        out = np.zeros((len(there), len(self.state.held.n) - 1))
+        self.state.run(batch, teaching, out, learn=False)
+        return [(fields.names[t], out[i]) for i, t in enumerate(there) if out[i].any()]
+
+    def log_odds(self) -> tuple[list[str], Floats]:
+        """Return each field's mean log-likelihood ratio, class c's own examples against the others.
+
+        By location and variance: the mean over c's own examples of log p(x | c), less the mean of
+        log p(x | k) over the other classes that have seen the field. 0 where there is none.
+        """
+        p = self._posterior
+        told = np.flatnonzero(p.speaks.any(axis=0)).tolist()
+        return [self.state.fields[j] for j in told], np.array(
+            [self._ratios(p, j) for j in told]
+        ).reshape(len(told), len(p.n))
+
+    def draws(self, fields: NumberRows, row: int, n: int, rng: np.random.Generator) -> Floats:
+        """Return log-likelihoods under drawn means and variances, shape (n, n_classes).
+
+        σ² ~ IG(a, b), μ ~ N(m, σ²/κ'). Without a prior from the reference posterior, σ² ~
+        M2/χ²(n − 1) and μ ~ N(mean, σ²/n), which needs two examples a class.
+        """
+        p = self._posterior
+        total = np.zeros((n, len(p.n)))
+        for name, value in zip(fields.names, fields.matrix[row], strict=True):
+            j = self.state.table.places.get(name, -1)
+            if 0 <= j < p.n.shape[1] and not np.isnan(value) and p.speaks[:, j].any():
+                seen = p.kappa[:, j] > 0.0
+                variance = self._drawn_variances(p, j, seen, n, rng)
+                noise = rng.standard_normal(variance.shape) / np.sqrt(p.kappa[seen, j])
+                d = value - (p.location[seen, j] + np.sqrt(variance) * noise)
+                total[:, seen] += log_normal(d, variance + self._floor(p, j))
+                total[:, ~seen] = -np.inf
+        return total
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    @property
+    def _posterior(self) -> Posterior:
+        return self.state.posterior(self.scale)
+
+    @property
+    def _is_bayes(self) -> bool:
+        return bool(self.state.spec.likelihood.is_bayes)
+
+    @property
+    def _is_shared(self) -> bool:
+        return bool(self.state.spec.likelihood.is_shared)
+
+    def _ratios(self, p: Posterior, j: int) -> Floats:
+        ratios = np.zeros(len(p.n))
+        seen = np.flatnonzero(p.n[:, j] > 0.0)
+        v, location = p.variance[seen, j], p.location[seen, j]
+        for at, c in enumerate(seen):
+            # E[(x − m)²] is the variance about c's mean and the square of the means' distance.
+            square = p.m2[c, j] / p.n[c, j] + (p.mean[c, j] - location) ** 2
+            mean_logs = log_normal(np.sqrt(square), v)
+            others = np.delete(mean_logs, at)
+            if len(others):
+                ratios[c] = mean_logs[at] - others.mean()
+        return ratios
+
+    def _floor(self, p: Posterior, j: int) -> Floats:
+        """Return what the floor adds to the variances that were drawn; 0 under a prior."""
+        seen = p.kappa[:, j] > 0.0
+        if self._is_bayes:
+            return np.zeros(int(seen.sum()))
+        n, m2 = p.n[seen, j], p.m2[seen, j]
+        plain = np.full(len(n), m2.sum() / n.sum()) if self._is_shared else m2 / n
+        floor: Floats = np.maximum(p.variance[seen, j] - plain, 0.0)
+        return floor
+
+    def _drawn_variances(
+        self, p: Posterior, j: int, seen: NDArray[np.bool_], n: int, rng: np.random.Generator
+    ) -> Floats:
+        """Return σ² drawn for one field, shape (n, classes that have seen it)."""
+        n_seen = int(seen.sum())
+        size = (n, 1 if self._is_shared else n_seen)
+        if self._is_bayes:
+            shape = p.shape[seen, j]
+            scale = p.variance[seen, j] * shape
+            drawn = scale / rng.gamma(shape[:1] if self._is_shared else shape, size=size)
+            return np.array(np.broadcast_to(drawn, (n, n_seen)))
+        counts, m2 = p.n[seen, j], p.m2[seen, j]
+        free = np.array([counts.sum() - n_seen]) if self._is_shared else counts - 1.0
+        if (free < 1.0).any():
+            raise InputError(
+                f"group {self.state.name!r}, field {self.state.fields[j]!r}: without a prior a"
+                " variance can be drawn only where a class has two examples, and one has"
+                f" {counts.min():g}. Learn more, or take a NormalInverseGamma."
+            )
+        squares = np.array([m2.sum()]) if self._is_shared else m2
+        return np.array(np.broadcast_to(squares / rng.chisquare(free, size=size), (n, n_seen)))
+
+
+def log_normal(d: Floats, variance: Floats) -> Floats:
+    """Return the log-density at a distance from the mean; of a point mass 0 there, -inf elsewhere.
+
+    Examples
+    --------
+    >>> log_normal(np.array([0.0, 1.0]), np.array([0.0, 0.0]))
+    array([  0., -inf])
+    """
+    d, variance = np.broadcast_arrays(d, variance)
+    point = np.where(d == 0.0, 0.0, -np.inf)
+    v = np.where(variance > 0.0, variance, 1.0)
+    found: Floats = np.where(variance > 0.0, -0.5 * (np.log(2.0 * np.pi * v) + d * d / v), point)
+    return found

@@ -1,0 +1,96 @@
+"""Examples drawn from the generative model: a class, then each group's fields given the class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.features.protocol import Floats
+from streamnb.inspection.views import View
+from streamnb.labels import Label
+
+
+def to_rng(seed: Any) -> np.random.Generator:
+    """Return a generator of random numbers, or say what is wrong with its seed.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(seed, np.random.Generator):
+        return seed
+    is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0
+    if seed is not None and not is_whole:
+        raise InputError(
+            "seed must be a whole number of at least 0, a numpy Generator, or None. Got"
+            f" {seed!r} instead."
+        )
+    return np.random.default_rng(seed)
+
+
+def check_n(n: Any, least: int = 0) -> int:
+    """Return a whole number of at least `least`, or say what is wrong with it.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        raise InputError(f"n must be a whole number of at least {least}. Got {n!r} instead.")
+    return int(n)
+
+
+def check_classes(classes: Sequence[Label]) -> None:
+    """Refuse a model without classes.
+
+    Raises
+    ------
+    InputError
+    """
+    if not classes:
+        raise InputError("this model has no class yet: declare classes, or teach it first.")
+
+
+def draw_classes(
+    classes: Sequence[Label], log_priors: Floats, n: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Return the places of `n` classes drawn from the class prior, ndarray of shape (n,), int32.
+
+    Raises
+    ------
+    InputError
+        Without classes, or for a number that is none.
+    """
+    n = check_n(n)
+    check_classes(classes)
+    ends = np.cumsum(np.exp(log_priors))
+    drawn = np.searchsorted(ends, rng.random(n) * ends[-1], side="right")
+    places: NDArray[np.int32] = drawn.astype(np.int32)
+    return places
+
+
+def draw_fields(
+    views: Mapping[str, View], places: NDArray[np.int32], rng: np.random.Generator
+) -> dict[str, list[Any]]:
+    """Return each group's fields, one example for each class that was drawn.
+
+    Raises
+    ------
+    InputError
+        Where two groups read one field: drawn independently, they would not agree on its value.
+    """
+    columns: dict[str, list[Any]] = {}
+    for name, view in views.items():
+        drawn = view.sample(places, rng)
+        twice = sorted(columns.keys() & drawn.keys())
+        if twice:
+            raise InputError(
+                f"field {twice[0]!r} is read by group {name!r} and another one: each would draw its"
+                " own value. Sample a model whose groups read different fields."
+            )
+        columns |= drawn
+    return columns

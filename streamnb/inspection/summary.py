@@ -1,0 +1,323 @@
+"""A model of any kinds of groups at a look: what it holds of each field, what tells, and why.
+
+Rows of values, flags and numbers are raw: without a prior, and decayed up to now. Words have
+readers of their own (`Readable.words` and its neighbours). Scores are in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamnb.features.categorical import CategoriesState
+from streamnb.features.counted_words import CountedState
+from streamnb.features.flags import FlagsState
+from streamnb.features.numeric import NumbersState
+from streamnb.features.protocol import Floats
+from streamnb.inspection.views import FlagsView, NumbersView, View, view_of
+from streamnb.inspection.words import WordsView
+from streamnb.labels import Label
+from streamnb.likelihoods.multinomial import vocabulary_size
+from streamnb.reading import Readable
+
+
+class ValueRow(NamedTuple):
+    """One value of a category.
+
+    `counts` is N_jvc, ndarray of shape (n_classes,).
+    """
+
+    group: str
+    field: str
+    value: str
+    counts: Floats
+
+
+class FlagRow(NamedTuple):
+    """One flag: how often it was true and false, each an ndarray of shape (n_classes,)."""
+
+    group: str
+    field: str
+    true: Floats
+    false: Floats
+
+
+class NumberRow(NamedTuple):
+    """One field of numbers: how many there were, their mean, and M2 = Σ(x − mean)².
+
+    Each is an ndarray of shape (n_classes,); where `n` is 0, the others are.
+    """
+
+    group: str
+    field: str
+    n: Floats
+    mean: Floats
+    m2: Floats
+
+    @property
+    def deviation(self) -> Floats:
+        """√(M2/n), ndarray of shape (n_classes,); nan where n is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Floats = np.sqrt(self.m2 / self.n)
+        return found
+
+
+def value_rows(known: Readable) -> list[ValueRow]:
+    """Return all values of categories: fields by name, each one's most frequent value first.
+
+    Examples
+    --------
+    >>> from streamnb import NaiveBayes
+    >>> from streamnb.features.categorical import Categories
+    >>> model = NaiveBayes(["yes", "no"], features={"colour": Categories(fields=["colour"])})
+    >>> model.learn_one({"colour": "red"}, "no")
+    >>> value_rows(model)[0].value, value_rows(model)[0].counts.tolist()
+    ('red', [0.0, 1.0])
+    """
+    rows: list[ValueRow] = []
+    for name, state in known._groups.items():  # noqa: SLF001 -- this is the model's own reading side
+        if not isinstance(state, CategoriesState):
+            continue
+        columns = state.shared().columns
+        counts = state.counts.by_value[columns] / known._clock.scale  # noqa: SLF001
+        found = [
+            ValueRow(name, field, value, row)
+            for (field, value), row in zip(state.table.values(columns), counts, strict=True)
+        ]
+        rows += sorted(found, key=lambda row: (row.field, -row.counts.sum(), row.value))
+    return rows
+
+
+def flag_rows(known: Readable) -> list[FlagRow]:
+    """Return all flags, by group in the order of their names."""
+    rows: list[FlagRow] = []
+    scale = known._clock.scale  # noqa: SLF001
+    for name, state in known._groups.items():  # noqa: SLF001
+        if isinstance(state, FlagsState):
+            counts = state.counts
+            rows += [
+                FlagRow(name, state.table.names[j], counts.true[j] / scale, counts.false[j] / scale)
+                for j in state.shared().tolist()
+                if j < len(counts.true)
+            ]
+    return rows
+
+
+def number_rows(known: Readable) -> list[NumberRow]:
+    """Return all fields of numbers, by group in the order of their names."""
+    rows: list[NumberRow] = []
+    for name, state in known._groups.items():  # noqa: SLF001
+        if isinstance(state, NumbersState):
+            p = state.posterior(known._clock.scale)  # noqa: SLF001
+            order = state.table.order.tolist()
+            rows += [
+                NumberRow(name, state.fields[j], p.n[:, j], p.mean[:, j], p.m2[:, j]) for j in order
+            ]
+    return rows
+
+
+def word_groups(known: Readable) -> list[str]:
+    """Return the names of the groups of words, of text or counted already."""
+    groups = known._groups.items()  # noqa: SLF001
+    return [name for name, state in groups if isinstance(state, CountedState)]
+
+
+def field_kinds(known: Readable) -> dict[str, str]:
+    """Return the fields that are read, each with its group's kind (`words`, `numbers`, …)."""
+    return {
+        field: state.spec.to_dict()["kind"]
+        for state in known._groups.values()  # noqa: SLF001
+        for field in state.fields
+    }
+
+
+def n_features(known: Readable) -> int:
+    """Return how many features a model knows: words, values, flags and numbers; a quick look."""
+    total = 0
+    for state in known._groups.values():  # noqa: SLF001
+        if isinstance(state, CountedState):
+            total += vocabulary_size(state.counts)
+        elif isinstance(state, CategoriesState):
+            total += int(state.counts.n_values.sum())
+        else:
+            total += len(state.fields)
+    return total
+
+
+def values_dropped(known: Readable) -> int:
+    """Return how many values of categories have left because their table was full."""
+    states = known._groups.values()  # noqa: SLF001
+    return sum(state.n_dropped for state in states if isinstance(state, CategoriesState))
+
+
+def telling(known: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
+    """Return the `n` most telling features of each class, the strongest first.
+
+    The score is what a feature adds to a class's log-odds in an average example of that class, as
+    in `Readable.telling_words`: θ_c·log(θ_c/θ_o) for words, values and flags, o the other classes'
+    mean; for numbers, which are told with the class's mean, the mean log-likelihood ratio.
+
+    Examples
+    --------
+    >>> from streamnb import NaiveBayes
+    >>> from streamnb.features.flags import Flags
+    >>> model = NaiveBayes(["yes", "no"], features={"signs": Flags(fields=["seen"])})
+    >>> model.learn_many({"seen": [True, False]}, ["yes", "no"])
+    >>> [name for name, _ in telling(model, 1)["no"]]
+    ['seen=false']
+    """
+    found: dict[Label, list[tuple[str, float]]] = {label: [] for label in known.classes}
+    for name, state in known._groups.items():  # noqa: SLF001
+        if isinstance(state, CountedState):
+            for label, words in known.telling_words(n, name).items():
+                found[label] += words
+            continue
+        names, scores = _scores(view_of(state, known._clock.scale))  # noqa: SLF001
+        means = {row.field: row.mean for row in number_rows(known) if row.group == name}
+        for c, label in enumerate(known.classes):
+            best = np.argsort(-scores[:, c], kind="stable")[:n].tolist()
+            told = {j: f"≈{means[names[j]][c]:.4g}" if names[j] in means else "" for j in best}
+            found[label] += [
+                (names[j] + told[j], float(scores[j, c])) for j in best if scores[j, c] > 0.0
+            ]
+    return {label: sorted(told, key=_strongest_first)[:n] for label, told in found.items()}
+
+
+def _scores(view: View) -> tuple[list[str], Floats]:
+    """Return the features of a group and their scores by class, shape (n_features, n_classes)."""
+    names, logs = view.log_odds()
+    if isinstance(view, NumbersView):
+        return names, logs
+    theta = np.exp(logs)
+    if isinstance(view, FlagsView):
+        names = [f"{name}={value}" for value in ("true", "false") for name in names]
+        theta = np.concatenate((theta, 1.0 - theta))
+    n_classes = theta.shape[1]
+    others = (theta.sum(axis=1, keepdims=True) - theta) / max(1, n_classes - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.where(theta > 0.0, theta * np.log(theta / others), 0.0)
+    return names, scores if n_classes > 1 else np.zeros_like(theta)
+
+
+class Reason(NamedTuple):
+    """What one feature of an example says: above 0 it speaks for the class asked about."""
+
+    group: str
+    feature: str
+    score: float
+
+
+def reasons(known: Readable, x: Mapping[str, Any], label: Label) -> list[Reason]:
+    """Return what each feature of an example says of a class, the weightiest first.
+
+    The score is the feature's log-likelihood in that class, less the logarithm of its mean
+    likelihood in the other classes. Features that are not known are left out.
+
+    Examples
+    --------
+    >>> from streamnb import NaiveBayes
+    >>> from streamnb.features.flags import Flags
+    >>> model = NaiveBayes(["yes", "no"], features={"signs": Flags(fields=["seen"])})
+    >>> model.learn_many({"seen": [True, False]}, ["yes", "no"])
+    >>> reasons(model, {"seen": True}, "yes")[0].feature
+    'seen=true'
+    """
+    c = known.classes.index(label)
+    found = [Reason(said.group, said.feature, _score(said.logs, c)) for said in _said(known, x)]
+    return sorted(found, key=lambda reason: (-abs(reason.score), reason.feature))
+
+
+class Push(NamedTuple):
+    """What one feature of an example says, and what was learned of it.
+
+    Attributes
+    ----------
+    group, feature : str
+    score : float
+        log p(feature | label) − log p(feature | other), in nats: above 0 it speaks for the label. 0
+        where it makes both impossible.
+    counts : ndarray of shape (n_classes,) or None
+        N_jc of a word, decayed up to now; None of other features.
+    likelihoods : ndarray of shape (n_classes,) or None
+        θ_jc, the probability of what was seen; None of numbers, which have a density.
+    """
+
+    group: str
+    feature: str
+    score: float
+    counts: Floats | None
+    likelihoods: Floats | None
+
+
+def pushes(known: Readable, x: Mapping[str, Any], label: Label, other: Label) -> list[Push]:
+    """Return how each feature of an example pushes between two classes, the weightiest first.
+
+    The scores and the class prior's add up to the log-odds of the two.
+
+    Examples
+    --------
+    >>> from streamnb import Multinomial, NaiveBayes, Words
+    >>> model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
+    >>> model.learn_many({"text": ["lunch today", "a prize"]}, ["ham", "spam"])
+    >>> push, = pushes(model, {"text": "the prize"}, "spam", "ham")
+    >>> push.feature, round(push.score, 3), push.counts.tolist()
+    ('prize', 0.693, [0.0, 1.0])
+    """
+    c, o = known.classes.index(label), known.classes.index(other)
+    found = [
+        Push(
+            said.group,
+            said.feature,
+            0.0 if said.logs[c] == said.logs[o] else float(said.logs[c] - said.logs[o]),
+            said.counts,
+            said.likelihoods,
+        )
+        for said in _said(known, x)
+    ]
+    return sorted(found, key=lambda push: (-abs(push.score), push.feature))
+
+
+class _Said(NamedTuple):
+    """What a feature adds to each class's log-likelihood, with its counts and likelihoods."""
+
+    group: str
+    feature: str
+    logs: Floats
+    counts: Floats | None
+    likelihoods: Floats | None
+
+
+def _said(known: Readable, x: Mapping[str, Any]) -> Iterator[_Said]:
+    """Yield what each feature of an example says; features that are not known are left out."""
+    fields, _ = known._read(known._as_columns(x))  # noqa: SLF001
+    for group, state in known._groups.items():  # noqa: SLF001
+        view = view_of(state, known._clock.scale)  # noqa: SLF001
+        told = view.contributions(fields[group], 0)
+        if isinstance(view, WordsView):  # the words as they are, instead of a phrase about each
+            columns = view.row(fields[group], 0).columns
+            words = view.state.vocabulary.words(columns)
+            counts, theta = view.counts_of(columns), np.exp(view.log_theta(columns))
+            for i, word in enumerate(words):
+                yield _Said(group, word, told[i][1], counts[i], theta[i])
+            told = told[len(words) :]
+        is_number = isinstance(state, NumbersState)
+        for feature, logs in told:
+            name = f"{feature}={x[feature]:g}" if is_number else feature
+            yield _Said(group, name, logs, None, None if is_number else np.exp(logs))
+
+
+def _score(logs: Floats, c: int) -> float:
+    """Return one class's log-likelihood, less that of the others' mean likelihood."""
+    own, others = float(logs[c]), np.delete(logs, c)
+    highest = float(others.max(initial=-np.inf))
+    if own == highest == -np.inf or not len(others):
+        return 0.0
+    if highest == -np.inf:
+        return np.inf
+    return own - highest - float(np.log(np.exp(others - highest).mean()))
+
+
+def _strongest_first(told: tuple[str, float]) -> tuple[float, str]:
+    return -told[1], told[0]

@@ -1,0 +1,440 @@
+"""What groups of words tell, whatever their likelihood: the common half of its views."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError
+from streamnb.features.bag import BagState
+from streamnb.features.counted_words import CountedState
+from streamnb.features.words import WordsState
+from streamnb.inspection.posterior_moments import (
+    digamma,
+    log_beta_moments,
+    log_betas,
+    log_gammas,
+    trigamma,
+)
+from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.labels import nobody
+from streamnb.likelihoods.multinomial import vocabulary_size
+
+
+class Row(NamedTuple):
+    """The known words of one example.
+
+    Attributes
+    ----------
+    there : bool
+        Whether the group says anything of it at all.
+    columns : ndarray of shape (n,), int64
+    times : ndarray of shape (n,), float64
+        How often each is there.
+    """
+
+    there: bool
+    columns: NDArray[np.int64]
+    times: Floats
+
+
+def column_sums(grid: Floats) -> Floats:
+    """Return the sum of each column, ndarray of shape (n_classes,).
+
+    By pairs, as numpy adds what lies side by side: down the rows of a million words it would add
+    one after the other, and lose four digits.
+    """
+    out: Floats = np.ascontiguousarray(grid.T).sum(axis=1)
+    return out
+
+
+class WordsView(View):
+    """A view of counted words.
+
+    Attributes
+    ----------
+    live : ndarray of shape (V,), int64
+        Columns of the words that there are.
+    by_word, examples, tokens : ndarray, float64
+        N_jc by all columns, N_c and N_·c, decayed up to now.
+    """
+
+    state: CountedState
+
+    @cached_property
+    def live(self) -> NDArray[np.int64]:
+        """Columns of the words that there are, in the order of the vocabulary."""
+        return self.state.live_columns()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The words, in the order of `live`."""
+        return self.state.vocabulary.words(self.live)
+
+    @property
+    def examples(self) -> Floats:
+        """N_c, decayed up to now, shape (n_classes,)."""
+        return self.state.counts.examples / self.scale
+
+    @property
+    def tokens(self) -> Floats:
+        """N_·c, decayed up to now, shape (n_classes,)."""
+        return self.state.counts.tokens / self.scale
+
+    def counts_of(self, columns: NDArray[np.int64]) -> Floats:
+        """Return N_jc of columns, decayed up to now, shape (n, n_classes)."""
+        return self.state.counts.by_word[columns] / self.scale
+
+    def log_theta(self, columns: NDArray[np.int64]) -> Floats:
+        """Return log θ_jc of columns, shape (n, n_classes)."""
+        return self.state.log_theta(columns, self.scale)
+
+    def log_odds(self) -> tuple[list[str], Floats]:
+        """Return each word and log θ_jc; see `View`."""
+        return self.names, self.log_theta(self.live)
+
+    def row(self, fields: Any, row: int) -> Row:
+        """Return the known words of one example."""
+        batch = self.state.encode(fields, row, row + 1, nobody(1), learn=False)
+        n = int(batch.rows.indptr[1])
+        columns = batch.rows.columns[:n].astype(np.int64)
+        by_word = self.state.counts.by_word
+        known = (columns >= 0) & (columns < len(by_word))
+        if not self.state.n_declared:
+            known[known] = by_word[columns[known]].any(axis=1)
+        # A copy: the arrays of the batch may be a desk's, and used again.
+        return Row(bool(batch.there[0]), columns[known], batch.rows.counts[:n][known].copy())
+
+    def told(self, row: Row) -> list[str]:
+        """Return how the words of an example are shown: ``word 'good' ×2``."""
+        words = self.state.vocabulary.words(row.columns)
+        return [
+            f"word {word!r}" if times == 1.0 else f"word {word!r} ×{times:g}"
+            for word, times in zip(words, row.times.tolist(), strict=True)
+        ]
+
+    # ---- sampling ------------------------------------------------------------------------------
+
+    def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
+        """Draw an example's words for each label; see `View`.
+
+        Text is the words with a space between; that they would be read as these words again is sure
+        for plain ones. Counts come as the group's fields have them.
+        """
+        spec = self.state.spec
+        if isinstance(self.state, WordsState) and (spec.ngrams != (1, 1) or spec.negation):
+            raise InputError(
+                f"group {self.state.name!r}: a text cannot be sampled n-gram by n-gram, nor with"
+                " words that negate others, for no text is made of them one by one. Sample a model"
+                " with ngrams=(1, 1) and negation=False."
+            )
+        drawn: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(labels)
+        for c in np.unique(labels).tolist():
+            rows = np.flatnonzero(labels == c)
+            for i, places in zip(rows.tolist(), self.draw_words(c, len(rows), rng), strict=True):
+                drawn[i] = places
+        return self._as_fields(drawn)
+
+    @abstractmethod
+    def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Return `n` examples of class `c`, each as places in `live`, one for each occurrence."""
+
+    def _as_fields(self, drawn: list[NDArray[np.int64]]) -> dict[str, list[Any]]:
+        """Return drawn words as the group's own fields would hold them."""
+        state, names = self.state, self.names
+        if isinstance(state, WordsState):
+            return {state.field: [" ".join(names[j] for j in each.tolist()) for each in drawn]}
+        assert isinstance(state, BagState)
+        if state.spec.field is not None:
+            bags = [Counter(names[j] for j in each.tolist()) for each in drawn]
+            return {state.spec.field: [dict(bag) for bag in bags]}
+        grid = np.zeros((len(drawn), len(names)))
+        for i, each in enumerate(drawn):
+            np.add.at(grid[i], each, 1.0)
+        return {name: grid[:, j].tolist() for j, name in enumerate(names)}
+
+
+class MultinomialView(WordsView):
+    """A view of words by how often they occur."""
+
+    def parameters(self) -> ParameterCount:
+        """Count k·V entries; each class's add up to 1."""
+        k, v = len(self.tokens), len(self.live)
+        return ParameterCount(k * v, k * max(v - 1, 0))
+
+    def log_likelihood(self) -> float:
+        """Return Σ_c Σ_j N_jc·log θ_jc; see `View`."""
+        counts = self.counts_of(self.live)
+        with np.errstate(invalid="ignore"):
+            terms = np.where(counts > 0.0, counts * self.log_theta(self.live), 0.0)
+        return float(terms.sum())
+
+    def log_coefficients(self, fields: Any, n: int) -> Floats:
+        """Return log m!/∏x_j! of `n` examples, shape (n,), in nats: over the words that count."""
+        from scipy.special import gammaln  # noqa: PLC0415 -- seldom asked for
+
+        rows = [self.row(fields, i) for i in range(n)]
+        whole = np.array([row.times.sum() for row in rows])
+        each = np.array([gammaln(row.times + 1.0).sum() for row in rows])
+        out: Floats = gammaln(whole + 1.0) - each
+        return out
+
+    def linear(self) -> Linear:
+        """Return log θ_jc as weights, with no constant."""
+        return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
+
+    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+        """Return x_j·log θ_jc for each word of the example."""
+        words = self.row(fields, row)
+        values = words.times[:, None] * self.log_theta(words.columns)
+        return list(zip(self.told(words), values, strict=True))
+
+    # ---- the generative side -------------------------------------------------------------------
+
+    def mean_length(self, c: int) -> float:
+        """Return how many words an example of class `c` has on average; of all, where it has none.
+
+        0 where nothing was learned.
+        """
+        if self.examples[c] > 0.0:
+            return float(self.tokens[c] / self.examples[c])
+        return float(self.tokens.sum() / self.examples.sum()) if self.examples.any() else 0.0
+
+    def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Draw a length from Poisson(the class's mean length), then words from θ_c.
+
+        Where a word counts once an example (``counts="presence"``), one drawn twice is read once.
+        """
+        sizes = rng.poisson(self.mean_length(c), n)
+        ends = np.cumsum(np.exp(self.log_theta(self.live)[:, c]))
+        if sizes.any() and not (len(ends) and ends[-1] > 0.0):
+            raise InputError(
+                f"group {self.state.name!r}: class {c} has no word, and its prior gives it none:"
+                " there is nothing to draw from. Take a prior above 0."
+            )
+        total = int(sizes.sum())
+        places = np.searchsorted(ends, rng.random(total) * ends[-1], side="right") if total else []
+        return np.split(np.asarray(places, dtype=np.int64), np.cumsum(sizes)[:-1])
+
+    # ---- the posterior of the parameters -------------------------------------------------------
+
+    def _shapes(self, words: Row) -> tuple[Floats, Floats]:
+        """Return the Dirichlet's parameters: of an example's words (n, k), and their sum (k,)."""
+        alphas = self.state.spec.likelihood.prior.grid(self.state.n_declared, len(self.tokens))
+        one_each = len(alphas) > 1
+        sums = alphas.sum(axis=0) if one_each else alphas[0] * vocabulary_size(self.state.counts)
+        own = alphas[words.columns] if one_each else alphas
+        return self.counts_of(words.columns) + own, self.tokens + sums
+
+    def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
+        """Return Σ x_j·log θ_jc under draws of θ_c from its Dirichlet; see `View`.
+
+        All words that the example does not have enter as one.
+        """
+        words = self.row(fields, row)
+        if not len(words.columns):
+            return np.zeros((n, len(self.tokens)))
+        shapes, whole = self._shapes(words)
+        rest = np.maximum(whole - shapes.sum(axis=0), 0.0)
+        parts, other = log_gammas(shapes, n, rng), log_gammas(rest, n, rng)
+        sums = np.logaddexp(np.logaddexp.reduce(parts, axis=1), other)[:, None, :]
+        log_theta = parts - np.where(sums == -np.inf, 0.0, sums)
+        out: Floats = (words.times[:, None] * log_theta).sum(axis=1)
+        return out
+
+    def moments(self, fields: Any, row: int) -> tuple[Floats, Floats]:
+        """Return mean and variance of what `draws` draws, each of shape (n_classes,)."""
+        words = self.row(fields, row)
+        if not len(words.columns):
+            return np.zeros((2, len(self.tokens)))[0], np.zeros(len(self.tokens))
+        shapes, whole = self._shapes(words)
+        times = words.times[:, None]
+        m = words.times.sum()
+        possible = (shapes > 0.0).all(axis=0)
+        shapes, whole = np.where(possible, shapes, 1.0), np.where(possible, whole, 1.0)
+        mean = (times * digamma(shapes)).sum(axis=0) - m * digamma(whole)
+        variance = (times**2 * trigamma(shapes)).sum(axis=0) - m**2 * trigamma(whole)
+        return np.where(possible, mean, -np.inf), np.where(possible, np.maximum(variance, 0.0), 0.0)
+
+
+MISSING = "(words that are missing)"
+_HEAVY = 512  # missing words drawn one by one; the others' sum is drawn at once
+
+
+class BernoulliView(WordsView):
+    """A view of words by presence."""
+
+    @cached_property
+    def betas(self) -> tuple[Floats, Floats]:
+        """β₁ and β₂, each of shape (n_classes,)."""
+        prior = self.state.spec.likelihood.prior
+        present, absent = prior.grids(self.state.n_declared, len(self.examples))
+        return present[0], absent[0]
+
+    def shapes(self, columns: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Return the posterior Beta's parameters N_jc + β₁ and N_c − N_jc + β₂, (n, k) each."""
+        held = self.counts_of(columns)
+        present, absent = self.betas
+        return held + present, (self.examples - held) + absent
+
+    def log_absent(self, columns: NDArray[np.int64]) -> Floats:
+        """Return log(1 − θ_jc), shape (n, n_classes); -inf where the class is empty, without β₂."""
+        there, missing = self.shapes(columns)
+        whole = there + missing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            theta = there / whole
+            # The first keeps the digits of a small θ, the second those of one near 1.
+            found = np.log1p(-theta)
+            near = ~(theta < 0.5)
+            found[near] = np.log(missing[near] / whole[near])
+        return np.where(self.is_void, -np.inf, found)
+
+    @property
+    def is_void(self) -> NDArray[np.bool_]:
+        """Tell of each class whether it gives nothing any probability: no example, and no β₂."""
+        void: NDArray[np.bool_] = self.examples + self.betas[1] == 0.0
+        return void
+
+    def parameters(self) -> ParameterCount:
+        """Count k·V, all free."""
+        n = len(self.examples) * len(self.live)
+        return ParameterCount(n, n)
+
+    def log_likelihood(self) -> float:
+        """Return Σ_c Σ_j N_jc·log θ_jc + (N_c − N_jc)·log(1 − θ_jc); see `View`."""
+        held = self.counts_of(self.live)
+        others = self.examples - held
+        with np.errstate(invalid="ignore"):
+            there = np.where(held > 0.0, held * self.log_theta(self.live), 0.0)
+            missing = np.where(others > 0.0, others * self.log_absent(self.live), 0.0)
+        return float(there.sum() + missing.sum())
+
+    def linear(self) -> Linear:
+        """Return log θ_jc/(1 − θ_jc) as weights, and Σ_j log(1 − θ_jc) as constants."""
+        there, missing = self.log_theta(self.live), self.log_absent(self.live)
+        certain = (missing == -np.inf) & ~self.is_void
+        if certain.any():
+            word = self.names[int(np.flatnonzero(certain.any(axis=1))[0])]
+            raise InputError(
+                f"group {self.state.name!r}: {word!r} has probability 1 in a class, so that its"
+                " weight would be infinite both ways. Take a prior with β₂ above 0."
+            )
+        weights = np.where(self.is_void, 0.0, there - np.where(self.is_void, 0.0, missing))
+        constants = np.where(self.is_void, -np.inf, column_sums(missing))
+        return Linear(self.names, weights, constants)
+
+    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+        """Return log θ_jc for each word of the example, and one sum for all that are missing."""
+        words = self.row(fields, row)
+        if not words.there:
+            return []
+        told = list(zip(self.told(words), self.log_theta(words.columns), strict=True))
+        missing = column_sums(self.log_absent(self._missing(words)))
+        return [*told, (MISSING, np.where(self.is_void, -np.inf, missing))]
+
+    def _missing(self, words: Row) -> NDArray[np.int64]:
+        """Return the columns of the words that an example does not have."""
+        return np.delete(self.live, np.searchsorted(self.live, words.columns))
+
+    # ---- the generative side -------------------------------------------------------------------
+
+    def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Draw each word to be there, or not, by θ_jc."""
+        theta = np.exp(self.log_theta(self.live)[:, c])
+        return [np.flatnonzero(rng.random(len(theta)) < theta) for _ in range(n)]
+
+    # ---- the posterior of the parameters -------------------------------------------------------
+
+    def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
+        """Return one example's log-likelihoods under draws of each θ_jc; see `View`.
+
+        The most frequent of the missing words are drawn one by one. The sum of the others is drawn
+        from a Gamma of the same mean and variance: −log(1 − θ) is all but Gamma-distributed where
+        θ is small, and so is a sum of many.
+        """
+        words = self.row(fields, row)
+        if not words.there:
+            return np.zeros((n, len(self.examples)))
+        out = log_betas(*self.shapes(words.columns), n, rng)[0].sum(axis=1)
+        missing = self._missing(words)
+        order = np.argsort(-self.counts_of(missing).max(axis=1, initial=0.0), kind="stable")
+        a, b = self.shapes(missing[order[:_HEAVY]])
+        out += log_betas(a, b, n, rng)[1].sum(axis=1)
+        mean, variance = self._missing_moments(missing[order[_HEAVY:]])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shape = np.where(variance > 0.0, mean**2 / variance, 0.0)
+            unit = np.where(variance > 0.0, -variance / mean, 0.0)
+        gammas = rng.standard_gamma(shape, (n, len(shape)))
+        light = np.where(variance > 0.0, -gammas * unit, mean)
+        return np.where(self.is_void, -np.inf, out + light)
+
+    def moments(self, fields: Any, row: int) -> tuple[Floats, Floats]:
+        """Return mean and variance of what `draws` draws, each of shape (n_classes,)."""
+        words = self.row(fields, row)
+        k = len(self.examples)
+        if not words.there:
+            return np.zeros(k), np.zeros(k)
+        mean, variance = log_beta_moments(*self.shapes(words.columns))
+        rest_mean, rest_variance = self._missing_moments(self._missing(words))
+        total = mean.sum(axis=0) + rest_mean
+        return np.where(self.is_void, -np.inf, total), variance.sum(axis=0) + rest_variance
+
+    def _missing_moments(self, columns: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Return mean and variance of Σ log(1 − θ_jc) over words, each of shape (n_classes,)."""
+        held = self.counts_of(columns)
+        present, absent = self.betas
+        mean, variance = np.zeros((2, len(self.examples)))
+        for c in range(len(mean)):
+            # Most words share their count with many: as few values as there are different counts.
+            counts, times = np.unique(held[:, c], return_counts=True)
+            a, b = counts + present[c], (self.examples[c] - counts) + absent[c]
+            each_mean, each_variance = log_beta_moments(b, a)
+            mean[c] = (times * each_mean).sum()
+            variance[c] = (times * each_variance).sum()
+        return mean, variance
+
+
+class ComplementView(WordsView):
+    """A view of words by how often they occur in all other classes."""
+
+    def parameters(self) -> ParameterCount:
+        """Count k·V entries; each complement's probabilities add up to 1."""
+        k, v = len(self.tokens), len(self.live)
+        return ParameterCount(k * v, k * max(v - 1, 0))
+
+    def linear(self) -> Linear:
+        """Return each word's score by class, with no constant."""
+        return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
+
+    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+        """Return what each word of the example adds to the classes' scores."""
+        words = self.row(fields, row)
+        values = words.times[:, None] * self.log_theta(words.columns)
+        return list(zip(self.told(words), values, strict=True))
+
+    def log_likelihood(self) -> float:
+        """Refuse: a score is no log-probability."""
+        self._refuse("it has no log-likelihood of data")
+
+    def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:  # noqa: ARG002
+        """Refuse: it describes no texts to be drawn."""
+        self._refuse("there are no texts to draw from it")
+
+    def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
+        """Refuse: its scores have no posterior."""
+        self._refuse("its scores have no posterior distribution")
+
+    def moments(self, fields: Any, row: int) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Refuse: its scores have no posterior."""
+        self._refuse("its scores have no posterior distribution")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise InputError(
+            f"group {self.state.name!r}: Complement tells classes apart and generates nothing, so"
+            f" {what}. Take a Multinomial for that."
+        )

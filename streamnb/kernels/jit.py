@@ -1,0 +1,211 @@
+"""How kernels are compiled, in one place.
+
+`inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry
+point: it is compiled once, for exactly that signature, by `warm_up`, and never again: there is no
+second compilation in mid-stream. Entry points release the GIL, but for those that are soon done.
+
+Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
+compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
+into; with `NUMBA_BOUNDSCHECK=1` it is another folder, as numba does not tell that code apart
+either. Kernels may live in other packages too (a transport's decoder is none of the library's
+business): theirs is a folder of its own, named after their sources and ours. `STREAMNB_CACHE_DIR`
+moves these folders. One that can only be read is used as it is; where there is none and none can be
+made, kernels are compiled in memory at each start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import cache, update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, cast
+
+import llvmlite
+import numba
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DISABLED = bool(numba.config.DISABLE_JIT)
+# Without fastmath the order of float operations is the order in the source: answers are the same on
+# every machine.
+_OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
+entry_points: list[EntryPoint[Any, Any]] = []
+_lock = threading.Lock()
+read_only: dict[Path, Path] = {}  # a copied folder, and the one that it is the copy of
+
+
+def _source_hash(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
+    if numba.config.BOUNDSCHECK:  # other machine code of the same sources
+        digest.update(b"boundscheck")
+    return digest.hexdigest()[:16]
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@cache
+def cache_folder(sources: Path) -> Path | None:
+    """Return where the machine code of the kernels in a folder is kept; None where nowhere."""
+    chosen = os.environ.get("STREAMNB_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
+    root = Path(chosen) if chosen else Path(home) / "streamnb"
+    folder = root / f"kernels-{_source_hash(sources)}"
+    if _writable(folder):
+        return folder
+    return _copied(folder) if folder.is_dir() else None
+
+
+def _copied(folder: Path) -> Path:
+    """Return a copy, for this process alone, of a folder that may be read and not written.
+
+    numba uses no folder that it cannot write to: an image's warmed one would go unused where the
+    file system is mounted read-only.
+    """
+    kept_until_exit = tempfile.TemporaryDirectory(prefix="streamnb-kernels-")
+    atexit.register(kept_until_exit.cleanup)
+    copy = Path(kept_until_exit.name) / folder.name
+    shutil.copytree(folder, copy)
+    read_only[copy] = folder
+    return copy
+
+
+def _compile(function: Callable[P, R], *, keep: bool, releases_gil: bool = True) -> Any:
+    """Wrap in numba's dispatcher, with our cache folder for this one function alone."""
+    folder = cache_folder(Path(function.__code__.co_filename).parent) if keep else None
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder or "")
+    try:
+        return numba.njit(
+            cache=folder is not None,
+            _nrt=False,
+            forceinline=not keep,
+            nogil=releases_gil,
+            **_OPTIONS,
+        )(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def inner(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function that is called by kernels alone."""
+    return function if DISABLED else cast(Callable[P, R], _compile(function, keep=False))
+
+
+class EntryPoint(Generic[P, R]):
+    """A kernel that Python calls: compiled for one signature, and called without asking for types.
+
+    numba's own dispatch looks at the type of every argument in every call, which for the tuples of
+    arrays that kernels take is 4 µs, ten times what the call itself costs. There is one signature
+    and nothing to choose, so the compiled function is called directly. Whoever calls answers for
+    the types; in tests `check_types` sends every call through numba's dispatch.
+
+    Attributes
+    ----------
+    dispatcher : numba dispatcher
+    signature : numba signature
+    """
+
+    checking: ClassVar[bool] = False
+
+    def __init__(self, dispatcher: Any, signature: Any) -> None:
+        self.dispatcher = dispatcher
+        self.signature = signature
+        self.call: Callable[P, R] = self._compile_and_call
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102 -- see below
+
+    else:
+
+        def __call__(self, *args: Any) -> Any:
+            """Run the kernel; keyword arguments are not taken."""
+            return self.call(*args)
+
+    @property
+    def sources(self) -> Path:
+        """The folder of the file it is written in."""
+        return Path(self.dispatcher.py_func.__code__.co_filename).parent
+
+    def compile(self) -> None:
+        """Compile it, or load its machine code from disk. Again costs nothing."""
+        if not self.dispatcher.signatures:
+            self.dispatcher.compile(self.signature)
+            self.dispatcher.disable_compile()
+        (compiled,) = self.dispatcher.overloads.values()
+        self.call = self.dispatcher if self.checking else compiled.entry_point
+
+    def _compile_and_call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        with _lock:
+            self.compile()
+        return self.call(*args, **kwargs)
+
+
+def kernel(
+    returns: Any, *arguments: Any, releases_gil: bool = True
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark an entry point with its one signature, in numba's types.
+
+    Releasing the interpreter's lock lets other threads run meanwhile, and costs a wait to get it
+    back: up to the switch interval where others want it too. A kernel that is done sooner than that
+    keeps it.
+    """
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        if DISABLED:
+            # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
+            return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
+        entry_point: EntryPoint[P, R] = EntryPoint(
+            _compile(function, keep=True, releases_gil=releases_gil), returns(*arguments)
+        )
+        entry_points.append(entry_point)
+        return update_wrapper(entry_point, function)
+
+    return mark
+
+
+def is_warm() -> bool:
+    """Tell whether the kernels' machine code is on disk or in memory: no compilation is due."""
+    wanted = Counter(
+        cache_folder(each.sources) for each in entry_points if not each.dispatcher.signatures
+    )
+    # numba names an overload's file NAME-LINE.pyVERSION.NUMBER.nbc; one for each entry point means:
+    # all compiled.
+    return all(
+        folder is not None and len(list(folder.rglob("*.nbc"))) >= n for folder, n in wanted.items()
+    )
+
+
+def warm_up() -> None:
+    """Compile every kernel, or load it from disk, before the first use. Again costs nothing."""
+    with _lock:
+        for each in entry_points:
+            if not each.dispatcher.signatures:
+                each.compile()
+
+
+def check_types() -> None:
+    """Have numba look at the types of every call from now on: for tests."""
+    EntryPoint.checking = True
+    for each in entry_points:
+        each.call = each._compile_and_call  # noqa: SLF001 -- it is this file's own

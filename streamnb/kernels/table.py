@@ -1,0 +1,390 @@
+"""Word → column: an open-addressing table of fingerprints, and the kernel that reads texts by it.
+
+A slot is one uint64: the upper half of the fingerprint (a tag), and column + 1 in the lower half; 0
+is empty. Linear probing from the fingerprint's low bits, at most `PROBES_MAX` slots; the full
+fingerprint is compared in `fingerprints[column]`, so two words share a column only if all 64 bits
+agree (at 10⁷ words: one chance in 370,000). Nothing is ever taken out or moved inside one table,
+and the writer fills a column's fingerprint before its slot: a reader with an older word count finds
+every word that was there when it got its count, and a later one is beyond it, that is unseen.
+
+`encode` reads texts one after another into a compressed sparse row batch: row i holds
+columns[indptr[i]:indptr[i+1]] with their counts, each word once, in order of first occurrence.
+Where the table has no room for the next example's new words it stops before that example and says
+so; the caller makes room and goes on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from streamnb.kernels.counting import NEAR_WORDS
+from streamnb.kernels.hashing import join, negate, siphash
+from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.layout import (
+    I32,
+    I64,
+    U8,
+    U64,
+    Int,
+    Reader,
+    Rows,
+    Scratch,
+    Table,
+    Texts,
+    compiled_type,
+)
+from streamnb.kernels.memory import fetch_soon, store_eight
+from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
+
+PROBES_MAX = 128
+DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
+# Places in the vocabulary's state array.
+N_WORDS, TEXT_BYTES = range(2)
+WORD_ROOM = 80  # bytes of text that one word may take: mark, space and what a copy writes too much
+_MARK = np.frombuffer("¬".encode(), dtype=np.uint8)
+_HALF = np.uint64(32)
+_LOWER = np.uint64(0xFFFFFFFF)
+
+
+@inner
+def find(fingerprint: np.uint64, slots: U64, fingerprints: U64, n_words: int) -> Int:
+    """Return the column of a word, -1 where the table lacks it or has it beyond `n_words`."""
+    mask = len(slots) - 1
+    at = np.int64(fingerprint & np.uint64(mask))
+    tag = fingerprint >> _HALF
+    for _ in range(PROBES_MAX):
+        slot = slots[at]
+        if slot == np.uint64(0):
+            return -1
+        if slot >> _HALF == tag:
+            column = np.int64(slot & _LOWER) - 1
+            if column < n_words and fingerprints[column] == fingerprint:
+                return column
+        at = (at + 1) & mask
+    return -1
+
+
+@inner
+def place(fingerprint: np.uint64, column: int, slots: U64) -> bool:
+    """Put a new word into the table; False where the probes run out and the table must grow."""
+    mask = len(slots) - 1
+    at = np.int64(fingerprint & np.uint64(mask))
+    for _ in range(PROBES_MAX):
+        if slots[at] == np.uint64(0):
+            slots[at] = (fingerprint >> _HALF) << _HALF | np.uint64(column + 1)
+            return True
+        at = (at + 1) & mask
+    return False
+
+
+@kernel(types.boolean, types.uint64[::1], types.int64, types.uint64[::1])
+def refill(fingerprints: U64, n_words: int, slots: U64) -> bool:
+    """Enter all words into an empty table; False where one does not find a place."""
+    for column in range(n_words):  # noqa: SIM110 -- numba compiles no generator here
+        if not place(fingerprints[column], column, slots):
+            return False
+    return True
+
+
+@kernel(types.boolean, types.uint64[::1], types.uint64[::1], types.uint64[::1])
+def move_slots(old: U64, fingerprints: U64, slots: U64) -> bool:
+    """Enter the words of one table into a larger, empty one; False where one finds no place.
+
+    As `refill`, but in the order of the old slots: neighbours there are neighbours in the new one,
+    so that memory is written in a few straight lines instead of all over the place.
+    """
+    for slot in old:
+        if slot != np.uint64(0):
+            column = np.int64(slot & _LOWER) - 1
+            if not place(fingerprints[column], int(column), slots):
+                return False
+    return True
+
+
+@kernel(
+    types.void,
+    types.uint64[::1],
+    types.uint64[::1],
+    types.uint64[::1],
+    types.int64,
+    types.int32[::1],
+)
+def find_many(wanted: U64, slots: U64, fingerprints: U64, n_words: int, out: I32) -> None:
+    """Look up many fingerprints; -1 where a word is not there."""
+    for i in range(len(wanted)):
+        out[i] = find(wanted[i], slots, fingerprints, n_words)
+
+
+@kernel(types.void, types.uint8[::1], types.int64[::1])
+def byte_bounds(data: U8, bounds: I64) -> None:
+    """Turn bounds in characters into bounds in bytes of their UTF-8 form, in place."""
+    at = np.int64(0)
+    n_characters = np.int64(0)
+    for i in range(len(bounds)):
+        while n_characters < bounds[i]:
+            at += 1
+            while at < len(data) and data[at] & 0xC0 == 0x80:
+                at += 1
+            n_characters += 1
+        bounds[i] = at
+
+
+@kernel(types.void, types.uint8[::1], types.int64[::1], types.int64[::1], types.uint8[::1])
+def gather_text(words: U8, ends: I64, new_ends: I64, out: U8) -> None:
+    """Copy words that end at `ends` so that they end at `new_ends`, one behind the other."""
+    begin = np.int64(0)
+    for i in range(len(ends)):
+        size = new_ends[i] - begin
+        for k in range(size):
+            out[begin + k] = words[ends[i] - size + k]
+        begin = new_ends[i]
+
+
+@inner
+def fingerprint_of(data: U8, start: int, end: int, key: U64, scratch: Scratch) -> np.uint64:
+    """Return the fingerprint of one n-gram as it is shown: with spaces, and `¬` for negated."""
+    whole = np.uint64(0)
+    begin = start
+    for at in range(start, end + 1):
+        if at < end and data[at] != 32:
+            continue
+        marked = at - begin >= 2 and data[begin] == _MARK[0] and data[begin + 1] == _MARK[1]
+        text_begin = begin + 2 if marked else begin
+        for k in range(text_begin, at):
+            scratch.text[k - text_begin] = data[k]
+        word = siphash(scratch.text_words, 0, at - text_begin, key[0], key[1])
+        if marked:
+            word = negate(word)
+        whole = word if begin == start else join(whole, word)
+        begin = at + 1
+    return whole
+
+
+@kernel(
+    types.void,
+    compiled_type(Texts),
+    types.uint64[::1],
+    compiled_type(Scratch),
+    types.uint64[::1],
+)
+def fingerprint_many(texts: Texts, key: U64, scratch: Scratch, out: U64) -> None:
+    """Write the fingerprints of n-grams given by their text."""
+    for i in range(len(out)):
+        out[i] = fingerprint_of(texts.data, texts.starts[i], texts.ends[i], key, scratch)
+
+
+@inner
+def append_text(scratch: Scratch, first: int, last: int, words: U8, at: int) -> int:
+    """Write the n-gram of tokens `first` to `last` behind `words[:at]`; return where it ends."""
+    for t in range(first, last + 1):
+        if t > first:
+            words[at] = 32
+            at += 1
+        if scratch.marks[t]:
+            for k in range(len(_MARK)):
+                words[at + k] = _MARK[k]
+            at += len(_MARK)
+        size = scratch.ends[t] - scratch.begins[t]
+        # Eight bytes at a time, which is more than the token: there is room, and what is too much
+        # is written over by what follows.
+        for k in range(0, size, 8):
+            store_eight(words, at + k, scratch.text_words[(scratch.begins[t] + k) >> 3])
+        at += size
+    return at
+
+
+@inner
+def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
+    """Count the distinct n-grams of a text, in order of first occurrence; return how many.
+
+    `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the
+    scratch's room are left out.
+    """
+    n = 0
+    seen = scratch.seen
+    grams = scratch.grams
+    shortest = options[OPT_NGRAM_MIN]
+    longest = options[OPT_NGRAM_MAX]
+    # No more of the scratch than the text needs, so that it stays in the nearest cache.
+    n_slots = 64
+    while n_slots < 2 * n_tokens * (longest - shortest + 1) and n_slots < len(seen):
+        n_slots *= 2
+    mask = n_slots - 1
+    occurrence = options[OPT_OCCURRENCE]
+    for first in range(n_tokens):
+        gram = scratch.fingerprints[first]
+        for size in range(1, longest + 1):
+            last = first + size - 1
+            if last >= n_tokens:
+                break
+            if size > 1:
+                gram = join(gram, scratch.fingerprints[last])
+            if size < shortest:
+                continue
+            at = np.int64(gram >> _HALF) & mask
+            while seen[at] != 0 and grams[seen[at] - 1] != gram:
+                at = (at + 1) & mask
+            if seen[at] != 0:
+                scratch.counts[seen[at] - 1] += occurrence
+            elif n < len(grams):
+                grams[n] = gram
+                scratch.lasts[n] = last
+                scratch.sizes[n] = size
+                scratch.counts[n] = 1
+                n += 1
+                seen[at] = n
+    seen[:n_slots] = 0
+    return n
+
+
+@inner
+def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
+    """Have the table's slots for a text's n-grams brought near.
+
+    In a large table each look-up waits for memory. Asked for beforehand, they all come at once.
+    """
+    if table.state[N_WORDS] <= NEAR_WORDS:
+        return
+    mask = np.uint64(len(table.slots) - 1)
+    for k in range(n_grams):
+        fetch_soon(table.slots, np.int64(scratch.grams[k] & mask))
+
+
+@inner
+def look_up(
+    n_grams: int, scratch: Scratch, table: Table, known: int, entering: bool, rows: Rows, n: int
+) -> tuple[int, int]:
+    """Write a text's n-grams as columns behind `rows.columns[:n]`; return their end, and the new.
+
+    A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
+    """
+    n_new = 0
+    hurry(n_grams, scratch, table)
+    for k in range(n_grams):
+        column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
+        if column < 0:
+            if not entering:
+                continue
+            n_new += 1
+            column = -1 - k
+        rows.columns[n] = column
+        rows.counts[n] = scratch.counts[k]
+        n += 1
+    return n, n_new
+
+
+@inner
+def enter(scratch: Scratch, k: int, table: Table) -> int:
+    """Give n-gram `k` the next column; return it, or -1 where the table must grow first."""
+    state = table.state
+    column = int(state[N_WORDS])
+    table.fingerprints[column] = scratch.grams[k]
+    if not place(scratch.grams[k], column, table.slots):
+        return -1
+    first = scratch.lasts[k] - scratch.sizes[k] + 1
+    state[TEXT_BYTES] = append_text(
+        scratch, first, scratch.lasts[k], table.words, state[TEXT_BYTES]
+    )
+    table.word_ends[column] = state[TEXT_BYTES]
+    state[N_WORDS] = column + 1
+    return column
+
+
+@kernel(
+    types.UniTuple(types.int64, 3),
+    compiled_type(Texts),
+    types.int32[::1],
+    types.int64,
+    types.boolean,
+    types.int64,
+    compiled_type(Reader),
+    compiled_type(Table),
+    compiled_type(Scratch),
+    compiled_type(Rows),
+)
+def encode(
+    texts: Texts,
+    labels: I32,
+    row: int,
+    learn: bool,
+    n_known: int,
+    reader: Reader,
+    table: Table,
+    scratch: Scratch,
+    rows: Rows,
+) -> tuple[int, int, int]:
+    """Turn texts from `row` on into columns; return where it stopped, why, and the room it wants.
+
+    Words enter the table only where `learn` and the row has a label. Without `learn` the table is
+    only read, and just its first `n_known` columns are seen.
+    """
+    n = rows.indptr[row]
+    state = table.state
+    n_slots = len(table.slots)
+    n_words_max = n_slots - (n_slots >> 2) - (n_slots >> 3)
+    for i in range(row, len(texts.starts)):
+        n_tokens = 0
+        if texts.ends[i] >= 0:
+            n_tokens = tokenise(texts.data, texts.starts[i], texts.ends[i], reader, scratch)
+        n_grams = collect(n_tokens, reader.options, scratch)
+        first = n
+        known = state[N_WORDS] if learn else n_known
+        n, n_new = look_up(n_grams, scratch, table, known, learn and labels[i] >= 0, rows, n)
+        if n_new > 0:
+            n_words = state[N_WORDS] + n_new
+            n_bytes = state[TEXT_BYTES] + n_new * WORD_ROOM * reader.options[OPT_NGRAM_MAX]
+            if n_words > len(table.word_ends):
+                return i, NEEDS_COLUMNS, n_words
+            if n_words > n_words_max:
+                return i, NEEDS_SLOTS, 2 * n_slots
+            if n_bytes > len(table.words):
+                return i, NEEDS_TEXT, n_bytes
+            for at in range(first, n):
+                if rows.columns[at] < 0:
+                    rows.columns[at] = enter(scratch, -1 - rows.columns[at], table)
+                    if rows.columns[at] < 0:
+                        return i, NEEDS_SLOTS, 2 * n_slots
+        rows.indptr[i + 1] = n
+    return len(texts.starts), DONE, 0
+
+
+@kernel(
+    types.UniTuple(types.int64, 3),
+    types.uint64[::1],
+    compiled_type(Texts),
+    types.int64,
+    compiled_type(Table),
+    types.int32[::1],
+)
+def enter_many(
+    fingerprints: U64, texts: Texts, at: int, table: Table, out: I32
+) -> tuple[int, int, int]:
+    """Write the columns of texts from `at` on, giving new ones to those that have none.
+
+    Returns where it stopped, why, and the room it wants, as `lookup.encode` does.
+    """
+    state = table.state
+    n_slots = len(table.slots)
+    n_words_max = n_slots - (n_slots >> 2) - (n_slots >> 3)
+    for i in range(at, len(fingerprints)):
+        column = find(fingerprints[i], table.slots, table.fingerprints, state[N_WORDS])
+        if column < 0:
+            size = texts.ends[i] - texts.starts[i]
+            column = state[N_WORDS]
+            if column + 1 > len(table.word_ends):
+                return i, NEEDS_COLUMNS, column + 1
+            if column + 1 > n_words_max:
+                return i, NEEDS_SLOTS, 2 * n_slots
+            if state[TEXT_BYTES] + size > len(table.words):
+                return i, NEEDS_TEXT, state[TEXT_BYTES] + size
+            table.fingerprints[column] = fingerprints[i]
+            if not place(fingerprints[i], int(column), table.slots):
+                return i, NEEDS_SLOTS, 2 * n_slots
+            for k in range(size):
+                table.words[state[TEXT_BYTES] + k] = texts.data[texts.starts[i] + k]
+            state[TEXT_BYTES] += size
+            table.word_ends[column] = state[TEXT_BYTES]
+            state[N_WORDS] = column + 1
+        out[i] = np.int32(column)
+    return len(fingerprints), DONE, 0

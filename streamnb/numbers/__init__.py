@@ -1,1 +1,0 @@
-"""Groups of numbers: means and variances by class."""

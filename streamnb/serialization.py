@@ -1,0 +1,361 @@
+"""A header and arrays as one safetensors container, with a digest of the whole.
+
+A JSON header and raw little-endian arrays, readable in any language, without pickle. The header
+says format and version and holds a BLAKE2b digest of the whole container, taken with the digest's
+own place zeroed. It is written here, array by array, because the library's own writer holds every
+array twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+import safetensors.numpy
+
+from streamnb.decay import Clock, HalfLife
+from streamnb.errors import InputError, StoreError
+from streamnb.features.bag import Bag
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.features.protocol import Arrays, Group, GroupState, of_shape
+from streamnb.features.words import Words
+from streamnb.learn import Learning
+from streamnb.priors import class_prior_from_dict
+from streamnb.state import Part
+
+FORMAT = "streamnb model"
+VERSION = 2
+_NO_DIGEST = "0" * 64
+_DTYPES = {
+    "bool": "BOOL",
+    "float64": "F64",
+    "int32": "I32",
+    "int64": "I64",
+    "uint64": "U64",
+    "uint8": "U8",
+}
+_BLOCK = 1 << 20
+
+
+def to_blocks(header: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview]:
+    """Return the container's blocks: length, header with digest, and the arrays' own memory."""
+    # The format wants arrays aligned: those of eight-byte items stand first.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    entries: dict[str, Any] = {
+        "__metadata__": {
+            "format": FORMAT,
+            "version": str(VERSION),
+            "digest": _NO_DIGEST,
+            # In its own order: that of the groups is part of what the model is.
+            "header": json.dumps(header),
+        }
+    }
+    end = 0
+    for name in order:
+        begin, end = end, end + arrays[name].nbytes
+        entries[name] = {
+            "dtype": _DTYPES[arrays[name].dtype.name],
+            "shape": list(arrays[name].shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    blocks: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
+    blocks += [np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data for name in order]
+    digest = hashlib.blake2b(digest_size=32)
+    for block in blocks:
+        digest.update(block)
+    blocks[1] = text.replace(_NO_DIGEST.encode(), digest.hexdigest().encode(), 1)
+    return blocks
+
+
+def from_bytes(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and arrays of a container, once its digest is right.
+
+    Raises
+    ------
+    StoreError
+        Where it is damaged, foreign, or of another version.
+    """
+    if not isinstance(data, bytes):  # a bytearray or memoryview, as sockets and shared memory give
+        data = bytes(memoryview(data))
+    check(io.BytesIO(data), len(data), "these bytes")
+    size = int.from_bytes(data[:8], "little")
+    meta = json.loads(data[8 : 8 + size])["__metadata__"]
+    return json.loads(meta["header"]), safetensors.numpy.load(data)
+
+
+def check(file: BinaryIO, n_bytes: int, where: str) -> str:
+    """Return the digest of a container of `n_bytes` once format, version and digest are right.
+
+    Raises
+    ------
+    StoreError
+        It begins with `where`.
+    """
+    size = int.from_bytes(file.read(8), "little")
+    # A length is believed only as far as the file goes, so that none can ask for memory.
+    text = file.read(size) if size <= n_bytes else b""
+    said = _said_digest(where, text)
+    digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=32)
+    digest.update(text.replace(said.encode("utf-8", "replace"), _NO_DIGEST.encode(), 1))
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    if digest.hexdigest() != said:
+        raise StoreError(
+            f"{where}: damaged: its digest does not match its content. Restore it from a copy, or"
+            " learn anew."
+        )
+    return said
+
+
+def _said_digest(where: str, text: bytes) -> str:
+    """Return the digest that a header claims, where it is one of ours and of our version."""
+    try:
+        meta = json.loads(text)["__metadata__"]
+        wrong = None if meta["format"] == FORMAT else "another format"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        wrong = "no header of ours"
+    if wrong:
+        raise StoreError(
+            f"{where}: not a streamnb model, or damaged ({wrong}). Give a file that streamnb saved,"
+            " or restore this one from a copy."
+        )
+    if meta.get("version") != str(VERSION):
+        raise StoreError(
+            f"{where}: model format version {meta.get('version')!r}; this library reads version"
+            f" {VERSION}. Load it with the streamnb that saved it."
+        )
+    return str(meta.get("digest"))
+
+
+Model = TypeVar("Model", bound=Learning)
+_KINDS: dict[str, Any] = {
+    "bag": Bag,
+    "categories": Categories,
+    "flags": Flags,
+    "numbers": Numbers,
+    "words": Words,
+}
+
+
+# Of a file's arrays of one dimension by the end of their names; all others are float64.
+_TYPES: dict[str, Any] = {
+    "fingerprints": np.uint64,
+    "words": np.uint8,
+    "word_ends": np.int64,
+    "values": np.uint8,
+    "value_ends": np.int64,
+    "field_of": np.int32,
+    "columns": np.int32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenModel:
+    """A model at one moment, to be saved. It answers nothing and learns nothing.
+
+    Attributes
+    ----------
+    description : dict
+        What `NaiveBayes.describe` said.
+    state : dict
+        What else the header says: hash key, clock, how many classes were declared, and whether
+        others may join.
+    groups : dict of str to GroupState
+        What parts share, and the sums of their statistics.
+    sections : list of (str or None, Part)
+        With the parts' names; a model kept whole is one section without a name.
+    """
+
+    description: dict[str, Any]
+    state: dict[str, Any]
+    groups: dict[str, GroupState]
+    sections: list[tuple[str | None, Part]]
+
+
+def freeze(model: Learning) -> FrozenModel:
+    """Return a copy of all that learning changes; called by the thread that teaches the model.
+
+    Vocabularies are shared, not copied: what is learned later is beyond the frozen model's number
+    of words, and a vocabulary that moves to new arrays leaves the old ones as they are.
+    """
+    groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
+    sections = [(name, part.frozen(groups)) for name, part in _sections(model)]
+    return FrozenModel(model.describe(), _state(model), groups, sections)
+
+
+def _as_it_is(model: Learning) -> FrozenModel:
+    """Return a model's own arrays, for the thread that teaches it."""
+    return FrozenModel(model.describe(), _state(model), model._groups, _sections(model))  # noqa: SLF001
+
+
+def _state(model: Learning) -> dict[str, Any]:
+    return {
+        "hash_key": f"{model._hash_key:032x}",  # noqa: SLF001
+        "n_declared_classes": model._n_declared_classes,  # noqa: SLF001
+        "new_classes": model.new_classes,
+        "clock": model._clock.to_dict(),  # noqa: SLF001
+    }
+
+
+def pack(
+    model: Learning | FrozenModel, positions: Mapping[str, int]
+) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model; arrays may share the model's memory.
+
+    Raises
+    ------
+    InputError
+        Where a position is given for a part that does not exist, or a group's name is no text.
+    """
+    if isinstance(model, Learning):
+        model = _as_it_is(model)
+    _check_names(model)
+    unknown = set(positions) - {name for name, _ in model.sections}
+    if unknown:
+        raise InputError(
+            f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
+            " Give positions of its parts alone."
+        )
+    arrays: Arrays = {}
+    shared: dict[str, Any] = {}
+    for name, group in model.groups.items():
+        packed, shared[name] = group.pack(f"groups/{name}")
+        arrays |= packed
+    sections = []
+    for i, (part_name, part) in enumerate(model.sections):
+        sections.append(
+            {
+                "part": part_name,
+                "position": _position(positions, part_name),
+                "n_examples": part.n_examples,
+                "n_dropped": {name: each.n_dropped for name, each in part.groups.items()},
+            }
+        )
+        arrays[f"sections/{i}/class_counts"] = part.class_counts
+        for name, each in part.groups.items():
+            arrays |= each.pack(f"sections/{i}/{name}", shared[name])
+    header = (
+        model.description
+        | model.state
+        | {
+            "states": {name: group.state_to_dict() for name, group in model.groups.items()},
+            "sections": sections,
+        }
+    )
+    return header, arrays
+
+
+def unpack(
+    header: dict[str, Any], arrays: Arrays, make: Callable[..., Model]
+) -> tuple[Model, dict[str, int]]:
+    """Return the model that `pack` described, and its parts' positions.
+
+    `make` is the model's class: it is called with what `NaiveBayes` takes.
+    """
+    _check_types(arrays)
+    model = make(
+        classes=header["classes"],
+        class_prior=class_prior_from_dict(header["class_prior"]),
+        features={name: group_from_dict(spec) for name, spec in header["groups"].items()},
+        decay=None if header["decay"] is None else HalfLife(**header["decay"]),
+        hash_key=int(header["hash_key"], 16),
+        # A file from before there was a choice is of a model that any class could join.
+        new_classes=header.get("new_classes", True),
+    )
+    model._n_declared_classes = header["n_declared_classes"]  # noqa: SLF001
+    if header["clock"] is not None:
+        model._clock = Clock(model._clock.half_life, **header["clock"])  # noqa: SLF001
+    groups = model._groups  # noqa: SLF001
+    for name, group in groups.items():
+        group.unpack(f"groups/{name}", arrays, header["states"][name])
+    positions: dict[str, int] = {}
+    parts: list[tuple[str | None, Part]] = []
+    for i, section in enumerate(header["sections"]):
+        part = Part(
+            of_shape(arrays, f"sections/{i}/class_counts", len(model.classes)).copy(),
+            {
+                name: group.unpack_part(f"sections/{i}/{name}", arrays)
+                for name, group in groups.items()
+            },
+            section["n_examples"],
+        )
+        for name, each in part.groups.items():
+            each.n_dropped = section["n_dropped"][name]
+        parts.append((section["part"], part))
+        if section["position"] is not None:
+            positions[section["part"]] = section["position"]
+    _join(model, parts)
+    return model, positions
+
+
+def group_from_dict(spec: dict[str, Any]) -> Group:
+    """Return the specification of a group that its `to_dict` described."""
+    group: Group = _KINDS[spec["kind"]].from_dict(spec)
+    return group
+
+
+def _check_types(arrays: Arrays) -> None:
+    """Refuse arrays of other types than ours: kernels take their types on trust.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, array in arrays.items():
+        end = name.rpartition("/")[2]
+        wanted = np.dtype(_TYPES.get(end, np.float64))
+        if array.dtype != wanted or (end in _TYPES and array.ndim != 1):
+            raise InputError(
+                f"{name}: {wanted} is wanted. Got {array.dtype} of {array.ndim} dimensions instead."
+            )
+        if name.endswith("/columns") and array.min(initial=0) < 0:
+            raise InputError(f"{name}: a column below zero, {array.min()}, is none.")
+
+
+def _check_names(model: FrozenModel) -> None:
+    """Refuse group names that a file could be written with, but not read."""
+    for name in model.groups:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"group {name!r}: its name has no UTF-8 form, so no file could hold it. Give it"
+                " another one."
+            ) from None
+
+
+def _position(positions: Mapping[str, int], part_name: str | None) -> int | None:
+    """Return a part's position as plain Python, whatever kind of integer was given."""
+    if part_name is None or part_name not in positions:
+        return None
+    return int(positions[part_name])
+
+
+def _sections(model: Learning) -> list[tuple[str | None, Part]]:
+    """Return the parts by name, or a model kept whole as one part without a name."""
+    if model.parts:
+        return [*model.parts.items()]
+    groups = {name: group.as_part() for name, group in model._groups.items()}  # noqa: SLF001
+    return [(None, Part(model._class_counts, groups, model.n_examples))]  # noqa: SLF001
+
+
+def _join(model: Learning, sections: list[tuple[str | None, Part]]) -> None:
+    """Make a model the sum of its sections, and keep those as parts that have a name."""
+    model._parts = {name: part for name, part in sections if name is not None}  # noqa: SLF001
+    # In one order, whatever order they came to be in: some sums depend on it in their last digit.
+    parts = [part for _, part in sorted(sections, key=lambda section: section[0] or "")]
+    for part in parts:
+        model._class_counts += part.class_counts  # noqa: SLF001
+        model._n_examples += part.n_examples  # noqa: SLF001
+    for name, group in model._groups.items():  # noqa: SLF001
+        group.keep_whole(whole=not model._parts)  # noqa: SLF001
+        group.sum_up([part.groups[name] for part in parts])

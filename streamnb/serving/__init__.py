@@ -1,0 +1,1 @@
+"""Answers while the model learns: sealed snapshots, their publisher, and the predictor's thread."""

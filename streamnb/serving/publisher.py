@@ -1,0 +1,214 @@
+"""The learner: the single writer. It teaches the model and puts snapshots on the board.
+
+A snapshot copies every count, so publishing follows a policy: by time for a daemon, stretched where
+the vocabulary is so large that copying would take more than a set share of the learner's time; by
+number of examples for replay, where runs must not differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from streamnb.errors import InputError, check_has, check_kind, check_whole
+from streamnb.features.protocol import Floats
+from streamnb.labels import Codes, Label
+from streamnb.model import NaiveBayes
+from streamnb.priors import check
+from streamnb.serving.snapshot import Snapshot, SnapshotBoard
+
+
+class PublishPolicy(Protocol):
+    """Decides when a snapshot is due."""
+
+    def is_due(self, n_examples: int) -> bool:
+        """Tell whether to publish now."""
+
+    def published(self, n_examples: int, seconds: float) -> None:
+        """Note that a snapshot was published, and how long it took."""
+
+
+class EveryInterval:
+    """Publish each `interval_s`, but spend at most `share_max` of the time on it.
+
+    Parameters
+    ----------
+    interval_s : float
+    share_max : float
+        Between 0 and 1.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(self, interval_s: float, share_max: float, clock: Callable[[], float]) -> None:
+        self._interval_s = check("interval_s", interval_s)
+        if check("share_max", share_max, above=0.0) > 1.0:
+            raise InputError(f"share_max must be at most 1. Got {share_max!r} instead.")
+        check_has("clock", clock, "__call__")
+        self._share_max = share_max
+        self._clock = clock
+        self._due_at = clock()
+
+    def is_due(self, n_examples: int) -> bool:  # noqa: ARG002 -- this policy goes by time
+        """Tell whether the interval is over."""
+        return self._clock() >= self._due_at
+
+    def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
+        """Begin the next interval."""
+        self._due_at = self._clock() + max(self._interval_s, seconds / self._share_max - seconds)
+
+
+class EveryExamples:
+    """Publish each time `n` more examples have been learned: so every replay publishes alike.
+
+    Parameters
+    ----------
+    n : int
+        Examples, at least 1. A snapshot stands between two calls of the learner, so a replay that
+        cuts its stream in other places publishes in other places too.
+    """
+
+    def __init__(self, n: int) -> None:
+        check_whole("n", n, 1)
+        self._n = n
+        self._due_at = n
+
+    def is_due(self, n_examples: int) -> bool:
+        """Tell whether enough examples have come."""
+        return n_examples >= self._due_at
+
+    def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
+        """Begin the next stretch."""
+        self._due_at = n_examples + self._n
+
+
+class Learner:
+    """Teaches a model and publishes snapshots of it. Used by one thread.
+
+    Parameters
+    ----------
+    model : NaiveBayes
+        Nobody else may teach it from now on.
+    board : SnapshotBoard
+        Gets a first snapshot at once, so that there is always one to answer from.
+    policy : PublishPolicy
+    clock : callable
+        Monotonic seconds, to know what publishing costs.
+    """
+
+    def __init__(
+        self,
+        model: NaiveBayes,
+        board: SnapshotBoard,
+        policy: PublishPolicy,
+        clock: Callable[[], float],
+    ) -> None:
+        check_kind("model", model, NaiveBayes)
+        check_has("board", board, "publish", "current")
+        check_has("policy", policy, "is_due", "published")
+        check_has("clock", clock, "__call__")
+        self.model = model
+        self._board = board
+        self._policy = policy
+        self._clock = clock
+        self._version = 0
+        self._is_corrected = False  # changed in a way that the number of examples may not show
+        self.publish()
+
+    @property
+    def version(self) -> int:
+        """Version of the newest snapshot."""
+        return self._version
+
+    def learn(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
+        """Judge, then learn examples of one part, and publish if the policy says so.
+
+        See `NaiveBayes.prequential_many`. A snapshot stands between two calls: one call publishes
+        once at most, however many examples it brings.
+
+        Parameters
+        ----------
+        part : str
+            The log they come from.
+        columns : mapping of str to sequence, or data frame
+            Fields by name, each of length n.
+        labels : sequence of str, int or bool, or Codes, of length n
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            Log-posteriors from before each was learned.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        posteriors = self.model.prequential_many(columns, labels, part=part)
+        self.publish_if_due()
+        return posteriors
+
+    def learn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+        """Learn one example of a part unjudged: a correction, not one of the stream.
+
+        It does not publish, so that no snapshot stands between taking back and learning anew.
+
+        Parameters
+        ----------
+        part : str
+            The log it comes from.
+        x : mapping of str to value
+            Fields by name.
+        y : str, int or bool
+            Its class.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; the model is unchanged.
+        """
+        self.model.learn_one(x, y, part=part)
+        self._is_corrected = True
+
+    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+        """Take one example of a part back; see `NaiveBayes.unlearn_one`.
+
+        Parameters
+        ----------
+        part, x, y
+            As they were learned.
+
+        Raises
+        ------
+        InputError
+            Where more would be taken back than was learned, or a value cannot be used; the model is
+            unchanged.
+        """
+        self.model.unlearn_one(x, y, part=part)
+        self._is_corrected = True
+
+    def publish_if_due(self) -> bool:
+        """Publish if the policy says so, and return whether it was due.
+
+        `learn` does so by itself. Ask between batches where time passes without any, and behind
+        `learn_one` and `unlearn_one`. An unchanged model's snapshot simply stays.
+        """
+        if not self._policy.is_due(self.model.n_examples):
+            return False
+        current = self._board.current()
+        same = current is not None and current.n_examples == self.model.n_examples
+        if same and not self._is_corrected:
+            self._policy.published(self.model.n_examples, 0.0)
+        else:
+            self.publish()
+        return True
+
+    def publish(self) -> Snapshot:
+        """Publish now."""
+        began = self._clock()
+        self._version += 1
+        snapshot = Snapshot(self.model, self._version)
+        self._board.publish(snapshot)
+        self._is_corrected = False
+        self._policy.published(self.model.n_examples, self._clock() - began)
+        return snapshot

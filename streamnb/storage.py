@@ -1,0 +1,268 @@
+"""Model ⇄ one file. The only room of the library that touches files.
+
+The file is a `container`: a JSON header and raw arrays. The header holds format and version,
+classes, priors, groups, hash key, and a digest of the whole file. Per group there is what its parts
+share (of words: fingerprints, text, where each text ends), and per **section** the statistics of
+one part. A model kept whole is one section without a name; a model kept in parts has one a part,
+each with its log's position if the caller gave one. The model is the sections' sum.
+
+Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb`
+being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
+leaves a complete `model.nb`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+
+from streamnb import serialization as container
+from streamnb import serialization as packing
+from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.model import NaiveBayes
+
+_ATTEMPTS = 5
+
+
+class StoreWarning(UserWarning):
+    """The newest file was damaged, and an older one was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a file held.
+
+    Attributes
+    ----------
+    model : NaiveBayes
+    positions : dict of str to int
+        The next offset of each part's log, where it was given.
+    path : Path
+        The file it came from: another one than asked for where that was damaged.
+    header : dict
+        The file's own description of the model.
+    """
+
+    model: NaiveBayes
+    positions: dict[str, int]
+    path: Path
+    header: dict[str, Any]
+
+
+def save(
+    model: NaiveBayes | packing.FrozenModel,
+    path: str | os.PathLike[str],
+    *,
+    positions: Mapping[str, int] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    keep: int = 1,
+    mode: int | None = None,
+) -> int:
+    """Save a model to one file, safely.
+
+    Parameters
+    ----------
+    model : NaiveBayes or FrozenModel
+        Frozen by `packing.freeze`, it may be saved on another thread while the model learns on.
+    path : path
+        The file; its folder must exist.
+    positions : mapping of str to int, optional
+        The next offset of each part's log, saved with the part in one step.
+    notes : mapping of str to JSON values, optional
+        Whatever the caller wants to find again in the header.
+    keep : int
+        How many files to keep, at least 1: `path`, `path.1`, … with `path` the newest.
+    mode : int, optional
+        The file's permissions, such as ``0o600``, whatever the umask; None: by the umask. The file
+        holds the words that were learned.
+
+    Returns
+    -------
+    int
+        The file's size in bytes.
+
+    Raises
+    ------
+    InputError
+        For an argument that cannot be used.
+    StoreError
+        Where it cannot be written; what stood there before still stands.
+    """
+    check_kind("model", model, NaiveBayes, packing.FrozenModel)
+    target = _path(path)
+    check_whole("keep", keep, 1)
+    for part, position in _mapping("positions", positions).items():
+        check_whole(f"positions[{part!r}]", position, 0)
+    header, arrays = packing.pack(model, positions or {})
+    header["notes"] = dict(_mapping("notes", notes))
+    try:
+        json.dumps(header["notes"])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"notes must be values that JSON knows ({error}).") from error
+    fresh = target.with_name(f".{target.name}.new")
+    try:
+        size = _write(fresh, container.to_blocks(header, arrays), mode)
+        _move_down(target, keep)
+        fresh.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise StoreError(
+            f"{target}: cannot be written ({error.strerror or error}). The file before it still"
+            " stands; see to the folder and the disk's room, then save again."
+        ) from error
+    try:
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise StoreError(
+            f"{target}: written, but its folder cannot be synced ({error.strerror or error}): after"
+            " a power cut the file before it may stand again. See to the disk, then save again."
+        ) from error
+    return size
+
+
+def load(path: str | os.PathLike[str]) -> NaiveBayes:
+    """Load a model that `save` wrote.
+
+    Where the file is damaged and an older one is kept beside it, that one is taken, with a
+    `StoreWarning`.
+
+    Raises
+    ------
+    StoreError
+        Where no file can be used: what was found, and what to do.
+    """
+    return read(path).model
+
+
+def read(path: str | os.PathLike[str]) -> Stored:
+    """Load a model with its positions; see `load`."""
+    target = _path(path)
+    try:
+        return _read_one(target)
+    except StoreError as error:
+        for older in older_files(target):
+            with contextlib.suppress(StoreError):
+                stored = _read_one(older)
+                warnings.warn(f"{error} Going on with {older}.", StoreWarning, stacklevel=2)
+                return stored
+        raise
+
+
+def _path(path: Any) -> Path:
+    check_kind("path", path, str, os.PathLike)
+    return Path(path)
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None:
+        check_kind(name, value, Mapping)
+    return value or {}
+
+
+def positions_of(path: Path) -> dict[str, int]:
+    """Return the positions that one file holds by its header alone; its arrays are not looked at.
+
+    Raises
+    ------
+    StoreError
+        Where it has no header that can be read.
+    """
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            sections = json.loads(file.metadata()["header"])["sections"]
+        return {each["part"]: each["position"] for each in sections if each["position"] is not None}
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: its header cannot be read ({error!r}).") from error
+
+
+def older_files(target: Path) -> list[Path]:
+    """Return the older files kept beside `target`, newest first."""
+    pattern = re.compile(re.escape(target.name) + r"\.([1-9][0-9]*)")
+    try:
+        found = [pattern.fullmatch(path.name) for path in target.parent.iterdir()]
+    except OSError:
+        return []
+    return [_older(target, n) for n in sorted(int(match[1]) for match in found if match)]
+
+
+def _older(target: Path, number: int) -> Path:
+    return target.with_name(f"{target.name}.{number}")
+
+
+def _write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
+    """Write a file and wait until the disk has it; return its size."""
+    with path.open("wb") as file:
+        if mode is not None and path.is_file():  # before anything stands in it
+            os.fchmod(file.fileno(), mode)
+        for block in blocks:
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's names."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _move_down(target: Path, keep: int) -> None:
+    """Make room for a new `target`: it stays, and is `target.1` as well; the oldest leave."""
+    first = _older(target, 1)
+    # A save that was killed between here and its rename has moved them already, or some of them.
+    # What need not move stays, so that no good file is pushed out for nothing.
+    is_linked = first.exists() and target.exists() and first.samefile(target)
+    older = older_files(target)
+    for rank in range(len(older), 0, -1):
+        old = older[rank - 1]
+        number = int(old.suffix[1:])
+        is_in_the_way = number == rank and not is_linked
+        if number + is_in_the_way >= keep:
+            old.unlink()
+        elif is_in_the_way:
+            old.replace(_older(target, number + 1))
+    if keep > 1 and target.exists() and not first.exists():
+        os.link(target, first)
+
+
+def _read_one(path: Path) -> Stored:
+    """Read one file, whatever is kept beside it."""
+    try:
+        for _ in range(_ATTEMPTS):
+            with path.open("rb") as whole:
+                digest = container.check(whole, os.fstat(whole.fileno()).st_size, str(path))
+            with safetensors.safe_open(path, framework="numpy") as file:
+                meta = file.metadata()
+                if meta["digest"] != digest:
+                    continue  # a newer file has just been put in its place
+                header = json.loads(meta["header"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
+            model, positions = packing.unpack(header, arrays, NaiveBayes)
+            return Stored(model, positions, path, header)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"
+            " there."
+        ) from error
+    except (
+        safetensors.SafetensorError, AttributeError, IndexError, KeyError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise StoreError(
+            f"{path}: whole, but it does not describe a model ({error!r}). Another program wrote"
+            " it, perhaps. Give a file that streamnb saved."
+        ) from error
+    raise StoreError(f"{path}: it is replaced again and again while it is read. Load it again.")

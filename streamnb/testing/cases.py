@@ -1,0 +1,352 @@
+"""What a law is put to: a model that knows nothing, and a stream of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from streamnb.decay import HalfLife
+from streamnb.errors import InputError
+from streamnb.features.bag import Bag
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers, NumbersState
+from streamnb.features.protocol import GroupState
+from streamnb.features.words import Words
+from streamnb.labels import Label
+from streamnb.likelihoods.gaussian import VarianceFloor
+from streamnb.model import NaiveBayes
+from streamnb.reading import Readable
+
+_SHARE_LEAST = 1e-12  # of a variance floor
+_SPREAD_LEAST = 1e-9  # of a variance, beside the squares of what it is the variance of
+LIVES_TOLD = 200.0  # half-lives; what is older is next to nothing, or nothing
+Fields = Mapping[str, Any]
+
+
+class Broken(AssertionError):  # noqa: N818 -- a verdict: what is broken is the law
+    """A law does not hold; the message says what was found instead."""
+
+
+class DoesNotApply(Exception):  # noqa: N818 -- a verdict, not a failure
+    """A law does not speak of such a model; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example of a stream.
+
+    Attributes
+    ----------
+    x : mapping of str to value
+        Fields by name.
+    y : str, int or bool
+        Its class.
+    weight : float
+    time_s : float, optional
+        When it was, for a half-life in seconds.
+    """
+
+    x: Fields
+    y: Label
+    weight: float = 1.0
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model to check and a stream to check it with.
+
+    Attributes
+    ----------
+    untrained : NaiveBayes
+        It has learned nothing, and never will: laws teach models made like it.
+    examples : sequence of Example
+    seed : int
+        Of whatever a law draws at random.
+    """
+
+    untrained: NaiveBayes
+    examples: Sequence[Example]
+    seed: int = 0
+    _kinds: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.untrained.n_examples or self.untrained.parts:
+            raise InputError(
+                f"make_model must return a model that has learned nothing. Got one that has learned"
+                f" {self.untrained.n_examples} examples."
+            )
+        specs = {name: state.spec for name, state in self.untrained._groups.items()}  # noqa: SLF001
+        object.__setattr__(self, "_kinds", specs)
+
+    # ---- models --------------------------------------------------------------------------------
+
+    def fresh(self, *, forgets: bool = True) -> NaiveBayes:
+        """Return a new model like the untrained one, with its hash key; without decay if asked."""
+        first = self.untrained
+        return type(first)(
+            first.classes,
+            first._class_prior,  # noqa: SLF001 -- a law may look inside
+            self._kinds,
+            decay=self.half_life if forgets else None,
+            hash_key=first._hash_key,  # noqa: SLF001
+            n_threads=first.n_threads,
+            new_classes=first.new_classes,
+        )
+
+    def learned(self, examples: Sequence[Example] | None = None) -> NaiveBayes:
+        """Return a new model that has learned examples, all of them by default, one at a time."""
+        return teach(self.fresh(), self.examples if examples is None else examples)
+
+    def columns(self, examples: Sequence[Example]) -> dict[str, list[Any]]:
+        """Return examples as columns; what one does not have is None."""
+        return columns_of(self.untrained, [each.x for each in examples])
+
+    def teach_at_once(self, model: NaiveBayes, examples: Sequence[Example]) -> Any:
+        """Teach a model examples in one call; return what it said before each of them."""
+        times = [each.time_s for each in examples]
+        return model.prequential_many(
+            self.columns(examples),
+            [each.y for each in examples],
+            weights=[each.weight for each in examples],
+            times_s=None if None in times else times,  # type: ignore[arg-type]  # none is None
+        )
+
+    # ---- what kind of case it is ---------------------------------------------------------------
+
+    @property
+    def half_life(self) -> HalfLife | None:
+        """How fast the model forgets."""
+        return self.untrained._clock.half_life  # noqa: SLF001
+
+    @property
+    def lives(self) -> float:
+        """How many half-lives lie between the first and the last example."""
+        if self.half_life is None or not self.examples:
+            return 0.0
+        times = [each.time_s for each in self.examples if each.time_s is not None]
+        span = max(times) - min(times) if times else float(len(self.examples))
+        return span / self.half_life.length
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all that is counted are whole numbers, whose sums have no order."""
+        counted = [each.weight for each in self.examples]
+        counted += [n for each in self.examples for n in self._bagged(each.x)]
+        return self.half_life is None and all(float(n).is_integer() for n in counted)
+
+    def _bagged(self, x: Fields) -> list[float]:
+        """Return the counts that bags may read in an example."""
+        numbers: list[float] = []
+        of_bags = self.fields_of(Bag)
+        for name, value in x.items():
+            if name in of_bags:
+                values = value.values() if isinstance(value, Mapping) else [value]
+                numbers += [v for v in values if isinstance(v, int | float) and v == v]  # noqa: PLR0124 -- nan
+        return numbers
+
+    def fields_of(self, kind: type) -> set[str]:
+        """Return the fields of the examples that groups of a kind read, or may read if open."""
+        states = self.untrained._groups.values()  # noqa: SLF001
+        named = {name for state in states for name in state.fields}
+        found: set[str] = set()
+        for state in states:
+            if isinstance(state.spec, kind):
+                found |= set(state.fields)
+                if state.is_open:
+                    found |= {name for each in self.examples for name in each.x} - named
+        return found
+
+    def has(self, kind: type) -> bool:
+        """Tell whether the model has a group of a kind."""
+        return any(isinstance(spec, kind) for spec in self._kinds.values())
+
+    def of(self, kind: type) -> list[Any]:
+        """Return the specifications of a kind."""
+        return [spec for spec in self._kinds.values() if isinstance(spec, kind)]
+
+    @property
+    def has_absent_flags(self) -> bool:
+        """Whether some flags count as false where they are missing."""
+        return any(spec.absent_is_false for spec in self.of(Flags))
+
+    def has_spread(self, model: NaiveBayes) -> bool:
+        """Tell whether a model's variances are well above rounding, so that answers are smooth."""
+        for state in model._groups.values():  # noqa: SLF001
+            if not isinstance(state, NumbersState):
+                continue
+            prior = state.spec.likelihood.prior
+            if isinstance(prior, VarianceFloor) and prior.share < _SHARE_LEAST:
+                return False
+            held = state.moments()
+            spread = (held["M2"].sum(axis=1) / np.maximum(held["n"].sum(axis=1), 1.0)).tolist()
+            sizes = [self.sizes.get(name, 0.0) for name in state.fields]
+            if min(spread, default=1.0) <= _SPREAD_LEAST * max(sizes, default=0.0) ** 2:
+                return False
+        return True
+
+    # ---- examples ------------------------------------------------------------------------------
+
+    @property
+    def probes(self) -> list[Fields]:
+        """What models are asked about: the examples, and one that says nothing."""
+        return [*(each.x for each in self.examples[:25]), {}]
+
+    @property
+    def wordy_probes(self) -> list[Fields]:
+        """The probes without numbers: what is left is a function of counts alone."""
+        numbers = self.fields_of(Numbers)
+        return [{n: v for n, v in x.items() if n not in numbers} for x in self.probes]
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """The largest number of each field, whatever its sign."""
+        found: dict[str, float] = {}
+        for each in self.examples:
+            for name, value in each.x.items():
+                if isinstance(value, int | float) and value == value:  # noqa: PLR0124 -- nan
+                    found[name] = max(found.get(name, 0.0), abs(float(value)))
+        return found
+
+    def rng(self) -> np.random.Generator:
+        """Return a generator; each begins alike."""
+        return np.random.default_rng(self.seed)
+
+    def shared_out(self, n: int) -> list[list[Example]]:
+        """Return the examples dealt at random among `n` streams, each in its order."""
+        places = self.rng().integers(0, n, len(self.examples)).tolist()
+        return [
+            [each for each, place in zip(self.examples, places, strict=True) if place == k]
+            for k in range(n)
+        ]
+
+
+def columns_of(model: Readable, xs: Sequence[Fields]) -> dict[str, list[Any]]:
+    """Return what examples hold as columns that a model can read; what one has not is None."""
+    names = dict.fromkeys(model._known)  # noqa: SLF001 -- a law may look inside
+    names |= dict.fromkeys(name for x in xs for name in x)
+    names = names or dict.fromkeys(list(model._groups)[:1])  # noqa: SLF001 -- nobody's: all say nothing
+    return {name: [x.get(name) for x in xs] for name in names}
+
+
+def teach(model: NaiveBayes, examples: Sequence[Example]) -> NaiveBayes:
+    """Teach a model examples one at a time, and return it."""
+    for each in examples:
+        model.learn_one(each.x, each.y, weight=each.weight, time_s=each.time_s)
+    return model
+
+
+def with_weights(examples: Sequence[Example], weights: Sequence[float]) -> list[Example]:
+    """Return examples with other weights."""
+    return [replace(each, weight=w) for each, w in zip(examples, weights, strict=True)]
+
+
+Rng = np.random.Generator
+Maker = Callable[[Rng], Any]
+
+_WORDS = ["good", "bad", "rain", "not", "über", "Straße", "日本", "👍🏽", ":)", "#tag", "it's", "o"]
+_VALUES = ["red", "green", "blue", "größer", "日本", "", "1"]
+_CENTRES = [0.0, 1e-3, 5.0, -40.0, 1e6]
+_MISSING = 0.15
+_NAMES = ("first", "second", "third")  # of fields that nobody named
+
+
+def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
+    """Return examples that a model can learn.
+
+    Parameters
+    ----------
+    model : NaiveBayes
+        One that has learned nothing; it stays so.
+    n : int
+        How many.
+    seed : int
+
+    Returns
+    -------
+    list of Example
+        With times where the model's half-life is in seconds.
+    """
+    rng = np.random.default_rng(seed)
+    makers = _makers(model)
+    labels = _labels(model)
+    half_life = model._clock.half_life  # noqa: SLF001 -- a check may look inside
+    step_s = None if half_life is None or half_life.seconds is None else half_life.seconds / 4
+    made = []
+    for i in range(n):
+        x = {name: make(rng) for name, make in makers.items()}
+        for name in makers:
+            if rng.random() < _MISSING:
+                x[name] = None
+                if rng.random() < 0.5:
+                    del x[name]
+        time_s = None if step_s is None else step_s * (i + float(rng.integers(-3, 4)))
+        weight = float(rng.choice([1, 1, 1, 2, 3]))
+        made.append(Example(x, labels[int(rng.integers(len(labels)))], weight, time_s))
+    return made
+
+
+def _labels(model: NaiveBayes) -> list[Label]:
+    """Return the declared classes, and more where the model takes more."""
+    if model._is_closed:  # noqa: SLF001 -- a check may look inside
+        return list(model.classes)
+    more: list[Label] = ["this", "that", 3]
+    try:
+        trial = model.clone()
+        for label in more:
+            trial.add_class(label)
+    except InputError:
+        more = []  # a prior names its classes, so there are no others
+    return [*model.classes, *(label for label in more if label not in model.classes)]
+
+
+def _makers(model: NaiveBayes) -> dict[str, Maker]:
+    """Return what makes a value, by field."""
+    states = model._groups.values()  # noqa: SLF001
+    makers: dict[str, Maker] = {}
+    for i, state in enumerate(states):
+        # An open bag takes every number, so there is none left for other open groups.
+        taken = any(isinstance(other.spec, Bag) and other.is_open for other in [*states][:i])
+        if state.is_open and taken:
+            continue
+        for name in state.fields or [f"{word} of {state.name}" for word in _NAMES]:
+            makers[name] = _maker(state, name, len(makers))
+    return makers
+
+
+def _maker(state: GroupState, field: str, at: int) -> Maker:
+    """Return what makes values of one field."""
+    spec = state.spec
+    if isinstance(spec, Words):
+        words = [*(spec.dictionary or ())[:8], *_WORDS]
+        return lambda rng: " ".join(_some(rng, words))
+    if isinstance(spec, Bag):
+        if spec.field is None:
+            return lambda rng: int(rng.integers(0, 4))
+        words = [*(spec.dictionary or ())[:8], *_WORDS]
+        return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
+    if isinstance(spec, Categories):
+        declared = dict(spec.values).get(field, ())
+        values = [*declared, "another"] if declared else _VALUES
+        return lambda rng: values[int(rng.integers(len(values)))]
+    if isinstance(spec, Flags):
+        return lambda rng: bool(rng.random() < 0.4)
+    if isinstance(spec, Numbers):
+        return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
+    raise InputError(
+        f"group {state.name!r}: nobody here knows what {type(spec).__name__} reads. Give examples."
+    )
+
+
+def _some(rng: Rng, words: list[str]) -> list[str]:
+    return [words[int(i)] for i in rng.integers(0, len(words), rng.integers(0, 6))]
+
+
+def _number(rng: Rng, centre: float) -> Any:
+    """Return a number near a centre, a whole one now and then, or nan."""
+    value = centre + float(rng.normal()) * max(abs(centre) / 100, 1e-3)
+    return [value, value, value, round(value), float("nan")][int(rng.integers(5))]

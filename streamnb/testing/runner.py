@@ -1,0 +1,309 @@
+"""What came of checking a model: one finding a law, and the error that says which law is broken."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamnb.errors import InputError, StreamnbError
+from streamnb.model import NaiveBayes
+from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for
+from streamnb.testing.laws import (
+    asking_changes_nothing,
+    bad_input_changes_nothing,
+    batches_are_single_examples,
+    decay_is_the_plain_formula,
+    fields_have_no_order,
+    groups_are_independent,
+    input_is_left_alone,
+    judged_before_learned,
+    merging_has_no_order,
+    missing_values_skip_their_field,
+    new_classes_join,
+    parts_add_up,
+    posteriors_are_probabilities,
+    saved_and_loaded_is_same,
+    snapshots_never_change,
+    subtracting_undoes_merging,
+    unlearned_is_never_learned,
+    untrained_answers_prior,
+    weight_zero_teaches_nothing,
+    weights_repeat,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one law.
+
+    Attributes
+    ----------
+    law : str
+        Its name.
+    says : str
+        What it says, in a sentence.
+    passed : bool or None
+        None where the law does not speak of such a model.
+    why : str
+        Why it is broken or does not apply; empty where it holds.
+    seed : int
+        The seed that everything random in the check was drawn with.
+    examples : tuple of Example
+        Of a broken law: the shortest stream that was found to break it.
+    """
+
+    law: str
+    says: str
+    passed: bool | None
+    why: str
+    seed: int
+    examples: tuple[Example, ...] = ()
+
+    def __str__(self) -> str:
+        mark = {True: "holds", False: "BROKEN", None: "n/a"}[self.passed]
+        text = f"{mark:<7}{self.law}"
+        if self.why:
+            text += f": {self.why}"
+        if self.passed is False:
+            shown = "".join(f"\n           {_shown(example)}" for example in self.examples)
+            text += f"\n         says: {self.says}\n         seed {self.seed}, examples:{shown}"
+        return text
+
+
+def _shown(example: Example) -> str:
+    more: dict[str, Any] = {}
+    if example.weight != 1.0:
+        more["weight"] = example.weight
+    if example.time_s is not None:
+        more["time_s"] = example.time_s
+    extra = "".join(f", {name}={value!r}" for name, value in more.items())
+    return f"{dict(example.x)!r}, {example.y!r}{extra}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of all laws.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        In the order of `LAWS`.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no law is broken."""
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """The laws that are broken."""
+        return tuple(each for each in self.findings if each.passed is False)
+
+    def __str__(self) -> str:
+        counts = [sum(each.passed is verdict for each in self.findings) for verdict in _VERDICTS]
+        heading = "{} laws hold, {} are broken, {} do not apply".format(*counts)
+        return "\n".join([heading, *map(str, self.findings)])
+
+
+_VERDICTS: Sequence[bool | None] = (True, False, None)
+
+
+class LawBroken(StreamnbError, AssertionError):  # noqa: N818 -- a finding, named for what it says
+    """A model breaks laws; the message names each, with the seed and a short example.
+
+    Attributes
+    ----------
+    report : Report
+    """
+
+    exit_code = 70  # EX_SOFTWARE of sysexits.h
+
+    def __init__(self, report: Report) -> None:
+        super().__init__("\n".join(map(str, report.broken)))
+        self.report = report
+
+
+Law = Callable[[Case], None]
+LAWS: tuple[Law, ...] = (
+    batches_are_single_examples,
+    judged_before_learned,
+    weights_repeat,
+    weight_zero_teaches_nothing,
+    fields_have_no_order,
+    missing_values_skip_their_field,
+    groups_are_independent,
+    input_is_left_alone,
+    new_classes_join,
+    bad_input_changes_nothing,
+    untrained_answers_prior,
+    posteriors_are_probabilities,
+    asking_changes_nothing,
+    snapshots_never_change,
+    saved_and_loaded_is_same,
+    merging_has_no_order,
+    subtracting_undoes_merging,
+    unlearned_is_never_learned,
+    parts_add_up,
+    decay_is_the_plain_formula,
+)
+_RUNS_MAX = 300  # of a broken law, in search of a shorter stream
+
+
+def check_model(
+    make_model: Callable[[], NaiveBayes],
+    examples: Iterable[Example | tuple[Any, Any]] | None = None,
+    *,
+    n: int = 30,
+    seed: int = 0,
+    laws: Sequence[Law] = LAWS,
+    raise_on_failure: bool = True,
+) -> Report:
+    """Check the laws of a configured model.
+
+    Parameters
+    ----------
+    make_model : callable
+        Returns the model as you configure it, with nothing learned. Its class takes what
+        `NaiveBayes` takes, as loading demands too.
+    examples : iterable of Example, or of pairs (x, y), optional
+        The stream to check with; by default one that is made up from the model's specification,
+        of words, numbers at several scales, values and flags, with some of them missing.
+    n : int
+        How many examples are made up.
+    seed : int
+        Of all that is random: another one is another check.
+    laws : sequence of callable
+        Which laws, all by default.
+    raise_on_failure : bool
+        Raise where a law is broken, instead of telling it in the report.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    LawBroken
+        It names each broken law, the seed, and the shortest stream that was found to break it.
+    InputError
+        Where the model has learned something already, or nobody knows how to make up examples.
+
+    Examples
+    --------
+    >>> import streamnb as nb
+    >>> from streamnb import checks
+    >>> def make_model():
+    ...     return nb.NaiveBayes(
+    ...         classes=["ham", "spam"],
+    ...         features={
+    ...             "text": nb.Words(nb.Multinomial()),
+    ...             "more": nb.Numbers(fields=["length", "hour"]),
+    ...         },
+    ...     )
+    >>> report = checks.check_model(make_model, n=12)
+    >>> print(str(report).splitlines()[0])
+    19 laws hold, 0 are broken, 1 do not apply
+    """
+    untrained = make_model()
+    if examples is None:
+        stream = examples_for(untrained, n, seed)
+    else:
+        stream = _timed(untrained, [e if isinstance(e, Example) else Example(*e) for e in examples])
+    report = Report(tuple(_find(law, Case(untrained, stream, seed)) for law in laws))
+    if raise_on_failure and not report.passed:
+        raise LawBroken(report)
+    return report
+
+
+def _timed(model: NaiveBayes, stream: list[Example]) -> list[Example]:
+    """Return examples with times where the model needs them: four to a half-life."""
+    half_life = model._clock.half_life  # noqa: SLF001 -- a check may look inside
+    if half_life is None or half_life.seconds is None:
+        return stream
+    if any(each.time_s is not None for each in stream):
+        if any(each.time_s is None for each in stream):
+            raise InputError(
+                "some examples have a time_s and some have none: give all of them one."
+            )
+        return stream
+    step_s = half_life.seconds / 4
+    return [replace(each, time_s=i * step_s) for i, each in enumerate(stream)]
+
+
+def _find(law: Law, case: Case) -> Finding:
+    name = law.__name__
+    says = (law.__doc__ or name).partition("\n")[0]
+    try:
+        why = _why_broken(law, case)
+    except DoesNotApply as reason:
+        return Finding(name, says, None, str(reason), case.seed)
+    if why is None:
+        return Finding(name, says, passed=True, why="", seed=case.seed)
+    short = shortened(law, case)
+    return Finding(name, says, False, _why_broken(law, short) or why, case.seed, (*short.examples,))
+
+
+def _why_broken(law: Law, case: Case) -> str | None:
+    """Return why a law is broken, None where it holds."""
+    # Each time with examples of its own: a model may be one that changes what it is given.
+    own = replace(case, examples=copy.deepcopy(list(case.examples)))
+    try:
+        law(own)
+    except Broken as broken:
+        return str(broken)
+    except DoesNotApply:
+        raise
+    except Exception as error:  # noqa: BLE001 -- a model that is wrong may fail in any way
+        return f"it raises {type(error).__name__}: {error}"
+    return None
+
+
+def shortened(law: Law, case: Case) -> Case:
+    """Return a shorter case that breaks a law as well: by halves, quarters, …, then by fields."""
+    n_left = _RUNS_MAX
+
+    def breaks(candidate: Case) -> bool:
+        nonlocal n_left
+        n_left -= 1
+        try:
+            return _why_broken(law, candidate) is not None
+        except DoesNotApply:
+            return False
+
+    size = len(case.examples)
+    while size >= 1 and n_left > 0:
+        size = (size + 1) // 2
+        case, went = _first(case, _without_rows(case, size), breaks)
+        if not went and size == 1:
+            break
+    for i in range(len(case.examples)):
+        went = True
+        while went and n_left > 0:
+            case, went = _first(case, _without_fields(case, i), breaks)
+    return case
+
+
+def _first(
+    case: Case, candidates: Iterator[Case], breaks: Callable[[Case], bool]
+) -> tuple[Case, bool]:
+    """Return the first of some shorter cases that breaks a law; the case itself where none does."""
+    found = next((candidate for candidate in candidates if breaks(candidate)), None)
+    return (case, False) if found is None else (found, True)
+
+
+def _without_rows(case: Case, size: int) -> Iterator[Case]:
+    rows = list(case.examples)
+    for begin in range(0, len(rows), size):
+        yield replace(case, examples=[*rows[:begin], *rows[begin + size :]])
+
+
+def _without_fields(case: Case, i: int) -> Iterator[Case]:
+    rows = list(case.examples)
+    for name in rows[i].x:
+        rest = {other: value for other, value in rows[i].x.items() if other != name}
+        yield replace(case, examples=[*rows[:i], replace(rows[i], x=rest), *rows[i + 1 :]])
