@@ -159,7 +159,9 @@ class Judging:
                 f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
             )
         columns = {field: [x.get(field)] for field in self._known}
-        self._check_reads(x, "those of the example", lambda field: [x[field]])
+        # A mapping may answer to names that it does not list, so it is asked for values.
+        if all(values[0] is None for values in columns.values()):
+            self._check_reads(x, "those of the example", lambda field: [x[field]])
         if any(group.is_open for group in self._groups.values()):
             columns |= {field: [x[field]] for field in x if field not in columns}
         # An example that says nothing is an example all the same.

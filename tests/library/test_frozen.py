@@ -29,7 +29,7 @@ def made(family: str = "multinomial", max_words: int = 1_000) -> NaiveBayes:
     """Return an untrained model; its key is fixed, so that files can be compared."""
     likelihood = Bernoulli() if family == "bernoulli" else Multinomial()
     features = {"text": Words(likelihood, ngrams=(1, 2), max_words=max_words)}
-    return NaiveBayes(["x", "y"], features=features, hash_key=7)
+    return NaiveBayes(["x", "y"], features=features, hash_key=7, new_classes=True)
 
 
 def teach(model: NaiveBayes, examples: list[tuple[str, str, str]], *, in_parts: bool) -> None:

@@ -332,6 +332,7 @@ def test_a_prior_that_names_its_classes_admits_no_other() -> None:
     """With numbers for two classes, a third one is refused and the model is as it was."""
     prior = NormalInverseGamma(mean=[[0.0, 5.0]])
     model = made(Numbers(Gaussian(prior)), classes=["no", "yes"])
+    model.new_classes = True
     model.learn_many({"a": [0.0, 5.0]}, ["no", "yes"])
     before = NaiveBayes.to_bytes(model)
     with pytest.raises(InputError, match=r"NormalInverseGamma\.mean has numbers for 2 classes"):

@@ -23,7 +23,14 @@ CLASSES = ["x", "y"]
 def model(likelihood: Bernoulli | Multinomial, *, max_words: int, n_threads: int) -> NaiveBayes:
     """Return an untrained model of single words and pairs."""
     words = Words(likelihood, ngrams=(1, 2), negation=True, max_words=max_words)
-    return NaiveBayes(CLASSES, Dirichlet(1.0), {"text": words}, hash_key=5, n_threads=n_threads)
+    return NaiveBayes(
+        CLASSES,
+        Dirichlet(1.0),
+        {"text": words},
+        hash_key=5,
+        n_threads=n_threads,
+        new_classes=True,
+    )
 
 
 def stream(n: int, n_words: int) -> tuple[list[str], list[str]]:

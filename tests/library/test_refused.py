@@ -65,11 +65,15 @@ def answers(model: NaiveBayes | Snapshot, xs: Sequence[Mapping[str, Any]]) -> li
     """Return what a model says of examples, comparable bit for bit."""
     if not model.classes:
         return []
-    return [sorted((str(c), v.hex()) for c, v in _said(model, x).items()) for x in xs]
+    return [_answer(model, x) for x in xs]
 
 
-def _said(model: NaiveBayes | Snapshot, x: Mapping[str, Any]) -> dict[Any, float]:
-    return model.predict_log_proba_one(x)
+def _answer(model: NaiveBayes | Snapshot, x: Mapping[str, Any]) -> object:
+    try:
+        posteriors = model.predict_log_proba_one(x)
+    except InputError:  # it holds no field that the model reads
+        return "refused"
+    return sorted((str(c), v.hex()) for c, v in posteriors.items())
 
 
 def must_leave_no_trace(

@@ -211,9 +211,9 @@ def ages(path: Path) -> list[int]:
 
 
 def spoil(path: Path) -> None:
-    """Damage a file in its middle."""
+    """Damage a file in its last array, behind the header."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[-1] ^= 1
     path.write_bytes(data)
 
 

@@ -75,6 +75,7 @@ def start(likelihood: Bernoulli | Multinomial, board: SnapshotBoard) -> Learner:
         ["neg", "pos"],
         features={"text": Words(likelihood, ngrams=(1, 2), max_words=MAX_WORDS)},
         hash_key=5,
+        new_classes=True,
     )
     return Learner(model, board, EveryExamples(PUBLISH_EVERY), time.monotonic)
 

@@ -30,7 +30,9 @@ WRONG = {
     "counts='occurrence' needs a multinomial": {"counts": "occurrence"},
     "between 1 and 2,147,483,647. Got 0 instead.": {"max_words": 0},
     "between 1 and 2,147,483,647. Got 2147483648": {"max_words": 1 << 31},
-    "ngrams must be (shortest, longest) with 1 <= shortest <= longest <= 8": {"ngrams": (2, 1)},
+    "ngrams must be (shortest, longest), whole numbers with 1 <= shortest <= longest <= 8": {
+        "ngrams": (2, 1)
+    },
     "Got (0, 1) instead.": {"ngrams": (0, 1)},
     "Got (1, 9) instead.": {"ngrams": (1, 9)},
 }
