@@ -198,12 +198,13 @@ def _as_it_is(model: Learning) -> FrozenModel:
 
 
 def _state(model: Learning) -> dict[str, Any]:
-    return {
+    state = {
         "hash_key": f"{model._hash_key:032x}",  # noqa: SLF001
         "n_declared_classes": model._n_declared_classes,  # noqa: SLF001
-        "new_classes": model.new_classes,
         "clock": model._clock.to_dict(),  # noqa: SLF001
     }
+    # Only a closed model says so: without the key a file is that of 0.1.0, open to any class.
+    return state | {"new_classes": False} if model._is_closed else state  # noqa: SLF001
 
 
 def pack(
@@ -268,7 +269,6 @@ def unpack(
         features={name: group_from_dict(spec) for name, spec in header["groups"].items()},
         decay=None if header["decay"] is None else HalfLife(**header["decay"]),
         hash_key=int(header["hash_key"], 16),
-        # A file from before there was a choice is of a model that any class could join.
         new_classes=header.get("new_classes", True),
     )
     model._n_declared_classes = header["n_declared_classes"]  # noqa: SLF001

@@ -22,7 +22,12 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # What is no longer answered as 0.1.0 did, by case and place in the answers, with the reason.
 # The case "*" stands for all of them.
-CHANGED: dict[tuple[str, str], str] = {}
+_NO_FIELD = "an example without a single field of the model is refused, not answered by the prior"
+CHANGED: dict[tuple[str, str], str] = {
+    ("bag-mapping-bernoulli", ".rows[2]"): _NO_FIELD,
+    ("categories-full", ".rows[2]"): _NO_FIELD,
+    ("flags", ".rows[2]"): _NO_FIELD,
+}
 
 # Half-lives go through exp2, so their very bytes differ from one kind of machine to another.
 ROUNDED = {name for name in CASES if name.startswith("decay-")}
@@ -106,7 +111,9 @@ def test_a_snapshot_of_a_loaded_model_answers_the_same(case: str) -> None:
     assert snapshot is not None
     said = recorded()[case]
     rows = said.get("answers_of_file", said["answers"])["rows"]
-    for row, told in zip(golden.rows, rows, strict=True):
+    for i, (row, told) in enumerate(zip(golden.rows, rows, strict=True)):
+        if (case, f".rows[{i}]") in CHANGED:
+            continue
         found = plain(snapshot.joint_log_likelihood_one(row))
         assert not compare(case, told["joint_log_likelihood"], found)
 

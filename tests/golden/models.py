@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from scipy import sparse
@@ -16,6 +17,7 @@ import streamnb as nb
 Row = dict[str, Any]
 
 KEY = 0x5EED
+_ARGUMENTS = signature(nb.NaiveBayes).parameters
 OPENINGS = ("what a day", "not good", "I don't like it", "sooooo happy :)", "@anna look", "Again")
 TOPICS = (
     "coffee",
@@ -103,7 +105,9 @@ MIXED = {
 
 
 def _made(features: dict[str, Any], **settings: Any) -> nb.NaiveBayes:
-    return nb.NaiveBayes(features=features, hash_key=KEY, **settings)
+    # In 0.1.0 any class could join, and there was no such argument.
+    open_to_all = {"new_classes": True} if "new_classes" in _ARGUMENTS else {}
+    return nb.NaiveBayes(features=features, hash_key=KEY, **settings, **open_to_all)
 
 
 def _words(likelihood: Any, settings: dict[str, Any] | None = None, **words: Any) -> Golden:

@@ -29,7 +29,7 @@ MODULES = (
     "streamnb.river",
     "streamnb.sklearn",
     "consumers.http.client",
-    "streamnb.testing",
+    "streamnb.checks",
     "streamnb.testing",
 )
 _IN_A_TERMINAL = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
