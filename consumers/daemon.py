@@ -20,12 +20,18 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
 from consumers.errors import ConsumerError
-from consumers.factories import build_decoder, build_sink, build_source, stream_identity
+from consumers.factories import (
+    build_decoder,
+    build_erasure,
+    build_sink,
+    build_source,
+    open_components,
+    serve,
+    stream_identity,
+)
 from consumers.features import build_model
-from consumers.http.components import build_erasure, open_rooms, serve
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.reporter import Reporter
 from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Status, Summary
 from consumers.monitoring.tracing import traced
@@ -33,6 +39,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import Saving
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
+from consumers.reporter import Reporter
 from consumers.shutdown_signals import stop_on_signals
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.terminal import View
@@ -149,8 +156,8 @@ def _build(
     learning = settings.learning
     policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
     learner = Learner(model, board, policy, clock)
-    shown = open_rooms(settings, tally, metrics, stack, clock)
-    erasure = build_erasure(settings, checkpoint, shown, clock)
+    components = open_components(settings, tally, metrics, stack, clock)
+    erasure = build_erasure(settings, checkpoint, components, clock)
     stack.callback(erasure.close)
     predictor = Predictor(board, settings.predictor.queue_size_max)
     predictor.start()
@@ -159,12 +166,12 @@ def _build(
     metrics.watch_health(lambda: health.report().alive, lambda: health.report().ready)
     reader = Reader(source, build_decoder(settings, source), health, stop)
     reporter = Reporter(
-        source.name, reader.seen, board, tally, metrics, health, shown.quality, view, checkpoint,
-        clock=clock,
+        source.name, reader.seen, board, tally, metrics, health, components.quality, view,
+        checkpoint, clock=clock,
     )  # fmt: skip
     reporter.http_address, watch_http = serve(
-        settings, shown, registry=registry, metrics=metrics, health=health, predictor=predictor,
-        status=lambda: reporter.latest, stack=stack,
+        settings, components, registry=registry, metrics=metrics, health=health,
+        predictor=predictor, status=lambda: reporter.latest, stack=stack,
     )  # fmt: skip
 
     def watch() -> None:
@@ -186,8 +193,8 @@ def _build(
         tally=tally,
         stop=stop,
         watch=watch,
-        recent=shown.recent,
-        corrections=None if shown.corrections is None else shown.corrections.applying,
+        recent=components.recent,
+        corrections=None if components.corrections is None else components.corrections.applying,
         erasure=erasure,
         positions=positions,
     )

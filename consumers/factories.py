@@ -1,31 +1,67 @@
-"""Sources, sinks and labellers as the settings describe them."""
+"""The daemon's components, built as the settings describe them.
+
+`build_source`, `build_decoder` and `build_sink` make the ends of the pipeline. `open_components`
+opens what is read and written over HTTP: the store of recent messages, the corrections and the
+quality monitor; `build_erasure` and `serve` stand on those. A component that the settings turn off
+is None.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
+from prometheus_client import CollectorRegistry
+
 from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSettings, Settings
+from consumers.corrections import journal
+from consumers.corrections.applier import Applying
+from consumers.corrections.journal import Journal, JournalSource
+from consumers.corrections.log_reader import Log, Reading
+from consumers.corrections.message_lookup import Examples, Remembers
+from consumers.corrections.service import Desk
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
+from consumers.erasure import Erasure, Output
 from consumers.errors import ConfigError
 from consumers.features import extra_fields, kinds_of
+from consumers.http.server import HttpServer
+from consumers.http.sse import EventTeller
+from consumers.http.state import Rooms
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.stats import Tally
+from consumers.monitoring.status import Status
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.search.live_updater import Hub
+from consumers.search.store import Recent
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import prediction_without_text, reject_without_bytes
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.stdin import StdinSource
+from streamnb import Predictor
+
+RECENT_FILE = "recent.db"
+log = structlog.get_logger(__name__)
 
 
 def build_source(settings: Settings, *, until_end: bool) -> Source:
-    """Return the source that `source` names, not opened yet.
+    """Return the source that `source` names, unopened.
 
     Raises
     ------
     ConfigError
-        When what reads it is not installed.
+        If its client is not installed.
     """
     address = settings.source_address
     if address.kind == "kafka":
@@ -40,8 +76,8 @@ def build_source(settings: Settings, *, until_end: bool) -> Source:
 def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -> Source:
     """Return the source on the client that is asked for.
 
-    It is imported here, as a client costs up to a third of a second at the start, and one of them
-    need not be installed.
+    It is imported here: a client costs up to a third of a second at the start, and one of them is
+    an extra.
     """
     if settings.client == "kafka-python":
         from consumers.kafka.source import KafkaSource  # noqa: PLC0415
@@ -59,7 +95,7 @@ def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -
 
 
 def stream_identity(settings: Settings) -> dict[str, Any]:
-    """Return what makes two streams the same: positions of one mean nothing in another."""
+    """Return what identifies a stream: positions of one mean nothing in another."""
     address = settings.source_address
     if address.kind == "kafka":
         return {"source": "kafka", "topic": address.topic}
@@ -79,7 +115,7 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
 
 
 def build_decoder(settings: Settings, source: Source) -> Decoder:
-    """Return the decoder for what the source hands over."""
+    """Return the decoder for the records of a source."""
     labels = settings.labels
     classes = settings.model.classes
     labeller: Labeller
@@ -97,9 +133,255 @@ def build_sink(output: OutputSettings, settings: Settings) -> Sink:
     """Return the sink that an output's `to` names."""
     address = output.address
     if address.kind == "kafka":
-        from consumers.kafka.sink import KafkaSink  # noqa: PLC0415 -- as above
+        from consumers.kafka.sink import KafkaSink  # noqa: PLC0415 -- see _kafka_source
 
         return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
     if address.kind == "file" and address.path is not None:
         return JsonLinesSink(address.path)
     return NoSink()
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionParts:
+    """What carries corrections from a request to the learner.
+
+    Attributes
+    ----------
+    desk : Desk
+        Accepts corrections over HTTP.
+    applying : Applying
+        Applies them; the pipeline starts and closes its reading.
+    log : Log
+        Keeps them; it is closed last, after the HTTP server.
+    """
+
+    desk: Desk
+    applying: Applying
+    log: Log
+
+
+def build_corrections(
+    settings: Settings,
+    remembers: Remembers | None,
+    metrics: Metrics,
+    clock: Callable[[], float] = time.monotonic,
+) -> CorrectionParts | None:
+    """Return what `corrections.to` asks for, or None if corrections are off.
+
+    A journal needs the checkpoint's folder to exist and to be locked by this process.
+
+    Parameters
+    ----------
+    settings : Settings
+    remembers : Remembers or None
+        The store of recent messages, or None if it is off.
+    metrics : Metrics
+    clock : callable
+        Monotonic seconds.
+
+    Raises
+    ------
+    ConfigError
+        If the label topic is the stream itself, or has no servers.
+    CheckpointError
+        If the journal cannot be opened.
+    """
+    address = settings.corrections.address
+    folder = settings.checkpoint.folder
+    entries: Log
+    if address.kind == "kafka":
+        entries, source = _label_topic(settings, address.topic or "")
+    elif address.kind == "journal" and folder is not None:
+        entries = Journal(folder / journal.FILE_NAME)
+        source = JournalSource(entries)
+    else:
+        return None
+    classes = tuple(settings.model.classes)
+    reading = Reading(source, classes, lambda entry: desk.read_back(entry))  # noqa: PLW0108 -- made below
+    desk = Desk(
+        entries,
+        remembers,
+        classes,
+        Examples(kinds_of(settings.model), settings.message),
+        lambda: _why_not(reading, entries),
+        bound=f"the newest {settings.recent.messages_max} messages",
+    )
+    applying = Applying(reading, settings.model.fields, metrics.corrections, clock)
+    return CorrectionParts(desk, applying, entries)
+
+
+def _why_not(reading: Reading, entries: Log) -> str | None:
+    if reading.trouble is not None:
+        return f"corrections cannot be read back: {reading.trouble}"
+    if not reading.caught_up.is_set():
+        return f"the corrections of before are still being read from {entries.name}"
+    return None
+
+
+def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
+    """Return the label topic's writer, and a source that reads it in a group of its own."""
+    from consumers.kafka.correction_log import KafkaLog  # noqa: PLC0415 -- see _kafka_source
+    from consumers.kafka.source import KafkaSource  # noqa: PLC0415
+
+    if settings.source_address.topic == topic:
+        raise ConfigError(
+            f"corrections.to: kafka:{topic} has the name of the stream; name another topic, as "
+            "positions are known by it"
+        )
+    servers = settings.output_servers
+    # Every daemon reads the whole topic and keeps its position in its own checkpoint, so the group
+    # needs no lasting name; a new one never waits for the session of a dead member to time out.
+    group_id = f"{settings.kafka.group_id}-corrections-{uuid.uuid4().hex[:8]}"
+    kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
+    return KafkaLog(servers, topic, settings.kafka), KafkaSource(servers, topic, kafka)
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """What the HTTP API reads and writes beside the model.
+
+    Attributes
+    ----------
+    recent : Recent or None
+        The store of the newest messages.
+    corrections : CorrectionParts or None
+        Labels and deletions that people send, on their way to the learner.
+    quality : Quality
+        How good the model is, over time.
+    """
+
+    recent: Recent | None
+    corrections: CorrectionParts | None
+    quality: Quality
+
+
+def open_components(
+    settings: Settings,
+    tally: Tally,
+    metrics: Metrics,
+    stack: contextlib.ExitStack,
+    clock: Callable[[], float] = time.monotonic,
+) -> Components:
+    """Open the components that the settings ask for; the stack closes them.
+
+    Raises
+    ------
+    CheckpointError
+        If the journal of corrections cannot be opened.
+    """
+    page, classes = settings.page, settings.model.classes
+    quality = Quality(classes, tally.prequential, metrics, page.share_messages_min, clock=clock)
+    recent = _recent(settings, clock)
+    if recent is not None:
+        recent.start()
+        metrics.recent.watch(recent.state)
+        stack.callback(recent.stop)
+    corrections = build_corrections(settings, recent, metrics, clock)
+    if corrections is not None:
+        stack.callback(corrections.log.close)
+    return Components(recent, corrections, quality)
+
+
+def build_erasure(
+    settings: Settings,
+    checkpoint: Checkpoint,
+    components: Components,
+    clock: Callable[[], float] = time.monotonic,
+) -> Erasure:
+    """Return what erases the texts of deleted messages from the state folder's files.
+
+    Raises
+    ------
+    SinkError
+        If the deletions that an earlier run left undone cannot be read.
+    """
+    outputs = [
+        Output(address.path, taken)
+        for address, taken in (
+            (settings.predictions.address, prediction_without_text),
+            (settings.rejects.address, reject_without_bytes),
+        )
+        if address.path is not None
+    ]
+    entries = None if components.corrections is None else components.corrections.log
+    return Erasure(
+        settings.checkpoint.folder,
+        checkpoint.applied,
+        entries if isinstance(entries, Journal) else None,
+        outputs,
+        components.recent,
+        clock,
+    )
+
+
+def _recent(settings: Settings, clock: Callable[[], float]) -> Recent | None:
+    """Return the store of recent messages, or None if it is off or nobody could ask it."""
+    if not (settings.recent.enabled and settings.http.enabled):
+        return None
+    folder = settings.checkpoint.folder
+    return Recent(
+        settings.recent,
+        None if folder is None else folder / RECENT_FILE,
+        settings.model.classes,
+        settings.model.fields,
+        settings.page.unsure_below,
+        clock=clock,
+        times_made_up=settings.source_address.kind == "generator",
+    )
+
+
+def serve(
+    settings: Settings,
+    components: Components,
+    *,
+    registry: CollectorRegistry,
+    metrics: Metrics,
+    health: Health,
+    predictor: Predictor,
+    status: Callable[[], Status],
+    stack: contextlib.ExitStack,
+) -> tuple[str | None, Callable[[], None]]:
+    """Serve page, API and metrics if `http.enabled`; the stack stops the server.
+
+    Returns
+    -------
+    address : str or None
+        The page's, or None if nothing is served.
+    watch : callable
+        Raises the error that ended the serving thread, if any.
+
+    Raises
+    ------
+    ConfigError
+        If the address cannot be bound.
+    """
+    if not settings.http.enabled:
+        return None, lambda: None
+    if components.recent is not None:
+        health.watch_part(components.recent.trouble)
+    rooms = Rooms(
+        settings=settings,
+        registry=registry,
+        metrics=metrics,
+        health=health,
+        predictor=predictor,
+        status=status,
+        recent=components.recent,
+        desk=None if components.corrections is None else components.corrections.desk,
+        quality=components.quality,
+    )
+    hub = None
+    if components.recent is not None:
+        hub = Hub(components.recent, EventTeller(rooms), metrics)
+        health.watch_part(hub.trouble)
+        hub.start()
+        rooms = replace(rooms, hub=hub)
+    server = HttpServer(settings.http, rooms)
+    port = server.start()
+    stack.callback(server.stop)
+    if hub is not None:
+        stack.callback(hub.stop)  # first: an open event stream would hold the server up
+    host = settings.http.host
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    log.info("serving", address=address)
+    return address, server.watch

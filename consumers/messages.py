@@ -29,6 +29,17 @@ class Partition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
+def part_name(partition: Partition) -> str:
+    """Return the name of a partition's part in the model."""
+    return f"{partition.topic}/{partition.partition}"
+
+
+def partition_of(name: str) -> Partition:
+    """Return the partition that `part_name` named."""
+    topic, _, number = name.rpartition("/")
+    return Partition(topic, int(number))
+
+
 @dataclass(frozen=True, slots=True)
 class RawColumns:
     """The next messages of one partition, as they came.

@@ -77,8 +77,8 @@ def _examples(
     config: Path | None,
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Yield what is to be judged: each text with the given fields, or those alone; each message."""
-    from consumers.cli import example_input as questions
     from consumers.config.settings import load
+    from consumers.decode import example_input as questions
 
     kinds = questions.kinds_in(model)
     fields = questions.with_fields(kinds, given)

@@ -17,7 +17,6 @@ came with a request teaches every daemon that reads the log, and has no message 
 """
 
 from consumers.corrections.applier import Applying
-from consumers.corrections.factory import Corrections, build_corrections
 from consumers.corrections.message_lookup import Remembered, Remembers
 from consumers.corrections.model import (
     CorrectionError,
@@ -33,7 +32,6 @@ from consumers.corrections.service import Desk, Receipt
 __all__ = [
     "Applying",
     "CorrectionError",
-    "Corrections",
     "Desk",
     "InDoubt",
     "NotReady",
@@ -44,5 +42,4 @@ __all__ = [
     "UnknownLabel",
     "UnknownMessage",
     "UnusableExample",
-    "build_corrections",
 ]

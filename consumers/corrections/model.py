@@ -14,8 +14,7 @@ import msgspec
 
 from consumers.decode.json import is_too_deep
 from consumers.errors import ConsumerError
-from consumers.messages import Partition, RawColumns, Reason, Reject
-from consumers.pipeline.checkpoint import part_name
+from consumers.messages import Partition, RawColumns, Reason, Reject, part_name
 
 
 class CorrectionError(ConsumerError):

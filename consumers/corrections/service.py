@@ -31,8 +31,7 @@ from consumers.corrections.model import (
     UnknownMessage,
     encode,
 )
-from consumers.messages import Reject
-from consumers.pipeline.checkpoint import part_name
+from consumers.messages import Reject, part_name
 from consumers.search import StoreError
 
 OUTCOME_TIMEOUT_S = 10.0

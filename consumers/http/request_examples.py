@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from consumers.cli.example_input import example_at, text_field
 from consumers.config.model import Kind
 from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
+from consumers.decode.example_input import example_at, text_field
 from consumers.decode.labels import NoLabels
 from consumers.features import columns_of, kinds_of
 from consumers.http.problems import ProblemError

@@ -35,7 +35,7 @@ import structlog
 
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name, partition_of
 from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError
@@ -55,17 +55,6 @@ class Written:
 
     n_bytes: int
     seconds: float
-
-
-def part_name(partition: Partition) -> str:
-    """Return the name of a partition's part in the model."""
-    return f"{partition.topic}/{partition.partition}"
-
-
-def partition_of(name: str) -> Partition:
-    """Return the partition that `part_name` named."""
-    topic, _, number = name.rpartition("/")
-    return Partition(topic, int(number))
 
 
 class Checkpoint:

@@ -23,12 +23,12 @@ from consumers.corrections import Applying
 from consumers.erasure import Erasure
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
-from consumers.messages import Messages, Partition, Reject
+from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import Tally
 from consumers.pipeline.batch_queue import Batch
-from consumers.pipeline.checkpoint import Checkpoint, part_name
+from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import Saving
 from consumers.pipeline.reader import Limits, Reader
 from consumers.search.store import Recent

@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL, Messages, pairs
-from consumers.pipeline.checkpoint import part_name
+from consumers.messages import NO_LABEL, Messages, pairs, part_name
 from consumers.search.fts import without_marks
 from consumers.search.index_tokens import signs_of, with_lang
 from consumers.search.tables import COLUMNS, Values

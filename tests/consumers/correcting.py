@@ -14,12 +14,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
-from consumers.corrections import Applying, Corrections, build_corrections
+from consumers.corrections import Applying
 from consumers.corrections.journal import Journal
+from consumers.factories import CorrectionParts, build_corrections
 from consumers.features import build_model
-from consumers.messages import Partition, Reject
+from consumers.messages import Partition, Reject, part_name
 from consumers.monitoring.metrics import Metrics
-from consumers.pipeline.checkpoint import Checkpoint, part_name
+from consumers.pipeline.checkpoint import Checkpoint
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.features import statistics
 from streamnb.features.counted_words import CountedPart
@@ -87,7 +88,7 @@ class Life:
         # Time stands still, so that a turn is never over before all is applied that can be.
         built = build_corrections(self.settings, self.store, metrics, lambda: 0.0)
         assert built is not None
-        self.room: Corrections = built
+        self.room: CorrectionParts = built
         self.reading = built.applying._reading
         self.reading._source.open(self.positions.get)
         self.read_back()

@@ -11,14 +11,12 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
     Written,
     differences,
-    part_name,
-    partition_of,
 )
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.storage import older_files

@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.corrections import build_corrections
 from consumers.corrections.applier import AWAY_S
 from consumers.corrections.model import Correction, encode
 from consumers.errors import ConfigError, SourceError
+from consumers.factories import build_corrections
 from consumers.features import build_model
 from consumers.messages import Partition, Reason
 from consumers.monitoring.metrics import Metrics

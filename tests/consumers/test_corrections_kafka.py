@@ -13,10 +13,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import KafkaSettings, Settings
-from consumers.corrections import Corrections, InDoubt, NotReady, NotWritten, build_corrections
+from consumers.corrections import InDoubt, NotReady, NotWritten
 from consumers.corrections import service as desk
 from consumers.corrections.log_reader import Written
 from consumers.corrections.model import Correction, entries
+from consumers.factories import CorrectionParts, build_corrections
 from consumers.kafka.correction_log import KafkaLog
 from consumers.messages import Partition
 from consumers.monitoring.metrics import Metrics
@@ -74,7 +75,7 @@ def test_a_broker_that_is_away_takes_nothing(
 
 
 @contextmanager
-def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[Corrections]:
+def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[CorrectionParts]:
     """Yield the daemon's corrections over a label topic, read back by their own thread."""
     settings = Settings.model_validate(
         {

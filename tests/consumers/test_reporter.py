@@ -10,15 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import CheckpointSettings
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
-from consumers.monitoring.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Status
-from consumers.pipeline.checkpoint import Checkpoint, part_name
+from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import Seen
+from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from streamnb import (
     Categories,
     EveryExamples,

@@ -10,9 +10,9 @@ import pytest
 
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name
 from consumers.pipeline import checkpoint_writer as saving
-from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint, part_name
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import Saved, Saving
 from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
