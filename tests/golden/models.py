@@ -106,7 +106,7 @@ MIXED = {
 
 def _made(features: dict[str, Any], **settings: Any) -> nb.NaiveBayes:
     # In 0.1.0 any class could join, and there was no such argument.
-    open_to_all = {"new_classes": True} if "new_classes" in _ARGUMENTS else {}
+    open_to_all: dict[str, Any] = {"new_classes": True} if "new_classes" in _ARGUMENTS else {}
     return nb.NaiveBayes(features=features, hash_key=KEY, **settings, **open_to_all)
 
 
