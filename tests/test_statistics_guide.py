@@ -11,7 +11,7 @@ import pytest
 
 from streamnb.export import export_dict, to_arrow
 from streamnb.serialization import pack
-from tests.library.asking import mixed_model
+from tests.library.inspection.mixed_models import mixed_model
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMAT = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.book import Book, open_book
 from tests.browser.browser_path import browser_path
 from tests.browser.chromium import chromium
-from tests.browser.watch import Watch
+from tests.browser.file_daemon import Book, open_book
+from tests.browser.page_watch import Watch
 
 PATIENCE_MS = 20_000
 _HERE = Path(__file__).parent

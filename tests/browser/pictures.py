@@ -19,9 +19,9 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.book import FIRST_TWEETS, Book, open_book
 from tests.browser.browser_path import browser_path
 from tests.browser.chromium import chromium
+from tests.browser.file_daemon import FIRST_TWEETS, Book, open_book
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 STREAM_S = 75

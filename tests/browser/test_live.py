@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.browser.book import Book
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 
 # Marks each row that stands there, and counts rows that are taken away from then on.
 MARK = """() => {

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.book import Book
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 from tests.endtoend.daemon_process import Daemon, write_config
 
 

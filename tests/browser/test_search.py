@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.book import Book
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 
 
 def query_of(page: Page) -> dict[str, list[str]]:

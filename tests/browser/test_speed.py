@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.book import Book
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 from tests.endtoend.daemon_process import Daemon, write_config
 
 PAGE_FOLDER = Path(__file__).parents[2] / "consumers" / "http" / "static"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.book import Book
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 
 DIGIT = re.compile(r"\d")
 

@@ -22,10 +22,10 @@ from consumers.sinks.records import (
     prediction_without_text,
     reject_without_bytes,
 )
-from tests.consumers.correcting import Life, Store, by_part, taught_anew
-from tests.consumers.erasing import LOG, SECRET, Folder, correction
+from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
+from tests.consumers.erasure_folder import LOG, SECRET, Folder, correction
 from tests.consumers.full_disk import disk_full_at
-from tests.endtoend.learned import examples
+from tests.endtoend.expected_counts import examples
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ from streamnb import (
     Words,
 )
 from tests.broken_json import broken_json
-from tests.consumers import decoding
-from tests.consumers.decoding import CLASSES, strings
-from tests.consumers.test_decode_scan import messages as messages_of_fields
+from tests.consumers import raw_batches as decoding
+from tests.consumers.decode.test_json_scanner import messages as messages_of_fields
+from tests.consumers.raw_batches import CLASSES, strings
 
 NAMES = ("text", "user", "lang", "place", "n")
 

@@ -20,7 +20,7 @@ from consumers.daemon import run
 from consumers.errors import ConfigError, ConsumerError
 from consumers.monitoring.health import Health
 from consumers.monitoring.status import Status, Summary
-from tests.consumers.living import PATIENCE_S, Stream, make_hub
+from tests.consumers.search.live_stream import PATIENCE_S, Stream, make_hub
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 THREADS = GUIDE.read_text(encoding="utf-8").partition("## Threads")[2].partition("\n## ")[0]

@@ -22,7 +22,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from consumers.cli.replay import replay
 from consumers.config.settings import GeneratorSettings
 from tests.broker.broker import Broker
-from tests.deploy.named import (
+from tests.deploy.metric_names import (
     Question,
     dashboard,
     exported,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.named import alerts, exported, recorded_in, rules, scraped_in
+from tests.deploy.metric_names import alerts, exported, recorded_in, rules, scraped_in
 from tests.deploy.prometheus_server import DEPLOY, ROOT, promtool
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")

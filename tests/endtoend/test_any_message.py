@@ -30,11 +30,11 @@ from consumers.monitoring.status import Status, Summary
 from consumers.search import Recent, parse
 from consumers.terminal.frame import frame
 from tests.broker.broker import Broker
-from tests.consumers.decoding import CLASSES, raw
-from tests.consumers.kafka_tools import fill
-from tests.consumers.recent_tools import forget, made, settle
-from tests.consumers.serving import rooms
-from tests.endtoend.learned import counts_at
+from tests.consumers.http.loopback_server import rooms
+from tests.consumers.kafka.topics import fill
+from tests.consumers.raw_batches import CLASSES, raw
+from tests.consumers.search.stores import forget, made, settle
+from tests.endtoend.expected_counts import counts_at
 
 NewTopic = Callable[..., str]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import Reader, fill
+from tests.consumers.kafka.topics import Reader, fill
 from tests.endtoend.daemon_process import Daemon, write_config
-from tests.endtoend.learned import counts_at, counts_of, examples, messages
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 NewTopic = Callable[..., str]
 

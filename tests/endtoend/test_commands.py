@@ -19,9 +19,9 @@ import yaml
 from consumers.config.sections import EmoticonLabels
 from streamnb.storage import read
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import Reader
+from tests.consumers.kafka.topics import Reader
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon, command, environment, write_config
-from tests.endtoend.learned import counts_at, counts_of, examples, messages
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 NewTopic = Callable[..., str]
 SIGNS = EmoticonLabels().signs

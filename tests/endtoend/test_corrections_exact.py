@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.broker.broker import Broker
-from tests.consumers.correcting import JOURNAL_PART
-from tests.consumers.kafka_tools import Reader, fill
-from tests.endtoend.correcting import People, ask, check_model, expected
+from tests.consumers.corrections.stepped_daemon import JOURNAL_PART
+from tests.consumers.kafka.topics import Reader, fill
+from tests.endtoend.correction_clients import People, ask, check_model, expected
 from tests.endtoend.daemon_process import Daemon, write_config
-from tests.endtoend.learned import examples, message, messages
+from tests.endtoend.expected_counts import examples, message, messages
 
 N = 2_000
 CORRECTED = range(N - 200, N - 2)  # late ones, so that after a kill corrections wait for them

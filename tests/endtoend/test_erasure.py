@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streamnb.storage import read
-from tests.consumers.correcting import by_part
-from tests.endtoend.correcting import ask, check_model
+from tests.consumers.corrections.stepped_daemon import by_part
+from tests.endtoend.correction_clients import ask, check_model
 from tests.endtoend.daemon_process import Daemon, write_config
 
 # Of each message that is deleted, a word that no other has.

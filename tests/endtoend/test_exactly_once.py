@@ -18,7 +18,7 @@ from streamnb.features.counted_words import CountedPart
 from streamnb.state import Part
 from streamnb.storage import read
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import fill
+from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.tweets import Tweet, tweets_in_time_order
 

@@ -24,9 +24,9 @@ from consumers.errors import MismatchError
 from consumers.sources.generator import LoanMaker
 from streamnb.storage import read
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import fill
+from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import ROOT, Daemon, command, write_config
-from tests.endtoend.learned import state_at
+from tests.endtoend.expected_counts import state_at
 from tests.endtoend.test_restart_laws import run_on
 
 N = 20_000

@@ -6,7 +6,7 @@ import json
 import stat
 from pathlib import Path
 
-from tests.endtoend.correcting import ask
+from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import Reader, fill
+from tests.consumers.kafka.topics import Reader, fill
 from tests.endtoend.daemon_process import Daemon, write_config
-from tests.endtoend.learned import counts_at, counts_of, examples, message
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, message
 
 NewTopic = Callable[..., str]
 N = 2_000

@@ -19,8 +19,8 @@ from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.monitoring.status import Status, Summary
 from tests.broker.broker import Broker
-from tests.consumers.kafka_tools import fill
-from tests.endtoend.learned import counts_at, counts_of, examples, messages
+from tests.consumers.kafka.topics import fill
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 NewTopic = Callable[..., str]
 cuts = st.lists(st.integers(1, 700), min_size=1, max_size=4)

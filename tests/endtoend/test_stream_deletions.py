@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.endtoend.correcting import ask
+from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 
 

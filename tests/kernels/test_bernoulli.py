@@ -14,7 +14,7 @@ from streamnb.kernels import bernoulli_absent as absence
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
-from tests.kernels.judging import RELATIVE, deviation, run, same
+from tests.kernels.likelihood_runs import RELATIVE, deviation, run, same
 from tests.kernels.rows import Row, batch_of, counts_of, presence_rows, teaching_of
 
 N_WORDS = 12

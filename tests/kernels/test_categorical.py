@@ -11,7 +11,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, UNSEEN, Alphas, ValueCounts, categorical
-from tests.kernels.judging import RELATIVE, deviation
+from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.naive_categorical import NaiveCategories
 
 N_VALUES, N_FIELDS, N_CLASSES = 4, 3, 3  # column j·N_VALUES + v is value v of field j

@@ -11,7 +11,7 @@ from streamnb import Bernoulli, Multinomial
 from streamnb.features import statistics
 from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts
-from tests.kernels.judging import run
+from tests.kernels.likelihood_runs import run
 from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, presence_rows, teaching_of
 
 N_WORDS = 12

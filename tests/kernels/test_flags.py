@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import BernoulliNB
 
 from streamnb.kernels.flags import Betas, FlagCounts, flags
-from tests.kernels.judging import RELATIVE, deviation
+from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.naive_categorical import NaiveFlags
 
 N_FIELDS, N_CLASSES = 3, 3

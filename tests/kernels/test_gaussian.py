@@ -17,7 +17,7 @@ from streamnb.features import moments
 from streamnb.features.protocol import Teaching
 from streamnb.kernels.gaussian import log_gamma_step
 from tests import naive_gaussian
-from tests.kernels.judging import RELATIVE, deviation
+from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.naive_gaussian import Nig, Seen
 
 N_CLASSES = 3

@@ -10,7 +10,7 @@ from streamnb import Dirichlet, Multinomial
 from streamnb.features import statistics
 from streamnb.kernels.layout import Counts
 from tests import naive
-from tests.kernels.judging import RELATIVE, deviation, run
+from tests.kernels.likelihood_runs import RELATIVE, deviation, run
 from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, teaching_of
 
 N_WORDS = 12

@@ -20,7 +20,7 @@ from streamnb import (
     NaiveBayes,
 )
 from streamnb.features.protocol import Group
-from tests.library.counted import (
+from tests.library.features.count_models import (
     CLASSES,
     PROBES,
     WORDS,

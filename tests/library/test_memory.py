@@ -18,7 +18,13 @@ def test_a_million_words_take_at_most_150_megabytes(family: str, tmp_path: Path)
 
     Resident bytes, above the same process with an untrained model and a running predictor.
     """
-    command = [sys.executable, "-m", "tests.library.weighing", family, str(tmp_path / "model.nb")]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.library.memory_process",
+        family,
+        str(tmp_path / "model.nb"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -24,7 +24,7 @@ from streamnb import (
 )
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
-from tests.library.counted import (
+from tests.library.features.count_models import (
     CLASSES,
     FRACTIONAL,
     PROBES,

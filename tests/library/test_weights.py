@@ -13,7 +13,7 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, MultinomialNB
 from streamnb import Bag, Bernoulli, Complement, Fixed, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
-from tests.library.counted import (
+from tests.library.features.count_models import (
     CLASSES,
     FRACTIONAL,
     PROBES,

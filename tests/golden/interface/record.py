@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.consumers.api_daemon import reading_daemon
+from tests.consumers.http.api_daemon import reading_daemon
 from tests.endtoend.daemon_process import command
 from tests.golden.daemon import ask
 

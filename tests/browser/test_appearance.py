@@ -1,0 +1,197 @@
+"""Light and dark, wide and narrow, by keyboard alone, with little motion: all of it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
+
+WIDE = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {
+    "viewport": {"width": 360, "height": 740},
+    "is_mobile": True,
+    "has_touch": True,
+    "device_scale_factor": 2,
+}
+VIEWS = ("search", "model", "try")
+
+# How light the page's background is, from 0 to 255.
+LIGHTNESS = """() => {
+    const node = [document.body, document.documentElement].find(
+        node => !/, 0\\)|transparent/.test(getComputedStyle(node).backgroundColor));
+    const [red, green, blue] = getComputedStyle(node).backgroundColor.match(/[\\d.]+/g);
+    return 0.3 * red + 0.6 * green + 0.1 * blue;
+}"""
+
+# Elements that stick out of the window, for the reader of a failure.
+STICKING_OUT = """() => [...document.querySelectorAll('body *')]
+    .filter(node => node.getBoundingClientRect().right > innerWidth + 1 && node.checkVisibility())
+    .slice(0, 5).map(node => node.outerHTML.slice(0, 100))"""
+
+
+def filled(page: Page, view: str) -> None:
+    """Wait until a view has all it shows; in the search, open a tweet."""
+    if view == "search":
+        expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
+        expect(page.get_by_test_id("ring")).to_be_visible()
+        page.get_by_test_id("pause").click()
+        page.get_by_test_id("message-why").first.click()
+        expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    elif view == "model":
+        expect(page.get_by_test_id("calibration")).to_be_visible()
+        expect(page.get_by_test_id("telling").first).to_be_visible()
+    else:
+        expect(page.get_by_test_id("try-label")).not_to_be_empty()
+        expect(page.get_by_test_id("push-row").first).to_be_visible()
+
+
+def address_of(book: Book, view: str) -> str:
+    """Return a view's address, with something to show."""
+    query = {"search": "q=coffee", "model": "view=model", "try": "view=try&text=awful+coffee"}
+    return f"{book.address}/?{query[view]}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_open_to_all(
+    book: Book, open_page: Callable[..., Opened], view: str, size: dict[str, Any], scheme: str
+) -> None:
+    """axe-core finds nothing, nothing sticks out sideways, and the colours are those asked for."""
+    page, _ = open_page(
+        address_of(book, view), color_scheme=scheme, reduced_motion="reduce", **size
+    )
+    filled(page, view)
+    assert violations(page) == []
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert overflow <= 0, page.evaluate(STICKING_OUT)
+    expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+    lightness = page.evaluate(LIGHTNESS)
+    assert lightness > 200 if scheme == "light" else lightness < 60
+
+
+def test_nothing_found_is_open_to_all(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The empty states have nothing that axe-core would complain of either."""
+    page, _ = open_page(f"{book.address}/?q=nobodywritesthis")
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    assert violations(page) == []
+
+
+def test_the_theme_is_kept(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The other theme comes by one button and survives a reload."""
+    page, _ = open_page(book.address, color_scheme="light")
+    light = page.evaluate(LIGHTNESS)
+    page.get_by_test_id("theme-toggle").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.get_by_test_id("theme-toggle")).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate(LIGHTNESS) < 60 < light
+
+
+@pytest.mark.parametrize("width", [320, 768])
+def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) -> None:
+    """The narrowest phones and tablets need no scrolling sideways, with words that never end."""
+    word = f"uakari{width}"
+    book.write(f"{'uakari' * 60} {word}", user="u" * 80)
+    book.until_found(word, 1)
+    page, _ = open_page(
+        f"{book.address}/?q={word}", viewport={"width": width, "height": 700}, is_mobile=True
+    )
+    expect(page.get_by_test_id("message")).to_have_count(1)
+    page.get_by_test_id("message-why").click()
+    expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    for view in (None, "tab-model", "tab-try"):
+        if view is not None:
+            page.get_by_test_id(view).click()
+        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, page.evaluate(STICKING_OUT)
+
+
+def tab_to(page: Page, test_id: str, label: str | None = None) -> None:
+    """Press Tab until an element has the focus, and see that it shows so."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        found = page.evaluate(
+            """() => {
+                const {dataset} = document.activeElement;
+                return [dataset.testid ?? null, dataset.label ?? null];
+            }"""
+        )
+        if found[0] == test_id and label in (None, found[1]):
+            break
+    else:
+        raise AssertionError(f"{test_id} is not reached by Tab")
+    ring = page.evaluate(
+        """() => {
+            const {activeElement: node} = document;  // a form may show it for its box
+            return [node, node.closest('form')].filter(Boolean).some(node => {
+                const {outlineStyle, outlineWidth, boxShadow} = getComputedStyle(node);
+                return outlineStyle !== 'none' && outlineWidth !== '0px' || boxShadow !== 'none';
+            });
+        }"""
+    )
+    assert ring, f"{test_id} does not show that it has the focus"
+
+
+def test_by_keyboard_alone(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Searching, opening a tweet, correcting it, and the other tabs take no pointer."""
+    book.write("a quokka is here", label=0)
+    book.until_found("quokka", 1)
+    page, _ = open_page(book.address)
+    tab_to(page, "search-box")
+    page.keyboard.type("quokka")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("message")).to_have_count(1)
+    tab_to(page, "message-why")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    tab_to(page, "teach", "positive")
+    page.keyboard.press("Space")
+    expect(page.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")
+    page.reload()
+    tab_to(page, "tab-model")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("view-model")).to_be_visible()
+    expect(page.get_by_test_id("model-examples")).not_to_be_empty()
+
+
+def test_what_changes_is_announced(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A reader who hears the page is told what a search found, politely and once."""
+    book.write("a numbered axis deer")
+    book.until_found("deer", 1)
+    page, _ = open_page(book.address)
+    announcer = page.get_by_test_id("announcer")
+    expect(announcer).to_have_attribute("role", "status")
+    page.get_by_test_id("search-box").fill("deer")
+    page.get_by_test_id("search-button").click()
+    expect(announcer).to_contain_text("deer")
+
+
+def test_reduced_motion(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Who asks for less motion gets none: nothing is animated while tweets come in."""
+    book.write("a vole runs")
+    book.until_found("vole", 1)
+    page, _ = open_page(f"{book.address}/?q=vole", reduced_motion="reduce")
+    expect(page.get_by_test_id("message")).to_have_count(1)
+    page.evaluate(
+        """() => {
+            window.moved = [];
+            const look = () => {
+                for (const animation of document.getAnimations())
+                    if (animation.effect.getComputedTiming().duration > 10)
+                        window.moved.push(animation.effect.target.outerHTML.slice(0, 100));
+                requestAnimationFrame(look);
+            };
+            look();
+        }"""
+    )
+    book.write("a vole jumps", "a vole digs")
+    expect(page.get_by_test_id("message")).to_have_count(3)
+    assert page.evaluate("window.moved") == []

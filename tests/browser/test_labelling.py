@@ -1,0 +1,65 @@
+"""Teaching where a token is asked for, and where there are more classes than two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book, open_book
+
+TOKEN = "a-token-of-the-tests"
+CLASSES = ["negative", "neutral", "positive"]
+
+
+@pytest.fixture(scope="module")
+def guarded(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
+    """Return a daemon of three classes that asks for a token."""
+    assert browser.is_connected()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMNB_TOKEN", TOKEN)
+        http = {"port": 0, "token": "${STREAMNB_TOKEN}"}
+        folder = tmp_path_factory.mktemp("guarded")
+        with open_book(folder, http=http, model={"classes": CLASSES}) as book:
+            yield book
+
+
+def test_a_token_is_asked_for(guarded: Book, open_page: Callable[..., Opened]) -> None:
+    """The first correction asks for the token; a wrong one is refused, the right one is kept."""
+    names = guarded.write("an aardvark is here", "an aardvark is there", label=2)
+    guarded.until_found("aardvark", 2)
+    page, watch = open_page(f"{guarded.address}/?q=aardvark")
+    watch.expect("401")
+    dialog = page.get_by_test_id("token-dialog")
+    for name, token, state in ((0, "wrong", "failed"), (0, TOKEN, "changed"), (1, None, "changed")):
+        row = page.locator(f"[data-testid=message][data-id={names[name]}]")
+        row.get_by_test_id("teach-select").select_option("positive")
+        if token is None:
+            expect(dialog).to_be_hidden()
+        else:
+            page.get_by_test_id("token-input").fill(token)
+            assert violations(page) == []
+            page.get_by_test_id("token-send").click()
+        expect(row.get_by_test_id("teach-state")).to_have_attribute("data-state", state)
+    expect(page.locator("[data-testid=message][data-corrected=positive]")).to_have_count(2)
+
+
+def test_three_classes(guarded: Book, open_page: Callable[..., Opened]) -> None:
+    """Every view shows three classes as it shows two, and axe-core finds nothing."""
+    page, _ = open_page(guarded.address, reduced_motion="reduce")
+    expect(page.get_by_test_id("ring")).to_be_visible()
+    for test_id in ("share-row", "count-row"):
+        expect(page.get_by_test_id(test_id)).to_have_count(3)
+    page.get_by_test_id("message-why").first.click()
+    expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("telling")).to_have_count(3)
+    assert violations(page) == []
+    page.get_by_test_id("tab-try").click()
+    page.get_by_test_id("try-text").fill("what a lovely day")
+    expect(page.get_by_test_id("try-share")).to_have_count(3)
+    assert violations(page) == []

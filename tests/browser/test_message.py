@@ -1,0 +1,166 @@
+"""One tweet opened: why it was judged so, taught another label, and deleted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
+
+
+def only_row(page: Page) -> Locator:
+    """Wait until one tweet is listed; return its row."""
+    row = page.get_by_test_id("message")
+    expect(row).to_have_count(1)
+    return row
+
+
+def opened_row(page: Page) -> Locator:
+    """Open the only tweet; return its row, once the explanation is there."""
+    row = only_row(page)
+    row.get_by_test_id("message-why").click()
+    expect(row.get_by_test_id("intercept-row")).to_be_visible()
+    return row
+
+
+def predicted(page: Page, text: str) -> dict[str, Any]:
+    """Ask the daemon, from within the page, what it makes of a text now."""
+    answer: dict[str, Any] = page.evaluate(
+        """async text => {
+            const answer = await fetch('/v1/predict', {
+                method: 'POST',
+                headers: {'Content-Type': 'application/json'},
+                body: JSON.stringify({text}),
+            });
+            return (await answer.json()).predictions[0];
+        }""",
+        text,
+    )
+    return answer
+
+
+def test_an_explanation(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Each word's push is told as text and number, and together they are the judgement."""
+    (name,) = book.write("what an awful boring day, said the okapi", label=None)
+    book.until_found("okapi", 1)
+    page, _ = open_page(f"{book.address}/?q=okapi")
+    row = opened_row(page)
+    expect(row.get_by_test_id("message-why")).to_have_attribute("aria-expanded", "true")
+    told = book.json(f"/v1/messages/{name}")
+    scores = {
+        str(push.get_attribute("data-feature")): float(push.get_attribute("data-score") or "nan")
+        for push in row.get_by_test_id("push-row").all()
+    }
+    assert "awful" in scores
+    assert set(scores) == {feature["feature"] for feature in told["explanation"]["features"]}
+    for feature, score in scores.items():
+        push = row.locator(f"[data-testid=push-row][data-feature={json.dumps(feature)}]")
+        expect(push).to_contain_text(feature)
+        assert math.isfinite(score)
+    probability = told["now"]["probabilities"][told["explanation"]["label"]]
+    log_odds = told["explanation"]["intercept"] + sum(scores.values())
+    assert math.isclose(log_odds, math.log(probability / (1 - probability)), abs_tol=0.01)
+    expect(row.get_by_test_id("credible-interval")).to_contain_text("%")
+
+
+def test_a_probability_is_a_number_too(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A tint alone says nothing: number and label stand beside it, and unsure is said in words."""
+    sure, unsure = book.write("great great lovely great ibexes", "ibexes", label=None)
+    book.until_found("ibexes", 2)
+    page, _ = open_page(f"{book.address}/?q=ibexes")
+    for name, is_unsure in ((sure, False), (unsure, True)):
+        row = page.locator(f"[data-testid=message][data-id={name}]")
+        expect(row).to_have_attribute("data-unsure", str(is_unsure).lower())
+        expect(row.get_by_test_id("message-probability")).to_contain_text("%")
+        assert ("unsure" in row.inner_text().lower()) == is_unsure
+        label = row.get_attribute("data-label") or ""
+        assert is_unsure or label in row.inner_text().lower()
+
+
+def test_a_correction_teaches(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A thumb unlearns the old label and teaches the new: the page shows it, the model has it."""
+    text = "bilbies at dusk"
+    (name,) = book.write(text, label=0)
+    book.until_found("bilbies", 1)
+    page, _ = open_page(f"{book.address}/?q=bilbies")
+    before = predicted(page, text)["probabilities"]["positive"]
+    row = opened_row(page)
+    thumb = row.locator("[data-testid=teach][data-label=positive]")
+    thumb.click()
+    expect(row.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")
+    expect(row).to_have_attribute("data-corrected", "positive")
+    expect(thumb).to_have_attribute("aria-pressed", "true")
+    after = predicted(page, text)["probabilities"]["positive"]
+    assert after > before
+    assert book.json(f"/v1/messages/{name}")["corrected"] == "positive"
+    page.reload()
+    expect(only_row(page)).to_have_attribute("data-corrected", "positive")
+
+
+def test_a_correction_is_seen_by_others(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Another page that shows the same tweet is told of its new label, and of its end."""
+    book.write("numbats at dawn", label=0)
+    book.until_found("numbats", 1)
+    one, _ = open_page(f"{book.address}/?q=numbats")
+    other, _ = open_page(f"{book.address}/?q=numbats")
+    expect(only_row(other)).not_to_have_attribute("data-corrected", "positive")
+    row = opened_row(one)
+    row.locator("[data-testid=teach][data-label=positive]").click()
+    expect(only_row(other)).to_have_attribute("data-corrected", "positive")
+    row.get_by_test_id("delete").click()
+    row.get_by_test_id("delete-confirm").click()
+    expect(other.get_by_test_id("message")).to_have_count(0)
+
+
+def test_a_deletion(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A tweet is deleted after one more question: gone from page, search and model."""
+    text = "a dugong, so awful"
+    (name,) = book.write(text, label=0)
+    book.until_found("dugong", 1)
+    page, _ = open_page(f"{book.address}/?q=dugong")
+    before = predicted(page, "dugong")["probabilities"]["negative"]
+    row = opened_row(page)
+    row.get_by_test_id("delete").click()
+    row.get_by_test_id("delete-cancel").click()
+    expect(row).to_have_count(1)
+    row.get_by_test_id("delete").click()
+    row.get_by_test_id("delete-confirm").click()
+    expect(page.get_by_test_id("message")).to_have_count(0)
+    assert book.daemon.get(f"/v1/messages/{name}")[0] == 404
+    page.reload()
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    book.daemon.until(
+        lambda: predicted(page, "dugong")["probabilities"]["negative"] < before, "unlearned"
+    )
+
+
+def test_markup_is_text(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Markup in a tweet, in its author's name or in a query is shown as it stands."""
+    texts = [
+        "<script>window.fell = 1</script> gharial",
+        '<img src="x" onerror="window.fell = 2"> gharial',
+        "gharial</b></li><style>*{display:none}</style>",
+        "gharial &lt;b&gt; &amp; <b>bold</b>",
+        '"><svg onload=window.fell=3> gharial',
+    ]
+    book.write(*texts, user='<img src=x onerror="window.fell = 4">')
+    book.until_found("gharial", len(texts))
+    page, _ = open_page(f"{book.address}/?q=gharial")
+    expect(page.get_by_test_id("message-text")).to_have_text(texts[::-1])
+    expect(page.get_by_test_id("message-user").first).to_contain_text("onerror")
+    row = page.get_by_test_id("message").first
+    row.get_by_test_id("message-why").click()
+    expect(row.get_by_test_id("intercept-row")).to_be_visible()
+    page.get_by_test_id("save-search").click()
+    expect(page.get_by_test_id("saved-newest")).to_contain_text("svg onload")
+    query = '"<img src=x onerror=window.fell=5>"'
+    page.get_by_test_id("search-box").fill(query)
+    page.get_by_test_id("search-button").click()
+    expect(page.get_by_test_id("search-heading")).to_contain_text(query)
+    assert page.evaluate("window.fell ?? null") is None
+    assert page.locator("main :is(img, script, style)").count() == 0

@@ -1,0 +1,350 @@
+"""Commands in one process with the tests: help, answers, mistakes, and how each command ends."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from typer.core import TyperGroup
+from typer.main import get_command
+
+import consumers.errors
+import streamnb.errors
+from consumers.cli import commands as cli
+from consumers.cli.exit_codes import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.config.model import ModelSettings
+from consumers.errors import ConfigError, ConsumerError
+from consumers.features import build_model
+from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = ["run", "predict", "inspect", "check-config", "replay", "warm-up", "version"]
+EXAMPLES = [("lovely sun", "positive"), ("sad rain", "negative"), ("lovely day", "positive")]
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Return a function that runs one command in an empty folder, as at a pipe of 100 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv(DEBUG_VARIABLE, raising=False)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["streamnb", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        captured = capsys.readouterr()
+        return Done(ended.value.code, unstyled(captured.out), unstyled(captured.err))
+
+    return run
+
+
+def unstyled(text: str) -> str:
+    """Return a text without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def model_file(folder: Path, alpha: float = 1.0, positive: str = "positive") -> Path:
+    """Save a small model, and return its file."""
+    classes = ("negative", positive)
+    model = NaiveBayes(classes, features={"text": Words(Multinomial(Dirichlet(alpha)))})
+    for text, label in EXAMPLES:
+        model.learn_one({"text": text}, positive if label == "positive" else label)
+    save(model, folder / "model.nb", keep=2)
+    return folder / "model.nb"
+
+
+def group() -> TyperGroup:
+    """Return the whole command line."""
+    whole = get_command(cli.app)
+    assert isinstance(whole, TyperGroup)
+    return whole
+
+
+def test_help_names_every_command_and_exit_code(command: Command) -> None:
+    """`--help` lists the commands, and each exit code with its meaning."""
+    done = command("--help")
+    assert (done.code, done.err) == (0, "")
+    assert list(group().commands) == COMMANDS
+    for name in COMMANDS:
+        assert name in done.out
+    told = " ".join(done.out.split())
+    for code, meaning in EXIT_CODES.items():
+        assert f" {code} {meaning}" in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_teaches_by_example(command: Command, name: str) -> None:
+    """Each command's help shows examples of itself, which the command line understands."""
+    done = command(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    lines = [line.strip() for line in done.out.splitlines()]
+    shown = [line for line in lines if re.search(rf"(^|\| )streamnb {name}\b", line)]
+    assert shown
+    for line in shown:
+        words = shlex.split(line.rpartition(" | ")[2].partition(" > ")[0])
+        group().commands[name].make_context(name, words[2:]).close()
+
+
+def test_check_config_prints_good_settings(command: Command, tmp_path: Path) -> None:
+    """A good file ends with 0 and is printed whole, as YAML with every default."""
+    (tmp_path / "own.yaml").write_text("source: stdin\nlearning: {window: 77}\n")
+    done = command("check-config", "-c", "own.yaml")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("# own.yaml: no mistakes\n")
+    printed = yaml.safe_load(done.out)
+    assert (printed["source"], printed["learning"]["window"]) == ("stdin", 77)
+    assert printed["model"]["classes"] == ["negative", "positive"]
+
+
+def test_check_config_finds_its_file(command: Command, tmp_path: Path) -> None:
+    """Without a name it takes config.yaml if there is one, else the built-in defaults."""
+    assert command("check-config").out.startswith("# the built-in defaults: no mistakes\n")
+    (tmp_path / "config.yaml").write_text("source: stdin\n")
+    assert command("check-config").out.startswith("# config.yaml: no mistakes\nsource: stdin\n")
+
+
+def test_check_config_lists_all_mistakes(command: Command, tmp_path: Path) -> None:
+    """A wrong file ends with 78, all its mistakes on standard error and nothing on the other."""
+    (tmp_path / "wrong.yaml").write_text("learning: {windw: 3}\nview: [blink]\nhttp: {port: -1}\n")
+    done = command("check-config", "-c", "wrong.yaml")
+    assert (done.code, done.out) == (78, "")
+    assert done.err.startswith("error: ")
+    for part in ("wrong.yaml", "learning.windw", "view", "blink", "http.port", "-1"):
+        assert part in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "given.yaml cannot be read"),
+        (b"source: [", "given.yaml is no YAML"),
+        (b"source: \xff", "given.yaml is not UTF-8 at byte 8"),
+        (b"- a\n- b\n", "must be keys and values"),
+    ],
+)
+def test_check_config_of_no_configuration(
+    command: Command, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    """A file that is missing or no configuration at all ends with 78 and says what it is."""
+    if content is not None:
+        (tmp_path / "given.yaml").write_bytes(content)
+    done = command("check-config", "-c", "given.yaml")
+    assert (done.code, done.out) == (78, "")
+    assert said in done.err
+
+
+def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
+    """A source of no known kind ends with 78, and says what is allowed and what was found."""
+    done = command("run", "--source", "pigeon:loft")
+    assert (done.code, done.out) == (78, "")
+    assert "pigeon:loft" in done.err
+    for kind in ("generator", "stdin", "file:PATH", "kafka://HOST:PORT"):
+        assert kind in done.err
+
+
+def test_predict_answers_from_a_model_file(command: Command, tmp_path: Path) -> None:
+    """`predict` says label, probabilities and weighty words, as text and as a line of JSON each."""
+    name = str(model_file(tmp_path))
+    texts = ["lovely [b]day[/b]", "unheard-of"]
+    done = command("predict", "--model", name, *texts)
+    assert (done.code, done.err) == (0, "")
+    first = done.out.splitlines()[:3]
+    assert re.match(r"positive +negative 0\.\d{4} +positive 0\.\d{4}", first[0])
+    assert first[1].strip() == texts[0]
+    assert re.search(r"lovely \+\d\.\d\d", first[2])
+    assert "none of its words is known" in done.out
+    done = command("predict", "--model", name, "--json", *texts)
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    assert [answer["text"] for answer in answers] == texts
+    assert answers[0]["label"] == "positive"
+    assert sum(answers[0]["probabilities"].values()) == pytest.approx(1.0)
+    assert {row["word"] for row in answers[0]["words"]} >= {"lovely", "day"}
+    assert answers[1]["words"] == []
+
+
+def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Path) -> None:
+    """`--set` and `--json-message` ask a model of fields; with a text the fields go beside it."""
+    kinds = {"size": {"kind": "numbers"}, "open": {"kind": "flags"}, "text": {}}
+    made = build_model(ModelSettings.model_validate({"features": kinds}))
+    made.learn_one({"size": 1.0, "open": True, "text": "a fine day"}, "positive")
+    made.learn_one({"size": 9.0, "open": False, "text": "a sad day"}, "negative")
+    save(made, tmp_path / "model.nb")
+    ask = ("predict", "--model", str(tmp_path / "model.nb"))
+    done = command(*ask, "--set", "size=1", "--set", "open=true")
+    assert re.match(r"positive +negative 0\.\d{4} +positive", done.out)
+    assert "size 1 · open true" in done.out
+    assert re.search(r"open=true \+\d\.\d\d", done.out)
+    message = '{"size": 9, "text": "sad"}'
+    done = command(*ask, "--json", "fine", "--set", "open=true", "--json-message", message)
+    text, whole = (json.loads(line) for line in done.out.splitlines())
+    assert (text["label"], text["fields"]) == ("positive", {"open": True, "text": "fine"})
+    assert (whole["label"], whole["fields"]) == ("negative", {"size": 9, "text": "sad"})
+    for wrong, code in {"--set size=big": 65, "--json-message {": 65, "": 2}.items():
+        assert command(*ask, *wrong.split()).code == code
+
+
+def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> None:
+    """A word that only one class has, without a prior, has an infinite score: null in JSON."""
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    name = str(model_file(tmp_path, alpha=0.0))
+    done = command("predict", "--model", name, "--json", "lovely")
+    answer: dict[str, Any] = json.loads(done.out, parse_constant=refuse)
+    assert answer["words"] == [{"word": "lovely", "score": None}]
+    assert answer["probabilities"] == {"negative": 0.0, "positive": 1.0}
+
+
+def test_inspect_describes_a_model_file(command: Command, tmp_path: Path) -> None:
+    """`inspect` shows examples, classes with counts and priors, and words, as text and as JSON."""
+    name = str(model_file(tmp_path))
+    done = command("inspect", name, "--words", "1")
+    assert (done.code, done.err) == (0, "")
+    assert "3 examples" in done.out
+    assert re.search(r"^negative +1 +0\.4", done.out, flags=re.MULTILINE)
+    assert re.search(r"^lovely +0 +2 ", done.out, flags=re.MULTILINE)
+    done = command("inspect", name, "--word", "sad", "--json")
+    found = json.loads(done.out)
+    assert (found["n_examples"], found["path"]) == (3, name)
+    assert [row["prior"] for row in found["classes"]] == pytest.approx([0.4, 0.6])
+    (row,) = found["words"]
+    assert (row["word"], row["counts"]) == ("sad", {"negative": 1.0, "positive": 0.0})
+
+
+def test_a_damaged_model_is_warned_of(command: Command, tmp_path: Path) -> None:
+    """Where the newest file is damaged, the older one answers, and standard error says so."""
+    model_file(tmp_path)
+    path = model_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-10])
+    done = command("predict", "--model", str(path), "--json", "sad rain")
+    assert done.code == 0
+    assert json.loads(done.out)["label"] == "negative"
+    assert done.err.startswith("warning: ")
+    assert "model.nb" in done.err
+
+
+def test_nothing_shown_is_obeyed_by_a_terminal(command: Command, tmp_path: Path) -> None:
+    """Escape sequences in texts, classes and names of files reach no terminal."""
+    name = str(model_file(tmp_path, positive="pos\x1b]0;x\x07"))
+    for arguments in (
+        ("predict", "--model", name, "lovely \x1b[2J\x9b5n"),
+        ("inspect", name),
+        ("inspect", "no\x1b]0;x\x07where.nb"),
+        ("check-config", "-c", "no\x1b]0;x\x07where.yaml"),
+        ("run", "--source", "\x1b]0;x\x07"),
+    ):
+        done = command(*arguments)
+        shown = done.out + done.err
+        assert shown.replace("\n", "").isprintable(), ascii(shown)
+
+
+def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -> None:
+    """Without a checkpoint `predict` ends with 74, and names `streamnb run` and --model."""
+    done = command("predict", "text")
+    assert (done.code, done.out) == (74, "")
+    assert "streamnb run" in done.err
+    assert "--model" in done.err
+
+
+def test_version_names_what_it_stands_on(command: Command) -> None:
+    """`version` prints a line each for streamnb, numpy, numba, kafka-python and Python."""
+    done = command("version")
+    assert done.code == 0
+    names = [line.split()[0] for line in done.out.splitlines()]
+    assert names == ["streamnb", "numpy", "numba", "kafka-python", "python"]
+
+
+def test_exit_codes_are_documented_as_they_are() -> None:
+    """The guide's table of exit codes is that of the program, word by word."""
+    guide = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    table = guide.partition("| exit code | when |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", table, flags=re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == EXIT_CODES
+
+
+def test_every_error_has_a_documented_exit_code() -> None:
+    """Each class of the two trees of errors ends its command with a code of the table."""
+    codes: dict[str, int] = {
+        name: vars(module)[name].exit_code
+        for module in (consumers.errors, streamnb.errors)
+        for name, _ in inspect.getmembers(module, inspect.isclass)
+    }
+    assert len(codes) >= 12
+    assert {name: code for name, code in codes.items() if code not in EXIT_CODES} == {}
+    assert EXIT_UNEXPECTED in EXIT_CODES
+
+
+def test_fail_prints_the_text_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of ours ends with its code and its text as it is, its brackets and lines kept."""
+    with pytest.raises(SystemExit) as ended:
+        fail(ConsumerError("the [bold]place[/bold]\n  and the way out"))
+    assert ended.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert unstyled(captured.err) == "error: the [bold]place[/bold]\n  and the way out\n"
+
+
+def test_an_unexpected_error_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that is not ours ends with 70, its kind, and how to see where it came from."""
+    with pytest.raises(SystemExit) as ended:
+        fail(ZeroDivisionError("division by zero"))
+    assert ended.value.code == 70
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: division by zero" in said
+    assert f"{DEBUG_VARIABLE}=1" in said
+    assert "Traceback" not in said
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With STREAMNB_DEBUG=1 an error leaves as it is, for Python to print with its traceback."""
+    monkeypatch.setenv(DEBUG_VARIABLE, "1")
+    missing = tmp_path / "nowhere.yaml"
+    monkeypatch.setattr(sys, "argv", ["streamnb", "check-config", "-c", str(missing)])
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml cannot be read"):
+        cli.main()
+
+
+@pytest.mark.parametrize("arguments", [["check-config"], ["version"], ["--help"]], ids=str)
+def test_a_closed_pipe_is_quiet(tmp_path: Path, arguments: list[str]) -> None:
+    """Where nobody reads the output any more, a command ends with 1 and says nothing."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "consumers", *arguments],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            check=False,
+            timeout=100,
+        )
+    assert (done.returncode, done.stderr) == (1, b"")

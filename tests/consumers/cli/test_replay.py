@@ -1,0 +1,145 @@
+"""Replays of recorded streams into a real topic: what arrives, in which order and at which pace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.cli.replay import Pace, Replayed, replay
+from consumers.config.settings import GeneratorSettings
+from consumers.errors import ConfigError
+from consumers.sources.generated_tweets import TweetMaker
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import Reader
+
+NewTopic = Callable[..., str]
+
+LINES = [
+    b'{"id": 1, "created_at": "2009-04-06T22:19:45Z", "text": "first"}',
+    b'{"id": "two", "created_at": "2009-04-06T22:19:50Z", "text": "second"}',
+    b"not JSON at all",
+    b'{"text": "no id, no time"}',
+    b'{"id": 5, "created_at": "2009-04-06T22:20:45Z", "text": "a minute after the first"}',
+]
+ROWS = (
+    '"4","11","Mon Apr 06 22:19:45 PDT 2009","NO_QUERY","ann","so ""good"" caf\xe9"\n'
+    '"0","12","Mon Apr 06 22:19:55 PDT 2009","NO_QUERY","bob","so bad, really"\n'
+)
+
+
+class Clockwork:
+    """A clock that moves only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.waits_s: list[float] = []
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        """Let the time pass at once."""
+        self.waits_s.append(seconds)
+        self.now_s += seconds
+
+
+@pytest.mark.integration
+def test_json_lines_go_as_they_are(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
+    """Each line arrives byte for byte, in order, keyed by its id; broken ones too."""
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b"\n".join(LINES))
+    topic, clock = new_topic(), Clockwork()
+    done = replay(path, (broker.address,), topic, 10.0, show=False, clock=clock, wait=clock.wait)
+    assert done == Replayed(5, 1, 2, sum(map(len, LINES)))
+    assert clock.waits_s == pytest.approx([0.5, 5.5])
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 5)
+        assert reader.values[0] == LINES
+        keys = [each.key(i) for each in reader.batches for i in range(len(each))]
+        assert keys == [b"1", b"two", None, None, b"5"]
+        assert min(each.times_ms.min() for each in reader.batches) > 1_700_000_000_000
+
+
+@pytest.mark.integration
+def test_rows_of_sentiment140_become_objects(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Rows as Sentiment140 was published become JSON that the default configuration reads."""
+    path = tmp_path / "tweets.csv"
+    path.write_text(ROWS, encoding="latin-1")
+    topic, clock = new_topic(), Clockwork()
+    done = replay(path, (broker.address,), topic, show=False, clock=clock, wait=clock.wait)
+    assert (done.sent, done.unreadable, done.without_time) == (2, 0, 0)
+    assert clock.waits_s == pytest.approx([10.0])
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 2)
+        first, second = (msgspec.json.decode(value or b"") for value in reader.values[0])
+    assert first == {
+        "id": "11",
+        "created_at": "Mon Apr 06 22:19:45 PDT 2009",
+        "user": "ann",
+        "text": 'so "good" café',
+        "label": "4",
+    }
+    assert (second["label"], second["text"]) == ("0", "so bad, really")
+
+
+@pytest.mark.integration
+def test_without_keys_partitions_take_turns(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """At full speed nobody waits, and without keys the partitions are filled in turn."""
+    path = tmp_path / "stream.jsonl"
+    lines = [b'{"id": %d, "text": "t"}' % i for i in range(3_000)]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    topic, clock = new_topic(3), Clockwork()
+    replay(
+        path, (broker.address,), topic, "max", keyed=False, show=False, clock=clock, wait=clock.wait
+    )
+    assert clock.waits_s == []
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 3_000)
+        assert reader.values == {number: lines[number::3] for number in range(3)}
+
+
+@pytest.mark.integration
+def test_the_made_up_stream_plays_as_far_as_asked(broker: Broker, new_topic: NewTopic) -> None:
+    """The generator's messages arrive as it makes them, keyed, and no more than were asked for."""
+    settings = GeneratorSettings(rate_per_s=0.0)
+    topic = new_topic()
+    done = replay(settings, (broker.address,), topic, max_messages=750, show=False)
+    made = TweetMaker(settings).make(0, 750)
+    assert done == Replayed(750, 0, 0, sum(map(len, made)))
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 750)
+        assert reader.values[0] == made
+
+
+@given(
+    times_ms=st.lists(st.none() | st.integers(0, 10**12), max_size=30),
+    speed=st.floats(0.1, 1_000),
+)
+def test_the_pace_is_the_recordings(times_ms: list[int | None], speed: float) -> None:
+    """No record goes before it is due, and each wait ends exactly when one is."""
+    clock = Clockwork()
+    pace = Pace(speed, clock, clock.wait)
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    latest_s = 0.0
+    for time_ms in times_ms:
+        pace.keep(time_ms)
+        if time_ms is not None:
+            latest_s = max(latest_s, (time_ms - known[0]) / 1000 / speed)
+        assert clock.now_s - 100.0 == pytest.approx(latest_s, abs=1e-5)
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), "fast"])
+def test_no_other_speed_is_taken(speed: object) -> None:
+    """A speed that is no pace is refused with what is allowed."""
+    with pytest.raises(ConfigError, match="recorded, max or a number above 0"):
+        Pace(speed, Clockwork(), Clockwork().wait)  # type: ignore[arg-type]

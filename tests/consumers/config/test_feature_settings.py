@@ -1,0 +1,166 @@
+"""Settings of feature groups of every kind, and of what is known of the classes beforehand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from consumers.config.base import LARGEST, LEAST
+from consumers.config.model import ModelSettings
+from consumers.config.settings import CategoriesSettings, load, to_yaml
+from consumers.features import build_model
+from tests.consumers.config.test_settings import mistakes, write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("model: {features: {n: {kind: number}}}", "kind is words, categories, flags or numbers"),
+        (
+            "model: {features: {n: {kind: numbers, ngrams: [1, 2]}}}",
+            "model.features.n.ngrams: is no known key with kind: numbers, only with kind: words",
+        ),
+        (
+            "model: {features: {n: {kind: numbers, prior_kapa: 1}}}",
+            "did you mean model.features.n.prior_kappa?",
+        ),
+        (
+            "model: {features: {n: {kind: numbers, variance: each}}}",
+            "model.features.n.variance: must be 'own' or 'shared'; found 'each'",
+        ),
+        ("model: {features: {n: {kind: flags, beta: 1}}}", "model.features.n.beta: must be a list"),
+        ("model: {features: {n: {kind: flags, fields: [a, a]}}}", "fields: must be distinct"),
+        ("model: {features: {n: {fields: [a, b]}}}", "each field of words is a group of its own"),
+        ("model: {features: {lang: {kind: flags}}}", "reads 'lang' as flags; it can be words or"),
+        (
+            "model: {features: {a: {kind: flags}, b: {kind: numbers, fields: [a]}}}",
+            "model.features.b: reads 'a', which 'a' reads already",
+        ),
+        (
+            "message: {text: a}\nmodel: {features: {text: {}, a: {kind: categories}}}",
+            "model.features.a: reads 'a', which 'text' reads already",
+        ),
+        ("model: {features: {label: {kind: categories}}}", "it would learn the label itself"),
+        (
+            "model: {features: {c: {kind: categories, values: {x: [1]}}}}",
+            "model.features.c.values.x: is none of the group's fields",
+        ),
+        (
+            "model: {features: {c: {kind: categories, values: {c: [1, '1']}}}}",
+            "model.features.c.values: must be distinct",
+        ),
+        (
+            "model: {features: {c: {kind: categories, values: {c: []}}}}",
+            "must hold at least one value of 'c'",
+        ),
+        ("model: {features: {text: {dictionary: []}}}", "must hold at least one word"),
+        (
+            "model: {features: {n: {kind: numbers, prior_mean: -1e61}}}",
+            "model.features.n.prior_mean: must be a number between -1e+60 and 1e+60; found '-1e61'",
+        ),
+        (
+            "model: {features: {n: {kind: numbers, prior_kappa: 1e-61}}}",
+            "model.features.n.prior_kappa: must be a number between 1e-60 and 1e+60; found '1e-61'",
+        ),
+        (
+            "model: {features: {n: {kind: numbers, variance_floor: 1e61}}}",
+            "model.features.n.variance_floor: must be a number between 0 and 1e+60",
+        ),
+        (
+            "model: {features: {f: {kind: flags, beta: [1, 1e61]}}}",
+            "model.features.f.beta.1: must be 0, or a number between 1e-60 and 1e+60; found '1e61'",
+        ),
+        (
+            "model: {features: {text: {alpha: -1}}}",
+            "model.features.text.alpha: must be 0, or a number between 1e-60 and 1e+60; found '-1'",
+        ),
+        ("model: {class_prior: 1e61}", "model.class_prior: must be 0, or a number between 1e-60"),
+        ("model: {class_prior: {positive: 1e-61, negative: 1}}", "and 1e+60 for positive"),
+        ("model: {class_prior: -1}", "model.class_prior: must be a number of at least 0"),
+        ("model: {class_prior: true}", "model.class_prior: must be a number of at least 0"),
+        (
+            "model: {class_prior: {positive: 1, negatve: 1}}",
+            "model.class_prior.negatve: is not in model.classes: 'negative', 'positive'; found '1'",
+        ),
+        ("model: {class_prior: {positive: 1}}", "'negative' has none"),
+        (
+            "model: {class_prior: {fixed: {positive: 0.5, negative: 0.6}}}",
+            "must hold probabilities that add up to 1, not to 1.1",
+        ),
+        ("model: {class_prior: {fixed: {positive: 1}}}", "model.class_prior.fixed: must have a"),
+        (
+            "model: {classes: ['0', '1']}\nlabels: {mapping: {0: '1'}}",
+            "labels.mapping.0: is a class, which its name stands for",
+        ),
+    ],
+)
+def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str) -> None:
+    """Whatever is wrong, the message names the place and the way out."""
+    assert expected in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("0.5", 0.5),
+        ("{negative: 3, positive: 7}", {"negative": 3.0, "positive": 7.0}),
+        ("{fixed: {negative: 0.3, positive: 0.7}}", {"fixed": {"negative": 0.3, "positive": 0.7}}),
+        ("'${ALPHA}'", 2.5),
+    ],
+)
+def test_a_class_prior_has_three_forms(tmp_path: Path, written: str, meant: object) -> None:
+    """One number, one for each class, or fixed probabilities; what is printed is read again."""
+    settings = load(write(tmp_path, f"model: {{class_prior: {written}}}"), {"ALPHA": "2.5"})
+    assert settings.model.class_prior == meant
+    assert load(write(tmp_path, to_yaml(settings)), {}) == settings
+
+
+def test_groups_of_all_kinds_are_printed_and_read_again(tmp_path: Path) -> None:
+    """`check-config` prints a configuration of every kind of group that means the same."""
+    text = """\
+model:
+  features:
+    a: {kind: categories, fields: [x, y.z], values: {x: [1, true, 2.5, hi]}}
+    b: {kind: flags}
+    c: {kind: numbers, prior: normal-inverse-gamma, prior_mean: -1.5}
+    text:
+    d: {fields: [title], dictionary: [one, two]}
+"""
+    settings = load(write(tmp_path, text), {})
+    assert settings.model.fields == ("x", "y.z", "b", "c", "text", "title")
+    (group,) = (g for g in settings.model.features.values() if isinstance(g, CategoriesSettings))
+    assert group.values == {"x": ("1", "true", "2.5", "hi")}
+    assert load(write(tmp_path, to_yaml(settings)), {}) == settings
+
+
+@pytest.mark.parametrize("size", [LEAST, LARGEST])
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"kind": "flags", "beta": ["SIZE", "SIZE"]},
+        {"kind": "categories", "alpha": "SIZE"},
+        {"kind": "words", "alpha": "SIZE"},
+        {"kind": "words", "likelihood": "bernoulli", "beta": ["SIZE", "SIZE"]},
+        {"kind": "words", "likelihood": "complement", "alpha": "SIZE"},
+        {"kind": "numbers", "variance_floor": "SIZE"},
+        {"kind": "numbers", "prior": "normal-inverse-gamma", "prior_mean": "SIZE",
+         "prior_kappa": "SIZE", "prior_alpha": "SIZE", "prior_beta": "SIZE"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_library_takes_every_prior_that_is_allowed(group: dict[str, Any], size: float) -> None:
+    """Settings that are checked make a model, and no answer of it is nan, at the bounds too."""
+    named = {**group, "fields": ["f"]}
+    features = json.loads(json.dumps({"g": named}).replace('"SIZE"', repr(size)))
+    given = ModelSettings.model_validate({"class_prior": size, "features": features})
+    model = build_model(given)
+    value = {"words": "a b", "categories": "a", "flags": True, "numbers": 2.0}[group["kind"]]
+    for example in ({"f": value}, {}):
+        answers = [model.predict_proba_one(example)]
+        model.learn_one({"f": value}, "positive")
+        answers.append(model.predict_proba_one(example))
+        assert np.isfinite([list(answer.values()) for answer in answers]).all()

@@ -1,0 +1,323 @@
+"""Applying corrections: which wait, which are somebody else's, and which are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from consumers.config.settings import Settings
+from consumers.corrections.applier import AWAY_S
+from consumers.corrections.model import Correction, encode
+from consumers.errors import ConfigError, SourceError
+from consumers.factories import build_corrections
+from consumers.features import build_model
+from consumers.messages import Partition, Reason
+from consumers.monitoring.metrics import Metrics
+from streamnb import EveryExamples, EveryInterval, Learner, SnapshotBoard
+from streamnb.features.counted_words import CountedState
+from streamnb.inspection.summary import n_features
+from streamnb.serialization import pack
+from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store, by_part
+from tests.endtoend.expected_counts import examples
+
+JOURNAL = Partition("journal:corrections.jsonl", 0)
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    """Return the daemon's rooms once the first partition's five messages are learned."""
+    made = Life(tmp_path, Store(), examples(10))
+    made.take(STREAM[0], 5)
+    yield made
+    made.end()
+
+
+def say(life: Life, **said: Any) -> None:
+    """Write a correction as any program might."""
+    given = {"kind": "delete", "id": "m", "time_ms": 5, **said}
+    life.room.log.append(b"m", encode(Correction(**given)))
+
+
+def test_a_correction_waits_for_its_message(life: Life) -> None:
+    """What the model has not learned yet is not taken back, nor is anything behind it."""
+    text, label = life.found[1]  # the second partition's first, which has not come
+    taught = {"was": label, "was_part": "t/1", "example": {"text": text}}
+    say(life, **taught, partition=("t", 1), offset=0)
+    life.room.desk.teach({"text": "behind it"}, "positive")
+    life.assigned = dict.fromkeys(STREAM, 0)
+    life.correct()
+    assert JOURNAL not in life.positions
+    assert (life.reading.n_waiting, life.applying.owes()) == (2, False)
+    life.take(STREAM[1], 1)
+    life.correct()
+    assert life.positions[JOURNAL] == life.room.log.append(b"", b"").offset  # type: ignore[attr-defined]
+    assert (life.value("delete"), life.value("label")) == (1.0, 1.0)
+    assert life.learner.model.parts["t/1"].class_counts.sum() == 0.0
+
+
+def test_corrections_of_partitions_that_others_read_are_skipped(life: Life) -> None:
+    """In a group each member applies what concerns the messages that it learned, and no more."""
+    life.assigned = {STREAM[0]: 0}
+    say(life, partition=("t", 1), offset=0, was="positive", was_part="t/1", example={"text": "x"})
+    say(life, kind="label", partition=("t", 1), offset=7, label="positive", example={"text": "x"})
+    life.correct()
+    assert (life.value("skipped"), life.value("refused")) == (2.0, 0.0)
+    assert life.learner.model.parts[JOURNAL_PART].class_counts.sum() == 0.0
+    assert life.positions[JOURNAL] > 0
+
+
+def test_another_streams_corrections_are_skipped(life: Life) -> None:
+    """A source without assignments has one stream: what concerns another will not come."""
+    say(life, partition=("elsewhere", 0), offset=0)
+    life.correct()
+    assert life.value("skipped") == 1.0
+
+
+def test_before_anything_was_read_corrections_wait(tmp_path: Path) -> None:
+    """A first start over an old journal holds what it says until the stream is known."""
+    life = Life(tmp_path, Store(), examples(10))
+    say(life, partition=("t", 0), offset=0)
+    life.correct()
+    assert life.reading.n_waiting == 1
+    life.take(STREAM[0], 1)
+    life.correct()
+    assert life.reading.n_waiting == 0
+    life.end()
+
+
+def test_a_partition_that_left_may_come_back(life: Life) -> None:
+    """While a group decides anew its partitions are waited for, but not for ever."""
+    now_s = [0.0]
+    life.applying._clock = lambda: now_s[0]
+    life.assigned = {STREAM[1]: 0}
+    say(life, partition=("t", 0), offset=99)
+    for after_s, waiting in ((0.0, 1), (AWAY_S - 1, 1), (AWAY_S + 1, 0)):
+        now_s[0] = after_s
+        life.correct()
+        assert life.reading.n_waiting == waiting
+    assert life.value("skipped") == 1.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"was": "positive", "was_part": "t/7", "example": {"text": "x"}},  # no such part
+        {"was": "positive", "was_part": "t/0", "example": {"text": "never seen here"}},
+        {"was": "positive", "was_part": "t/0", "example": {"text": 5}},
+        {"was": "positive", "was_part": "t/0", "example": {"text": "x"}, "label": "negative"},
+    ],
+)
+def test_what_does_not_fit_is_refused_whole(life: Life, said: dict[str, Any]) -> None:
+    """A correction of what was never learned changes no count, is told, and stops nothing."""
+    before = by_part(life.learner.model)
+    kind = "label" if "label" in said else "delete"
+    with capture_logs() as logged:
+        say(life, kind=kind, partition=("t", 0), offset=0, **said)
+        life.room.desk.teach({"text": "goes on"}, "positive")
+        life.correct()
+    (reject,) = life.rejects
+    assert (reject.reason, reject.partition, reject.key) == (Reason.CORRECTION, JOURNAL, b"m")
+    assert [line["event"] for line in logged] == ["correction_refused"]
+    found = by_part(life.learner.model)
+    assert found.pop(JOURNAL_PART)[0] == [0.0, 1.0]
+    assert found == before
+    assert (life.value("refused"), life.applying.n_refused) == (1.0, 1)
+
+
+def test_a_label_that_cannot_be_learned_brings_back_what_it_replaced(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the new label is refused after the old one was taken back, nothing has changed."""
+    before = by_part(life.learner.model)
+    text, label = life.found[0]
+    say(
+        life,
+        kind="label",
+        label="negative",
+        was=label,
+        was_part="t/0",
+        example={"text": text},
+        partition=("t", 0),
+        offset=0,
+    )
+    life.read_back()
+    learn_one = life.learner.learn_one
+    refused: list[str] = []
+
+    def refuse_once(part: str, x: Any, y: Any) -> None:
+        if not refused:
+            refused.append(y)
+            life.learner.model.learn_one(x, y, part="t/0", weight=-1.0)
+        learn_one(part, x, y)
+
+    monkeypatch.setattr(life.learner, "learn_one", refuse_once)
+    with capture_logs():
+        life.correct()
+    assert refused == ["negative"]
+    assert by_part(life.learner.model) == before
+    assert life.value("refused") == 1.0
+
+
+def test_taking_back_words_that_nobody_wrote_leaves_no_trace(life: Life) -> None:
+    """A correction of a text that was never learned is refused, and gives no word a place."""
+    model = life.learner.model
+    before = by_part(model)
+    (group,) = model._groups.values()
+    assert isinstance(group, CountedState)
+    n_words = group.vocabulary.n_words
+    say(
+        life,
+        kind="label",
+        label="negative",
+        was=life.found[0][1],
+        was_part="t/0",
+        example={"text": "qwx qwy qwz"},
+        partition=("t", 0),
+        offset=0,
+    )
+    with capture_logs():
+        life.correct()
+    assert life.value("refused") == 1.0
+    assert by_part(model) == before
+    assert group.vocabulary.n_words == n_words
+
+
+def test_lines_that_are_no_corrections_are_rejects(life: Life) -> None:
+    """What stands in the log and is none is handed on with its bytes, and passed."""
+    life.room.log.append(b"", b"what is this")
+    with capture_logs():
+        life.correct()
+    assert [(each.reason, each.value) for each in life.rejects] == [
+        (Reason.NOT_JSON, b"what is this")
+    ]
+    life.save()  # a position that nothing was taught by is saved all the same
+    again = Life(life.folder, life.store, life.found)
+    assert again.positions[JOURNAL] == life.positions[JOURNAL]
+    again.end()
+
+
+def test_a_label_is_seen_though_the_number_of_examples_is_the_same(life: Life) -> None:
+    """A snapshot is published after a correction that leaves as many examples as before."""
+    board = SnapshotBoard()
+    learner = Learner(life.learner.model, board, EveryInterval(0.0, 0.5, lambda: 0.0), lambda: 0.0)
+    life.learner = learner
+    text, label = life.found[0]
+    other = {"positive": "negative", "negative": "positive"}[label]
+    life.room.desk.label("m0", other)
+    life.correct()
+    assert learner.publish_if_due()
+    snapshot = board.current()
+    assert snapshot is not None
+    assert snapshot.version == 2
+    assert snapshot.predict_one({"text": text}) is not None
+    assert learner.publish_if_due()
+    assert board.current() is snapshot
+
+
+def test_a_log_that_cannot_be_read_ends_the_run(life: Life) -> None:
+    """A journal that is not the checkpoint's ends the consuming thread, and the desk says why."""
+    life.applying.start({JOURNAL: 999})
+    life.reading._thread.join(60.0)
+    with pytest.raises(SourceError, match="Put the journal back"):
+        life.applying.is_due()
+    assert "cannot be read back" in (life.room.desk.reason or "")
+    life.applying.close()
+
+
+def test_a_turn_is_bounded(life: Life) -> None:
+    """However many wait, the stream has its turn after a fiftieth of a second."""
+    times = iter(range(1000))
+    life.applying._clock = lambda: float(next(times))
+    for number in range(3):
+        life.room.desk.teach({"text": f"number {number}"}, "positive")
+    life.correct()
+    assert (life.reading.n_waiting, life.applying.owes()) == (2, True)
+    assert life.applying.is_behind()  # so that the loop does not wait for the stream meanwhile
+    life.applying._clock = lambda: 0.0
+    life.correct()
+    assert (life.reading.n_waiting, life.applying.is_behind()) == (0, False)
+
+
+FEATURES = {
+    "text": {"kind": "words"},
+    "kind": {"kind": "categories", "fields": ["colour"]},
+    "sure": {"kind": "flags", "fields": ["bold"]},
+    "size": {"kind": "numbers", "fields": ["height"]},
+}
+
+
+def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
+    """Words, categories, flags and numbers, missing ones too: a deletion leaves what was before."""
+    settings = Settings.model_validate(
+        {"checkpoint": {"folder": tmp_path}, "model": {"features": FEATURES}}
+    )
+    room = build_corrections(settings, None, Metrics(CollectorRegistry()))
+    assert room is not None
+    model = build_model(settings.model)
+    learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
+    reading = room.applying._reading
+    reading._source.open(lambda _: None)
+    reading.caught_up.set()
+    positions: dict[Partition, int] = {}
+
+    def correct() -> None:
+        for raw in reading._source.poll(0.0):
+            reading._take(raw)
+        assert room.applying.apply(learner, positions, {}) == []
+
+    given: list[dict[str, Any]] = [
+        {"text": "so tall", "colour": 3, "bold": True, "height": 1.5},
+        {"text": "so small", "colour": "blue", "bold": None},
+        {"height": 2},
+        {"colour": "blue", "bold": False},
+    ]
+    for example in given:
+        room.desk.teach(example, "positive")
+    correct()
+    for example in given[1:]:
+        learned = room.desk._examples.checked(example)
+        room.log.append(
+            b"",
+            encode(Correction("delete", "m", 5, learned, was="positive", was_part=JOURNAL_PART)),
+        )
+    correct()
+    twin = build_model(settings.model)
+    learned = room.desk._examples.checked(given[0])
+    assert learned == {"text": "so tall", "colour": "3", "bold": 1.0, "height": 1.5}
+    twin.learn_one(learned, "positive", part=JOURNAL_PART)
+    assert model.class_counts.tolist() == twin.class_counts.tolist()
+    assert n_features(model) == n_features(twin)
+    for asked in given:
+        example = room.desk._examples.checked(asked)
+        assert model.predict_proba_one(example) == pytest.approx(twin.predict_proba_one(example))
+    assert pack(model, {JOURNAL_PART: 5})[0]["sections"][0]["part"] == JOURNAL_PART
+    room.log.close()
+
+
+def test_the_room_is_off_where_nothing_is_kept() -> None:
+    """Without a folder there is no journal, and without a log no corrections."""
+    metrics = Metrics(CollectorRegistry())
+    for sections in (
+        {"checkpoint": {"folder": None}},
+        {"corrections": {"to": "none"}},
+    ):
+        assert build_corrections(Settings.model_validate(sections), None, metrics) is None
+
+
+def test_a_label_topic_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Positions go by a topic's name: even on another cluster it must not be the stream's."""
+    settings = Settings.model_validate(
+        {
+            "source": "kafka://127.0.0.1:1/tweets",
+            "kafka": {"servers": ["127.0.0.1:2"]},
+            "corrections": {"to": "kafka:tweets"},
+            "checkpoint": {"folder": tmp_path},
+        }
+    )
+    with pytest.raises(ConfigError, match="name another topic"):
+        build_corrections(settings, None, Metrics(CollectorRegistry()))

@@ -1,0 +1,160 @@
+"""The label topic on a real broker: what is answered for is there once, and doubt is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumers.config.settings import KafkaSettings, Settings
+from consumers.corrections import InDoubt, NotReady, NotWritten
+from consumers.corrections import service as desk
+from consumers.corrections.log_reader import Written
+from consumers.corrections.model import Correction, entries
+from consumers.factories import CorrectionParts, build_corrections
+from consumers.kafka.correction_log import KafkaLog
+from consumers.messages import Partition
+from consumers.monitoring.metrics import Metrics
+from tests.broker.broker import Broker
+from tests.consumers.corrections.stepped_daemon import Kept, Store
+from tests.consumers.kafka.topics import PATIENCE_S, Reader
+
+pytestmark = [
+    pytest.mark.integration,
+    # The client leaves the sockets of failed attempts to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+NewTopic = Callable[..., str]
+CLASSES = ("negative", "positive")
+
+
+def test_lines_of_one_key_stand_in_one_partition(broker: Broker, new_topic: NewTopic) -> None:
+    """What is appended is safe when its outcome is known, in the order of its key."""
+    topic = new_topic(3)
+    with closing(KafkaLog([broker.address], topic, KafkaSettings())) as log:
+        places = [log.append(b"m1", b"{%d}" % i).outcome(PATIENCE_S) for i in range(5)]
+        other = log.append(b"another", b"{}").outcome(PATIENCE_S)
+    assert other is not None
+    assert len({place.partition for place in places if place is not None}) == 1
+    assert [place.offset for place in places if place is not None] == list(range(5))
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 6)
+        at = places[0]
+        assert at is not None
+        assert reader.values[at.partition.partition][:5] == [b"{%d}" % i for i in range(5)]
+
+
+def test_what_the_broker_refuses_is_not_written(broker: Broker, new_topic: NewTopic) -> None:
+    """A line too large for the topic is an error for its sender, and the next one goes through."""
+    topic = new_topic(max_message_bytes="2000")
+    with closing(KafkaLog([broker.address], topic, KafkaSettings())) as log:
+        with pytest.raises(NotWritten, match="records of that size"):
+            log.append(b"m1", b"x" * 5_000).outcome(PATIENCE_S)
+        assert log.append(b"m1", b"{}").outcome(PATIENCE_S) is not None
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 1)
+        assert reader.values[0] == [b"{}"]
+
+
+def test_a_broker_that_is_away_takes_nothing(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no broker answers, nothing was written, and the sentence says what to look at."""
+    monkeypatch.setattr("consumers.kafka.correction_log.CONNECT_TIMEOUT_S", 0.1)
+    with (
+        closing(KafkaLog([own_broker.reserve()], "labels", KafkaSettings())) as log,
+        pytest.raises(NotWritten, match=r"nothing was changed.*no answer from Kafka"),
+    ):
+        log.append(b"m1", b"{}")
+
+
+@contextmanager
+def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[CorrectionParts]:
+    """Yield the daemon's corrections over a label topic, read back by their own thread."""
+    settings = Settings.model_validate(
+        {
+            "checkpoint": {"folder": folder},
+            "kafka": {"servers": [broker.address]},
+            "corrections": {"to": f"kafka:{topic}"},
+        }
+    )
+    room = build_corrections(settings, store, Metrics(CollectorRegistry()))
+    assert room is not None
+    room.applying.start({})
+    try:
+        assert room.applying._reading.caught_up.wait(PATIENCE_S)
+        yield room
+    finally:
+        room.applying.close()
+        room.log.close()
+
+
+def in_topic(broker: Broker, topic: str, n: int) -> list[Any]:
+    """Return what the first `n` lines of a topic say."""
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= n)
+        return [entry.said for raw in reader.batches for entry in entries(raw, CLASSES)]
+
+
+def test_a_correction_in_doubt_is_waited_for(
+    own_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stands still leaves a correction in doubt; it comes once, and is known then."""
+    own_broker.start()
+    own_broker.create_topic("labels")
+    store = Store()
+    store.offer("m1", Kept({"text": "so it goes"}, "negative", "t/0", Partition("t", 0), 0))
+    with room_of(own_broker, "labels", tmp_path, store) as room:
+        assert room.desk.label("m1", "positive").position == "labels@0"
+        monkeypatch.setattr(desk, "OUTCOME_TIMEOUT_S", 0.3)
+        assert own_broker._process is not None
+        os.kill(own_broker._process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(InDoubt, match="may be in it already"):
+                room.desk.label("m1", "negative")
+            with pytest.raises(NotReady, match="on its way to labels"):
+                room.desk.label("m1", "positive")
+            doubt = room.desk._doubts["m1"]
+        finally:
+            os.kill(own_broker._process.pid, signal.SIGCONT)
+        assert isinstance(doubt.appended.outcome(PATIENCE_S), Written)
+        monkeypatch.setattr(desk, "OUTCOME_TIMEOUT_S", PATIENCE_S)
+        receipt = room.desk.delete("m1")
+        assert (receipt.was, receipt.position) == ("negative", "labels@2")
+    said = in_topic(own_broker, "labels", 3)
+    assert [(each.was, each.was_part, each.label) for each in said] == [
+        ("negative", "t/0", "positive"),
+        ("positive", "labels/0", "negative"),
+        ("negative", "labels/0", None),
+    ]
+
+
+def test_what_another_daemon_wrote_is_remembered(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Daemons share a label topic: each reads all of it back, of before its start and later."""
+    topic, store = new_topic(), Store()
+    for id_ in ("m1", "m2"):
+        store.offer(id_, Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
+    with room_of(broker, topic, tmp_path / "a", store) as first:
+        first.desk.delete("m1")
+    store.removed.clear()
+    with room_of(broker, topic, tmp_path / "b", store) as second:
+        assert store.get("m1") is None
+        other = Store()
+        other.offer("m2", Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
+        with room_of(broker, topic, tmp_path / "a", other) as first:
+            first.desk.label("m2", "positive")
+        reading = second.applying._reading
+        with reading._changed:
+            assert reading._changed.wait_for(lambda: reading.n_waiting == 2, PATIENCE_S)
+        kept = store.get("m2")
+        assert kept is not None
+        assert (kept.taught, kept.taught_part) == ("positive", f"{topic}/0")
+    assert [type(each) for each in in_topic(broker, topic, 2)] == [Correction, Correction]

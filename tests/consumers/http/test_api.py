@@ -1,0 +1,246 @@
+"""The whole API of a daemon that runs: every example of its guide, corrections, and the client."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from consumers.http.client import ApiError, Client
+from tests.consumers.http.api_daemon import N_MESSAGES, RARE, reading_daemon
+from tests.endtoend.daemon_process import Daemon
+
+GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8100"
+OPTIONS = {"-H", "-d", "-X", "--max-time"}
+
+
+class Example(NamedTuple):
+    """A question of the guide and what it shows as the answer."""
+
+    route: str
+    command: str
+    kind: str
+    answer: str
+
+
+EXAMPLES = [
+    Example(*found)
+    for found in re.findall(
+        r"^##+ `?([^`\n]+)`?\n(?:(?!^##).)*?```sh\n(.*?)```\n\n```(json|text)\n(.*?)```",
+        GUIDE,
+        re.MULTILINE | re.DOTALL,
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Yield a daemon that has read its messages."""
+    with reading_daemon(tmp_path_factory.mktemp("api")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(daemon: Daemon) -> Client:
+    """Return our own client of it."""
+    return Client(daemon.address)
+
+
+@pytest.fixture(scope="module")
+def http(daemon: Daemon) -> Iterator[httpx.Client]:
+    """Yield a client that says what it is told to."""
+    with httpx.Client(base_url=daemon.address, trust_env=False) as made:
+        yield made
+
+
+def sent(http: httpx.Client, command: str) -> httpx.Response:
+    """Send what a curl command would send; of a stream the first summary is read."""
+    words = shlex.split(command.replace("\\\n", ""))
+    assert words.pop(0) == "curl"
+    found: dict[str, str] = {}
+    while words:
+        word = words.pop(0)
+        found[word if word in OPTIONS else "url"] = words.pop(0) if word in OPTIONS else word
+    assert found["url"].startswith(ADDRESS)
+    name, _, value = found.get("-H", "Accept: */*").partition(": ")
+    request = http.build_request(
+        found.get("-X", "POST" if "-d" in found else "GET"),
+        found["url"].removeprefix(ADDRESS),
+        headers={name: value},
+        content=found.get("-d"),
+    )
+    answer = http.send(request, stream=True)
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        answer._content = next(part for part in answer.iter_bytes() if b"event: summary" in part)
+    else:
+        answer.read()
+    answer.close()
+    return answer
+
+
+def same_form(shown: Any, found: Any, place: str = "$") -> None:
+    """Fail unless two JSON values have the same fields in the same order, however deep."""
+    if isinstance(shown, dict) and isinstance(found, dict):
+        assert list(shown) == list(found), place
+        for key in shown:
+            same_form(shown[key], found[key], f"{place}.{key}")
+    elif isinstance(shown, list) and isinstance(found, list):
+        if shown and found:
+            same_form(shown[0], found[0], f"{place}[0]")
+    elif shown is not None and found is not None:
+        numbers = (int, float)
+        both = isinstance(shown, numbers) and isinstance(found, numbers)
+        assert both or type(shown) is type(found), place
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.route)
+def test_the_guide_shows_what_is_answered(http: httpx.Client, example: Example) -> None:
+    """Each curl command of the guide is answered in the form that the guide shows."""
+    answer = sent(http, example.command)
+    shown = re.search(r'"status": (\d+)', example.answer)
+    taken = 202 if example.route in {"POST /v1/labels", "DELETE /v1/messages/{id}"} else 200
+    assert answer.status_code == (int(shown[1]) if shown else taken)
+    if example.kind == "json":
+        same_form(json.loads(example.answer), answer.json())
+    else:
+        assert example.answer.partition("\n")[0].partition("{")[0] in answer.text
+
+
+def test_the_guide_and_the_description_have_the_same_routes(http: httpx.Client) -> None:
+    """No route is missing in the guide, and none is made up."""
+    paths = http.get("/openapi.json").json()["paths"]
+    described = {f"{method.upper()} {path}" for path in paths for method in paths[path]}
+    assert described == {example.route for example in EXAMPLES} - {"Problems"}
+
+
+def test_a_search_goes_on_where_it_ended(client: Client) -> None:
+    """Page by page every message comes once, the newest first."""
+    found: list[dict[str, Any]] = []
+    page = client.search("obama", limit=7)
+    while True:
+        found += page["messages"]
+        if not page["more"]:
+            break
+        page = client.search("obama", limit=7, before=page["before"])
+    keys = [each["key"] for each in found]
+    assert keys == sorted(set(keys), reverse=True)
+    assert len(keys) == client.summary("obama")["n"] == N_MESSAGES // 3 - 1
+    assert all("".join(each["marked"]) == each["text"] for each in found)
+
+
+def test_a_summary_adds_up(client: Client) -> None:
+    """Its counts, shares and series are of the same messages."""
+    found = client.summary("morning", lang="en")
+    assert sum(found["counts"].values()) == found["n"]
+    assert sum(found["raw"].values()) == pytest.approx(1)
+    points = found["series"]["points"]
+    assert sum(sum(point["counts"].values()) for point in points) == found["n"]
+    assert client.summary()["is_everything"]
+
+
+@pytest.mark.parametrize("query", ["o*", '"', "-", "a AND", "NEAR(", "text:x", "' OR 1=1 --", "*"])
+def test_no_query_breaks_the_search(http: httpx.Client, query: str) -> None:
+    """Whatever is typed is searched for, or refused in a sentence."""
+    answer = http.get("/v1/search", params={"q": query})
+    assert answer.status_code in {200, 422}
+    told = answer.json()
+    assert told["query"] == query if answer.status_code == 200 else told["detail"].endswith(".")
+
+
+def counts_of(client: Client, word: str) -> dict[str, float]:
+    """Return how often a word was learned in each class; nothing where it is not known."""
+    features = client.predict(word, explain=True)["explanation"]["features"]
+    found: dict[str, float] = features[0]["counts"] if features else {}
+    return found
+
+
+def test_a_label_is_taught_and_a_deletion_unlearned(daemon: Daemon, client: Client) -> None:
+    """A correction is in the log when it is answered, in the counts and on the page soon after."""
+    assert counts_of(client, "quagga") == {"negative": 1.0, "positive": 0.0}
+    name = f"t{RARE}"
+    receipt = client.label(name, "positive")
+    assert (receipt["was"], receipt["label"]) == ("negative", "positive")
+    assert receipt["position"].startswith("corrections.jsonl@")
+    assert client.label(name, "positive")["position"] is None
+    daemon.until(
+        lambda: counts_of(client, "quagga") == {"negative": 0.0, "positive": 1.0}, "it is learned"
+    )
+    (found,) = client.search("quagga")["messages"]
+    assert found["corrected"] == "positive"
+    assert client.delete(name)["was"] == "positive"
+    assert not client.search("quagga")["messages"]
+    daemon.until(lambda: not counts_of(client, "quagga"), "it is unlearned")
+    for ask in (partial(client.label, name, "positive"), partial(client.delete, name)):
+        with pytest.raises(ApiError, match=f"Not Found: no message '{name}' is kept"):
+            ask()
+
+
+def test_an_example_may_come_along(daemon: Daemon, client: Client, http: httpx.Client) -> None:
+    """A text or a message with its label is learned under an id of its own."""
+    for example in ({"text": "zebras"}, {"message": {"text": "zebras"}}):
+        answer = http.post("/v1/labels", json=example | {"label": "negative"})
+        assert answer.status_code == 202
+        assert answer.json()["was"] is None
+    daemon.until(lambda: counts_of(client, "zebras").get("negative") == 2, "both are learned")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"id": "t1"}, "missing required field `label`"),
+        ({"label": "positive"}, "0 of them: give one of id, text and message"),
+        ({"label": "positive", "id": "t1", "text": "a"}, "2 of them"),
+        ({"label": "posit", "id": "t1"}, "label 'posit' is none of negative, positive"),
+        ({"label": "positive", "id": ""}, "length >= 1"),
+        ({"label": "positive", "message": {"tex": "a"}}, "no text at 'text'"),
+        ({"label": "positive", "message": {"operation": "delete"}}, "deletion"),
+    ],
+)
+def test_labels_that_cannot_be_meant(http: httpx.Client, body: Any, words: str) -> None:
+    """Nothing is written, and the reason is told."""
+    answer = http.post("/v1/labels", json=body)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+def test_the_page_of_another_site_teaches_nothing(http: httpx.Client) -> None:
+    """A request with a foreign Origin or Host is refused, and the message stays as it is."""
+    evil = {"Origin": "http://evil.example"}
+    assert http.delete("/v1/messages/t1", headers=evil).status_code == 403
+    assert http.delete("/v1/messages/t1", headers={"Host": "evil.example"}).status_code == 403
+    assert http.get("/v1/messages/t1").status_code == 200
+
+
+def test_ids_may_hold_anything(client: Client) -> None:
+    """An id with slashes, blanks and question marks is asked for as it is."""
+    with pytest.raises(ApiError, match=r"no message 'a/b \?c#d%2F' is kept"):
+        client.delete("a/b ?c#d%2F")
+
+
+def test_the_client_judges_one_and_many(client: Client) -> None:
+    """Texts and messages, in their order; what goes wrong carries the daemon's own words."""
+    texts = ["good news", "sad news"]
+    labels = [each["label"] for each in client.predict_many(texts)]
+    assert labels == [client.predict(text)["label"] for text in texts]
+    assert client.predict_many([{"text": text} for text in texts])[0]["label"] == labels[0]
+    assert client.predict({"text": "good news"}) == client.predict("good news")
+    assert client.predict("good", explain=True)["explanation"]["features"]
+    with pytest.raises(ApiError, match="no text at 'text'") as caught:
+        client.predict({"tex": "good"})
+    assert caught.value.status == 422
+    assert caught.value.problem["title"] == "Unprocessable Entity"
+
+
+def test_the_client_says_when_nobody_answers() -> None:
+    """Without a daemon it is told where none was found."""
+    with pytest.raises(ApiError, match=r"No answer: http://127\.0\.0\.1:1: ") as caught:
+        Client("http://127.0.0.1:1/").model()
+    assert caught.value.status is None

@@ -1,0 +1,202 @@
+"""Questions that are odd, and rooms that are slow: each answer is one that the API describes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from consumers.corrections import Desk
+from consumers.corrections.log_reader import Written
+from consumers.corrections.message_lookup import Examples
+from consumers.features import kinds_of
+from consumers.http.client import ApiError, Client
+from consumers.http.state import Rooms
+from consumers.http.workers import THREADS
+from consumers.messages import Partition
+from consumers.search import Recent
+from tests.consumers.http.loopback_server import PATIENCE_S, rooms, served, settings
+from tests.consumers.search.stores import running, tell
+
+TIMEOUT_S = 1.0
+
+
+class SilentLog:
+    """A log that takes what it is given, and says so only when it is told to."""
+
+    name = "silent"
+
+    def __init__(self) -> None:
+        self.taken = threading.Semaphore(0)
+        self.speaks = threading.Event()
+
+    def append(self, key: bytes, line: bytes) -> SilentLog:
+        """Take a line."""
+        del key, line
+        self.taken.release()
+        return self
+
+    def outcome(self, timeout_s: float) -> Written | None:
+        """Say where it stands, once it is told to."""
+        del timeout_s
+        return Written(Partition("silent", 0), 7) if self.speaks.wait(PATIENCE_S) else None
+
+    def close(self) -> None:
+        """Hold nothing, so let go of nothing."""
+
+
+@pytest.fixture(scope="module")
+def log() -> SilentLog:
+    """Return a log that does not answer yet."""
+    return SilentLog()
+
+
+@pytest.fixture(scope="module")
+def open_rooms(log: SilentLog) -> Iterator[Rooms]:
+    """Yield rooms with the log's desk beside them; one word rules a class out."""
+    words = {"kind": "words", "alpha": 0.0}
+    of = settings(http={"request_timeout_s": TIMEOUT_S}, model={"features": {"text": words}})
+    examples = Examples(kinds_of(of.model), of.message)
+    desk = Desk(log, None, of.model.classes, examples, lambda: None)
+    store = Recent(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    with rooms(of) as made:
+        yield Rooms(
+            **{n: getattr(made, n) for n in made.__slots__} | {"desk": desk, "recent": store}
+        )
+
+
+@pytest.fixture(scope="module")
+def http(open_rooms: Rooms) -> Iterator[httpx.Client]:
+    """Yield a client of a server of these rooms."""
+    with (
+        served(open_rooms) as port,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
+        ) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("version", ["abc", "1..0", "1e9", "9" * 5000, "1.0.0a"])
+@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+def test_metrics_are_shown_whatever_version_is_wanted(
+    http: httpx.Client, kind: str, version: str
+) -> None:
+    """A version that there is none of is answered by the plain text that everybody reads."""
+    answer = http.get("/metrics", headers={"Accept": f"{kind};version={version}"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+@pytest.mark.parametrize("wanted", ["lines=1-2", "bytes=5-2", "bytes=99999999-", "bytes=0-0,2-2"])
+@pytest.mark.parametrize("path", ["/", "/page/style.css"])
+def test_the_pages_files_come_whole(http: httpx.Client, path: str, wanted: str) -> None:
+    """A Range, also one that makes no sense, is passed over; a file is 200 or 304."""
+    whole = http.get(path)
+    assert http.get(path, headers={"Range": wanted}).content == whole.content
+    same = {"Range": wanted, "If-None-Match": whole.headers["ETag"]}
+    assert http.get(path, headers=same).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/model?window=5"),
+        ("GET", "/v1/page?x"),
+        ("GET", "/v1/messages/t7?dry_run=true"),
+        ("DELETE", "/v1/messages/t7?dry_run=true"),
+        ("DELETE", "/v1/messages/what?why"),
+        ("POST", "/v1/predict?explain=true"),
+        ("POST", "/v1/labels?dry_run=true"),
+    ],
+)
+def test_no_parameter_is_passed_over(http: httpx.Client, method: str, path: str) -> None:
+    """One that is not known is refused everywhere, for something was meant by it."""
+    body = {"text": "a good day"} | ({"label": "positive"} if "labels" in path else {})
+    json_body: dict[str, Any] = {"json": body} if method == "POST" else {}
+    answer = http.request(method, path, **json_body)
+    assert answer.status_code == 422
+    assert "parameter" in answer.json()["detail"]
+
+
+def test_what_is_infinite_is_described_as_null(http: httpx.Client) -> None:
+    """Where a class is ruled out the answer holds null, and its description says that it may."""
+    asked = {"text": "lovely", "explain": True}
+    (found,) = http.post("/v1/predict", json=asked).json()["predictions"]
+    assert found["log_posteriors"]["negative"] is None
+    assert found["explanation"]["features"][0]["score"] is None
+    types = http.get("/openapi.json").json()["components"]["schemas"]
+    for described in (
+        types["Prediction"]["properties"]["log_posteriors"]["additionalProperties"],
+        types["Feature"]["properties"]["score"],
+        types["Explanation"]["properties"]["intercept"],
+    ):
+        assert {"type": "null"} in described["anyOf"]
+
+
+def test_every_refusal_of_a_deletion_is_described(http: httpx.Client) -> None:
+    """What an id can be refused for stands in the description."""
+    described = http.get("/openapi.json").json()["paths"]["/v1/messages/{id}"]["delete"]
+    for name, status in (("%ff", 400), ("a%00b", 422), ("t7", 404)):
+        assert http.delete(f"/v1/messages/{name}").status_code == status
+        assert str(status) in described["responses"]
+
+
+def test_a_silent_log_keeps_nobody_else_waiting(http: httpx.Client, log: SilentLog) -> None:
+    """While all who correct wait for the log, searches are answered as ever."""
+    label = {"text": "a good day", "label": "positive"}
+    with ThreadPoolExecutor(THREADS) as pool:
+        try:
+            waiting = [pool.submit(http.post, "/v1/labels", json=label) for _ in range(THREADS)]
+            for _ in range(THREADS):
+                assert log.taken.acquire(timeout=PATIENCE_S)
+            assert http.get("/v1/search?q=good").status_code == 200
+        finally:
+            log.speaks.set()
+        assert [answer.result().status_code for answer in waiting] == [202] * THREADS
+
+
+def test_what_is_none_is_not_asked_for(http: httpx.Client) -> None:
+    """The client leaves out what is None, so that a loop may begin with `before=None`."""
+    client = Client(str(http.base_url))
+    found = client.search("good", lang=None, before=None, limit=5)
+    assert found["lang"] is None
+    assert client.search("good", before=found["before"]) == found
+    assert client.summary("good", lang=None)["lang"] is None
+
+
+def test_another_server_is_no_streamnb(http: httpx.Client) -> None:
+    """Where something else answers, or nothing does, the client's own error says so."""
+    with pytest.raises(ApiError, match="doctype html") as caught:
+        Client(f"{http.base_url}/docs#").model()
+    assert caught.value.status == 200
+    with pytest.raises(ApiError, match="No answer: http://no host") as caught:
+        Client("http://no host").model()
+    assert caught.value.status is None
+
+
+def test_problems_are_json(http: httpx.Client) -> None:
+    """Each problem is one JSON object of its own media type, with its own status in it."""
+    for path in ("/page/", "/page/%2e%2e/app.py", "/page/a%00b", "/v1/messages/%ff", "/v1/nothing"):
+        answer = http.get(path)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert json.loads(answer.content)["status"] == answer.status_code
+
+
+def test_a_language_that_is_offered_can_be_asked_for() -> None:
+    """Messages may call their language by any name; those that no search takes are not offered."""
+    langs = ["en", "y" * 35, "y" * 36, "with\0NUL"]
+    with running(None) as store, rooms(settings()) as made, served(made, recent=store) as port:
+        tell(store, [{"text": "good day", "lang": lang} for lang in langs])
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
+        with client:
+            offered = client.get("/v1/page").json()["languages"]
+            assert offered == ["en", "y" * 35]
+            for lang in offered:
+                found = client.get("/v1/search", params={"lang": lang})
+                assert len(found.json()["messages"]) == 1

@@ -1,0 +1,107 @@
+"""More is asked than can be answered: who cannot be served hears so, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from consumers.http.batcher import TOGETHER_MAX, Judge
+from consumers.http.problems import ProblemError
+from consumers.http.schemas import PredictAnswer
+from consumers.http.workers import THREADS, WAITING_MAX, Workers
+from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
+from tests.consumers.http.loopback_server import PATIENCE_S, settings, taught
+
+
+@pytest.fixture
+def predictor() -> Iterator[Predictor]:
+    """Yield a predictor with room for one, which has not begun to answer."""
+    board = SnapshotBoard()
+    Learner(taught(settings()), board, EveryExamples(1_000_000), lambda: 0.0).publish()
+    made = Predictor(board, queue_size_max=1)
+    yield made
+    made.stop()
+
+
+def status_of(answer: object) -> int:
+    """Return 200, or the status of the problem."""
+    return answer.problem.status if isinstance(answer, ProblemError) else 200
+
+
+def test_texts_that_wait_go_together(predictor: Predictor) -> None:
+    """However many wait, they take one place in the queue, and each gets his own answer."""
+    judge = Judge(predictor, "text", PATIENCE_S)
+    n = TOGETHER_MAX + 5
+
+    async def ask() -> list[PredictAnswer]:
+        tasks = [
+            asyncio.create_task(judge.judge_text(f"{('good', 'bad')[i % 2]}")) for i in range(n)
+        ]
+        asyncio.get_running_loop().call_soon(predictor.start)
+        return await asyncio.gather(*tasks)
+
+    answers = asyncio.run(ask())
+    labels = [answer.predictions[0].label for answer in answers]
+    assert labels == [("positive", "negative")[i % 2] for i in range(n)]
+
+
+def test_a_full_queue_is_told_at_once(predictor: Predictor) -> None:
+    """Where there is no place in the queue the answer is 503; those who have one wait on."""
+    judge = Judge(predictor, "text", PATIENCE_S)
+
+    async def ask() -> tuple[list[object], int]:
+        first = asyncio.create_task(judge.ask(lambda snapshot: snapshot.version))
+        await asyncio.wait([first], timeout=0)
+        later: list[object] = list(
+            await asyncio.gather(
+                judge.ask(lambda snapshot: snapshot.version),
+                judge.judge_text("a"),
+                judge.judge_text("b"),
+                return_exceptions=True,
+            )
+        )
+        predictor.start()
+        return later, await first
+
+    later, first = asyncio.run(ask())
+    assert [status_of(answer) for answer in later] == [503] * 3
+    assert all("waiting already" in str(answer) for answer in later)
+    assert first >= 1
+
+
+def test_an_answer_that_does_not_come_is_given_up(predictor: Predictor) -> None:
+    """After the time that a request has, the answer is 503 with a way out."""
+    judge = Judge(predictor, "text", 0.01)
+    with pytest.raises(ProblemError, match=r"no answer within 0\.01 s") as caught:
+        asyncio.run(judge.judge_text("a"))
+    assert caught.value.headers["Retry-After"] == "1"
+
+
+def test_tasks_that_wait_have_a_number() -> None:
+    """One task more than may wait is refused; those before it are done in the end."""
+    workers, go = Workers(PATIENCE_S), threading.Event()
+    n_max = THREADS + WAITING_MAX
+
+    async def ask() -> list[object]:
+        tasks = [asyncio.create_task(workers.run(go.wait)) for _ in range(n_max + 1)]
+        (refused,), _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        go.set()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert refused.exception() is not None
+        return list(done)
+
+    answers = asyncio.run(ask())
+    workers.close()
+    assert [status_of(answer) for answer in answers] == [200] * n_max + [503]
+
+
+def test_a_task_that_takes_too_long_is_not_waited_for() -> None:
+    """The answer is 503 while the task goes on; it counts until it is done."""
+    workers, go = Workers(0.01), threading.Event()
+    with pytest.raises(ProblemError, match=r"no answer within 0\.01 s; ask again in a moment"):
+        asyncio.run(workers.run(go.wait))
+    go.set()
+    workers.close()

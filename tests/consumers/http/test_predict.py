@@ -1,0 +1,283 @@
+"""`POST /v1/predict`: what it says is what the model says, and what it refuses the stream would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.config.settings import Settings
+from consumers.features import build_model
+from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
+from streamnb import NaiveBayes
+from tests.consumers.http.loopback_server import rooms, served, settings, taught
+
+LOANS = {
+    "classes": ["granted", "refused"],
+    "features": {
+        "words": {"kind": "words", "fields": ["purpose"]},
+        "bands": {"kind": "categories", "fields": ["income"]},
+        "answers": {"kind": "flags", "fields": ["has_car"]},
+        "measures": {"kind": "numbers", "fields": ["age"]},
+    },
+}
+ODD = 'say "no" \\ \n'  # a class whose name JSON has to escape
+
+
+class Api:
+    """A server around a model, and a client of it."""
+
+    def __init__(self, of: Settings, model: NaiveBayes, client: httpx.Client) -> None:
+        self.settings, self.model, self._client = of, model, client
+
+    def post(self, body: Any, **headers: str) -> httpx.Response:
+        """Send a body: JSON, or bytes as they are."""
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        sent = {"Content-Type": "application/json"} | headers
+        return self._client.post("/v1/predict", content=content, headers=sent)
+
+    def ask(self, body: Any) -> PredictAnswer:
+        """Return an answer that has to be one, as its type."""
+        answer = self.post(body)
+        assert answer.status_code == 200, answer.text
+        return msgspec.json.decode(answer.content, type=PredictAnswer)
+
+    def refused(self, body: Any, status: int = 422) -> str:
+        """Return why a body is refused."""
+        answer = self.post(body)
+        assert answer.status_code == status, answer.text
+        return str(answer.json()["detail"])
+
+
+def apis(of: Settings, model: NaiveBayes) -> Iterator[Api]:
+    """Yield a model behind the API."""
+    with (
+        rooms(of, model) as made,
+        served(made) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+    ):
+        yield Api(of, model, client)
+
+
+@pytest.fixture(scope="module")
+def tweets() -> Iterator[Api]:
+    """Yield a model of texts."""
+    of = settings()
+    yield from apis(of, taught(of))
+
+
+@pytest.fixture(scope="module")
+def loans() -> Iterator[Api]:
+    """Yield a model of every kind of field."""
+    of = settings(model=LOANS)
+    model = build_model(of.model)
+    columns = {
+        "purpose": ["a new car", "school", None, "old debts"],
+        "income": ["high", "low", "high", None],
+        "has_car": [1.0, 0.0, 1.0, np.nan],
+        "age": [41.0, 23.0, 55.0, 30.0],
+    }
+    model.learn_many(columns, ["granted", "refused", "granted", "refused"])
+    yield from apis(of, model)
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
+def test_one_text_is_judged_as_the_model_judges_it(tweets: Api, texts: list[str]) -> None:
+    """Alone or among others, by text or by message: to the last bit what the model answers."""
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]
+    together = tweets.ask({"texts": texts})
+    by_message = tweets.ask({"messages": [{"id": 1, "text": text} for text in texts]})
+    for text, found, same in zip(texts, together.predictions, by_message.predictions, strict=True):
+        logs = tweets.model.predict_log_proba_one({"text": text})
+        assert found.log_posteriors == logs
+        assert found.label == tweets.model.predict_one({"text": text})
+        assert found.probabilities == {label: float(np.exp(value)) for label, value in logs.items()}
+        assert tweets.ask({"text": text}).predictions == [found]
+        assert same == found
+
+
+def test_an_answer_says_what_it_comes_from(tweets: Api) -> None:
+    """Classes in their order, the snapshot and its examples; explanation only where asked for."""
+    answer = tweets.post({"text": "good"}).json()
+    assert answer["classes"] == ["negative", "positive"]
+    assert answer["n_examples"] == tweets.model.n_examples
+    assert answer["snapshot_version"] >= 1
+    assert set(answer["predictions"][0]) == {"label", "probabilities", "log_posteriors"}
+
+
+def test_those_who_ask_together_each_get_their_own(tweets: Api) -> None:
+    """However many single texts travel in one batch, nobody gets another's answer."""
+    words = ["good", "bad", "lovely", "awful", "day", "weather", "unknown"]
+
+    async def all_at_once(port: str) -> list[httpx.Response]:
+        import asyncio  # noqa: PLC0415 -- for this one test
+
+        limits = httpx.Limits(max_connections=50)
+        async with httpx.AsyncClient(base_url=port, trust_env=False, limits=limits) as client:
+            return await asyncio.gather(
+                *(client.post("/v1/predict", json={"text": words[i % 7]}) for i in range(300))
+            )
+
+    import asyncio  # noqa: PLC0415
+
+    answers = asyncio.run(all_at_once(str(tweets._client.base_url)))
+    alone = [tweets.ask({"text": word}).predictions for word in words]
+    for i, answer in enumerate(answers):
+        found = msgspec.json.decode(answer.content, type=PredictAnswer)
+        assert found.predictions == alone[i % 7]
+
+
+def test_an_explanation_adds_up(tweets: Api, loans: Api) -> None:
+    """The scores and the prior's are the log-odds of the label against the other class."""
+    text = {"text": "a good lovely day"}
+    form = {"purpose": "a new car", "income": "low", "has_car": True, "age": 40}
+    for api, asked in ((tweets, {"text": text["text"]}), (loans, {"message": form})):
+        (found,) = api.ask(asked | {"explain": True, "interval": 0.9}).predictions
+        why, how_sure = found.explanation, found.interval
+        assert why is not None
+        assert how_sure is not None
+        assert why.label == found.label
+        odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
+        assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
+        assert how_sure.level == 0.9
+        assert how_sure.low < found.probabilities[found.label] < how_sure.high
+    assert why is not None
+    groups = {each.group: each for each in why.features}
+    assert groups["bands"].feature == "income=low"
+    assert groups["answers"].feature == "has_car=true"
+    assert groups["measures"].feature.startswith("age=40")
+    assert groups["measures"].likelihoods == {}
+
+
+def test_an_explained_word_has_what_was_learned_of_it(tweets: Api) -> None:
+    """Its counts and likelihoods are the model's own, by class."""
+    (found,) = tweets.ask({"text": "lovely", "explain": True}).predictions
+    assert found.explanation is not None
+    (word,) = found.explanation.features
+    assert (word.group, word.feature) == ("text", "lovely")
+    assert word.counts == dict(
+        zip(tweets.model.classes, tweets.model.word_counts(["lovely"])[0], strict=True)
+    )
+    assert word.likelihoods == dict(
+        zip(tweets.model.classes, tweets.model.word_likelihoods(["lovely"])[0], strict=True)
+    )
+
+
+def test_fields_are_read_as_the_stream_is(loans: Api) -> None:
+    """A message of fields is judged as the model judges them; what is missing says nothing."""
+    form = {"purpose": "school", "income": "high", "has_car": None, "age": 23}
+    (found,) = loans.ask({"message": form}).predictions
+    example = {"purpose": "school", "income": "high", "has_car": None, "age": 23.0}
+    assert found.log_posteriors == loans.model.predict_log_proba_one(example)
+    (nothing,) = loans.ask({"message": {}}).predictions
+    assert nothing.probabilities == {"granted": 0.5, "refused": 0.5}
+    # A text alone goes where the model reads its only text.
+    assert loans.ask({"text": "school"}) == loans.ask({"message": {"purpose": "school"}})
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (b'{"text": "a", "age": "old"}', "age"),
+        (b'{"has_car": 2}', "true, false, 1 or 0"),
+        (b'{"income": [1]}', "a string, number, true or false"),
+        (b'{"operation": "delete"}', "nothing in it to judge"),
+        (b'{"age": 1e999}', "it must be between"),
+        (b'["a"]', "a message is one JSON object"),
+        (b'{"income": "\xff"}', "0xff"),
+    ],
+)
+def test_what_the_stream_refuses_is_refused(loans: Api, message: bytes, words: str) -> None:
+    """In the stream's own words, with the place in the request."""
+    assert words in loans.refused(b'{"message": ' + message + b"}")
+    found = loans.refused(b'{"messages": [{}, ' + message + b"]}")
+    assert words in found
+    assert found.startswith("messages[1]")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b'{"text": "\xff"}', 400, "not JSON"),
+        (b'{"message": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "nested too deeply"),
+        ([], 422, "Expected `object`"),
+        ({}, 422, "the body has 0 of them: give one of text, texts"),
+        ({"text": "a", "texts": ["b"]}, 422, "the body has 2 of them"),
+        ({"text": 1}, 422, "Expected `str | null`, got `int` - at `$.text`"),
+        ({"texts": []}, 422, "length >= 1"),
+        ({"messages": []}, 422, "length >= 1"),
+        ({"texts": ["a", 1]}, 422, "$.texts[1]"),
+        ({"texts": ["a"] * (TEXTS_MAX + 1)}, 422, f"length <= {TEXTS_MAX}"),
+        ({"text": "a", "interval": 1.0}, 422, "$.interval"),
+        ({"text": "a", "interval": 0}, 422, "$.interval"),
+        ({"text": "a", "explain": 1}, 422, "Expected `bool`"),
+        ({"text": "a", "explian": True}, 422, "unknown field `explian`"),
+        ({"texts": ["a"] * 101, "explain": True}, 422, f"{EXPLAINED_MAX} may be at once"),
+    ],
+)
+def test_other_bodies_are_refused(tweets: Api, body: Any, status: int, words: str) -> None:
+    """Each says what was found and where, or what is wanted."""
+    assert words in tweets.refused(body, status)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=10),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["text", "texts", "message", "messages", "explain", "interval"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_is_our_own_mistake(tweets: Api, body: Any) -> None:
+    """Whatever JSON is sent, it is answered or refused with a reason."""
+    content = json.dumps(body).encode()
+    answer = tweets.post(content)
+    assert answer.status_code in {200, 400, 422}
+    assert answer.status_code == 200 or answer.json()["detail"]
+
+
+def test_half_an_emoji_is_read_as_the_stream_reads_it(tweets: Api) -> None:
+    """A lone surrogate, which a text cut in two leaves, becomes U+FFFD instead of an error."""
+    half = tweets.ask(b'{"text": "good \\ud83d"}')
+    assert half.predictions == tweets.ask({"text": "good \ufffd"}).predictions
+    by_message = tweets.ask(b'{"message": {"text": "good \\ud83d"}}')
+    assert by_message.predictions == half.predictions
+
+
+def test_classes_may_be_called_anything(tweets: Api) -> None:
+    """A class whose name holds quotes and backslashes is a key like any other."""
+    of = settings(model={"classes": ["yes", ODD]})
+    model = build_model(of.model)
+    model.learn_many({"text": ["good", "bad"]}, ["yes", ODD])
+    for api in apis(of, model):
+        (found,) = api.ask({"text": "bad"}).predictions
+        assert found.label == ODD
+        assert set(found.probabilities) == {"yes", ODD}
+    assert tweets.ask({"text": "bad"}).classes != ["yes", ODD]
+
+
+def test_a_predictor_that_is_stopped_is_a_problem_with_a_way_out() -> None:
+    """503 says to ask again in a moment, for single texts and for many."""
+    of = settings()
+    with rooms(of) as made, served(made) as port:
+        made.predictor.stop()
+        for body in ({"text": "a"}, {"texts": ["a", "b"]}, {"text": "a"}):
+            answer = httpx.post(f"http://127.0.0.1:{port}/v1/predict", json=body, trust_env=False)
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"] == "1"
+            assert "stopped" in answer.json()["detail"]

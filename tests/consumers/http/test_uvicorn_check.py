@@ -1,0 +1,93 @@
+"""What is overridden of uvicorn's is looked at before anything is served."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from prometheus_client import CollectorRegistry
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from consumers.errors import ConfigError
+from consumers.http import uvicorn_check
+from consumers.http.connection import BoundedConfig, Connection
+from consumers.http.uvicorn_check import UVICORN, check_uvicorn
+from consumers.monitoring.http_metrics import HttpMetrics
+
+PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
+
+
+@pytest.fixture
+def config() -> BoundedConfig:
+    """Return what a server would serve with."""
+    made = BoundedConfig(lambda: None, HttpMetrics(CollectorRegistry()), 1.0, 10)
+    made.load()
+    return made
+
+
+def test_the_installed_uvicorn_fits(config: BoundedConfig) -> None:
+    """Nothing is missing in the version that is installed."""
+    check_uvicorn(config)
+
+
+def test_the_versions_are_those_of_the_project() -> None:
+    """The way out that an error names is what the project asks for, and has an upper bound."""
+    asked = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert UVICORN in asked
+    (fastapi,) = [each for each in asked if each.startswith("fastapi")]
+    assert "<" in fastapi
+
+
+def test_all_that_is_overridden_is_looked_at() -> None:
+    """Each method that shadows one of uvicorn's is in the table of what is checked."""
+    shadowing = {
+        name
+        for name, value in vars(Connection).items()
+        if inspect.isfunction(value) and hasattr(HttpToolsProtocol, name)
+    }
+    assert shadowing <= uvicorn_check._METHODS.keys()
+
+
+@pytest.mark.parametrize("name", [each for each in uvicorn_check._METHODS if each != "__init__"])
+def test_a_method_that_has_gone_or_changed_is_told(
+    name: str, config: BoundedConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the method, the version that is there and the ways out."""
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpToolsProtocol, name, lambda _self, _one, _two, _three: None)
+        with pytest.raises(ConfigError, match=rf"{name}.* _two.*http\.enabled: false"):
+            check_uvicorn(config)
+    monkeypatch.delattr(HttpToolsProtocol, name)
+    said = rf"uvicorn {uvicorn.__version__} .*{name} is not there.* Install {UVICORN}"
+    with pytest.raises(ConfigError, match=said):
+        check_uvicorn(config)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        *((HttpToolsProtocol, name) for name in uvicorn_check._OF_A_CONNECTION),
+        *((RequestResponseCycle, name) for name in uvicorn_check._OF_A_REQUEST),
+        (FlowControl, "write_paused"),
+    ],
+)
+def test_an_attribute_that_has_gone_is_told(
+    owner: type, name: str, config: BoundedConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read of a connection, a request and its flow is looked at on one of each."""
+
+    class Hidden:
+        def __get__(self, _instance: Any, _owner: Any) -> Any:
+            raise AttributeError(name)
+
+        def __set__(self, _instance: Any, _value: Any) -> None:
+            pass
+
+    monkeypatch.setattr(owner, name, Hidden(), raising=False)
+    with pytest.raises(ConfigError, match=rf"uvicorn .*{name}"):
+        check_uvicorn(config)

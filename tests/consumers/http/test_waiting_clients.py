@@ -1,0 +1,88 @@
+"""Who waits for too long, and who opens pages without end: the others hear nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from consumers.http.problems import ProblemError
+from consumers.http.workers import THREADS, LateError, Workers
+from consumers.search.live_updater import Hub
+from consumers.search.subscriptions import Asked
+from tests.consumers.search.live_stream import PATIENCE_S, Page, Said, Stream, events, make_hub
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """Yield a hub over a store with one message."""
+    stream = Stream()
+    stream.recent.start()
+    try:
+        stream.say([Said("1", "good coffee")])
+        stream.settle()
+        yield make_hub(stream)
+    finally:
+        stream.recent.stop()
+
+
+def names(page: Page) -> list[str]:
+    """Return the names of the events that a page was sent."""
+    return [name for name, _ in events(page.mail.take())]
+
+
+def test_pages_that_come_and_go_tell_the_others_nothing(hub: Hub) -> None:
+    """Each new page is told all at once; one that is open hears of the status at a tick alone."""
+    first = Page(hub, [Asked("good", None)])
+    hub.welcome()
+    assert sorted(names(first)) == ["messages", "status", "summary"]
+    for _ in range(3):
+        other = Page(hub, [Asked("good", None), Asked("bad", None)])
+        hub.welcome()
+        assert sorted(names(other)) == ["messages"] * 2 + ["status"] + ["summary"] * 2
+        other.close()
+        assert names(first) == []
+    hub.tick()
+    assert "status" in names(first)
+    first.close()
+
+
+def test_a_status_does_not_outlive_the_pages(hub: Hub) -> None:
+    """Who comes after all have gone is not told what was true for them, but what is true now."""
+    page = Page(hub, [Asked("good", None)])
+    hub.welcome()
+    page.close()
+    page = Page(hub, [Asked("good", None)])
+    assert names(page) == []
+    hub.welcome()
+    assert "status" in names(page)
+    page.close()
+
+
+def test_what_has_begun_is_told_from_what_never_does() -> None:
+    """A task that is given up while it runs may still be done; one that was waiting never is."""
+    workers, go_on, begun = Workers(0.01), threading.Event(), threading.Semaphore(0)
+    done: list[int] = []
+
+    def task(i: int) -> None:
+        begun.release()
+        assert go_on.wait(PATIENCE_S)
+        done.append(i)
+
+    async def ask() -> list[object]:
+        tasks = [asyncio.create_task(workers.run(partial(task, i))) for i in range(THREADS + 2)]
+        found: list[object] = list(await asyncio.gather(*tasks, return_exceptions=True))
+        for _ in range(THREADS):
+            assert begun.acquire(timeout=PATIENCE_S)
+        go_on.set()
+        # Behind all of them, where one that was given up would have been done before.
+        await workers.run(lambda: None, PATIENCE_S)
+        return found
+
+    found = asyncio.run(ask())
+    workers.close()
+    assert [type(each) for each in found] == [LateError] * THREADS + [ProblemError] * 2
+    assert set(done) <= set(range(THREADS))

@@ -1,0 +1,117 @@
+"""The Kafka source when things break: brokers that die, damaged batches, a slow learner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumers.kafka import connection as kafka_python
+from consumers.kafka import librdkafka_consumer as librdkafka
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import PATIENCE_S, SOURCES, Reader, fill, numbered
+
+pytestmark = [
+    pytest.mark.integration,
+    # The client leaves the sockets of failed attempts to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+NewTopic = Callable[..., str]
+Read = Callable[..., Reader]
+
+
+@pytest.fixture(params=SOURCES)
+def read(request: pytest.FixtureRequest) -> Read:
+    """Return what makes a reader with one of the clients, with both in turn."""
+    return partial(Reader, client=request.param)
+
+
+def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
+    """A broker that is away at the start, killed in mid-stream and back costs no message.
+
+    Trouble is said once, and each message comes exactly once.
+    """
+    own_broker.reserve()
+    with read(own_broker.address, "stream", max_poll_messages=100) as reader:
+        with capture_logs() as said:
+            reader.until(lambda: reader.source.trouble() is not None)
+            for _ in range(5):
+                reader.step()
+        assert [each["event"] for each in said] == ["source_trouble"]
+        assert "no answer from Kafka at" in (reader.source.trouble() or "")
+
+        own_broker.start()
+        own_broker.create_topic("stream", 2)
+        for number in (0, 1):
+            fill(own_broker.address, "stream", numbered(0, 1_000), number)
+        reader.until(lambda: reader.n_values >= 300)
+        own_broker.kill()
+        reader.until(lambda: reader.source.trouble() is not None)
+        reader.source.commit(reader.positions)  # goes wrong quietly
+
+        own_broker.start()
+        for number in (0, 1):
+            fill(own_broker.address, "stream", numbered(1_000, 1_500), number)
+        reader.until(lambda: reader.n_values >= 3_000)
+        assert reader.values == {0: numbered(0, 1_500), 1: numbered(0, 1_500)}
+        assert reader.offsets == {0: list(range(1_500)), 1: list(range(1_500))}
+        reader.until(lambda: reader.source.trouble() is None)
+        own_broker.kill()
+        reader.until(lambda: reader.source.trouble() is not None)
+
+
+def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker, read: Read) -> None:
+    """A partition with a damaged batch waits before it and says so, while the others go on.
+
+    Once the records up to its end are removed, reading goes on behind it and they count as lost.
+    """
+    own_broker.start()
+    own_broker.create_topic("damaged", 2)
+    for start in (0, 10, 20):
+        fill(own_broker.address, "damaged", numbered(start, start + 10), 0)
+    fill(own_broker.address, "damaged", numbered(0, 10), 1)
+    own_broker.stop()
+    (segment,) = (own_broker.folder / "data" / "damaged-0").glob("*.log")
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"message 15", b"massage 15"))
+    own_broker.start()
+    with read(own_broker.address, "damaged") as reader:
+        reader.until(lambda: reader.n_values >= 20 and reader.source.trouble() is not None)
+        assert "damaged[0]: the batch at offset 10 cannot be read" in (
+            reader.source.trouble() or ""
+        )
+        fill(own_broker.address, "damaged", numbered(10, 20), 1)
+        reader.until(lambda: len(reader.values[1]) >= 20)
+        assert reader.values == {0: numbered(0, 10), 1: numbered(0, 20)}
+        assert reader.source.lag() == {reader.place(0): 20, reader.place(1): 0}
+
+        own_broker.delete_records("damaged", 0, 20)
+        reader.until(lambda: len(reader.values[0]) >= 20)
+        assert reader.values[0] == numbered(0, 10) + numbered(20, 30)
+        assert reader.source.lost_messages == 10
+        assert reader.source.trouble() is None
+
+
+def test_partitions_lost_while_away_come_back_exactly(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, read: Read
+) -> None:
+    """A learner that was busy for too long loses its partitions, and then goes on where it stood.
+
+    The committed offset, which is older, decides nothing.
+    """
+    monkeypatch.setattr(kafka_python, "MAX_POLL_INTERVAL_S", 0.5)
+    monkeypatch.setattr(librdkafka, "MAX_POLL_INTERVAL_S", 6.0)  # its least: the session time-out
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with read(broker.address, topic, max_poll_messages=40, session_timeout_s=6.0) as reader:
+        reader.until(lambda: reader.n_values >= 40)
+        reader.source.commit({reader.place(): 10})
+        reader.until(lambda: reader.n_values >= 80)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while broker.members(f"group-of-{topic}"):
+            assert time.monotonic() < deadline_s, "the busy member never left its group"
+        reader.until(lambda: reader.n_values >= 100)
+        assert reader.offsets[0] == list(range(100))

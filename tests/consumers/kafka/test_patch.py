@@ -1,0 +1,243 @@
+"""Our decoder in the client's place: only where it is safe, and the log says where it is not."""
+
+from __future__ import annotations
+
+import socket
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import kafka
+import pytest
+from kafka.consumer.fetcher import Fetcher
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaTCPTransport
+from structlog.testing import capture_logs
+
+from consumers.config.settings import KafkaSettings
+from consumers.errors import ConfigError
+from consumers.kafka import patch as seam
+from consumers.kafka import self_check
+from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
+from consumers.kafka.connection import Connection, make_no_topics, require_privates
+from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.kernels import record_batch as rb
+from consumers.kafka.patch import receive_in_large_pieces
+from streamnb.kernels import warm_up
+
+STOCK = Fetcher.PartitionRecords
+STOCK_RECEIVE = KafkaTCPTransport._sock_recv
+STOCK_BUILD = KafkaConnectionManager._build_transport
+PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Compile the kernels, as a connection does."""
+    warm_up()
+
+
+class Consumer:
+    """What the seam touches of a consumer."""
+
+    class _Fetcher:
+        PartitionRecords = STOCK
+
+    def __init__(self) -> None:
+        self._fetcher = self._Fetcher()
+
+    @property
+    def decoder(self) -> Any:
+        """Return the class that would read its responses."""
+        return self._fetcher.PartitionRecords
+
+
+def test_the_installed_client_fits() -> None:
+    """The version of the client that is installed is given our class."""
+    consumer = Consumer()
+    assert seam.replace_decoder(consumer) is None
+    assert consumer.decoder is ColumnRecords
+
+
+@pytest.mark.parametrize("version", ["3.0.11", "3.1.0", "3.1.0.dev0", "4.0", "unknown"])
+def test_another_version_is_left_alone(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that columns were not made for keeps its own class, and the reason says so."""
+    monkeypatch.setattr(kafka, "__version__", version)
+    consumer = Consumer()
+    assert f"kafka-python is {version}" in (seam.replace_decoder(consumer) or "")
+    assert consumer.decoder is STOCK
+
+
+def test_a_client_that_reads_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the samples do not come out the same, or not at all, the client keeps its class."""
+    consumer = Consumer()
+    with monkeypatch.context() as patched:
+        patched.setattr(rb, "LAST_OFFSET", rb.FIRST_OFFSET)
+        assert "does not come out the same" in (seam.replace_decoder(consumer) or "")
+    monkeypatch.setattr(Fetcher.PartitionRecords, "take", None)
+    assert "could not be read" in (self_check.difference(ColumnRecords) or "")
+    assert consumer.decoder is STOCK
+
+
+def test_falling_back_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of the log says that messages are read one by one, and why."""
+    monkeypatch.setattr(kafka, "__version__", "3.1.0")
+    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    with capture_logs() as said:
+        assert connection._choose_decoder(Consumer()) == "records"
+    (line,) = said
+    assert (line["event"], line["log_level"]) == ("kafka_decoded_slowly", "warning")
+    assert "kafka-python is 3.1.0" in line["why"]
+
+
+def test_records_can_be_asked_for() -> None:
+    """With `kafka.decode: records` the client keeps its class, and nothing is said."""
+    settings = KafkaSettings(decode="records")
+    connection = Connection(["127.0.0.1:1"], "topic", settings, lambda: 0.0)
+    consumer = Consumer()
+    with capture_logs() as said:
+        assert connection._choose_decoder(consumer) == "records"
+    assert (said, consumer.decoder) == ([], STOCK)
+
+
+@contextmanager
+def connected(net: Any) -> Iterator[tuple[Any, socket.socket]]:
+    """Yield the transport of a connection that a network client makes, and its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        node = SimpleNamespace(host="127.0.0.1", port=listening.getsockname()[1])
+        net._net.start()
+        transport = net._net.run(net._manager._build_transport, node)
+        other, _ = listening.accept()
+        with other:
+            try:
+                yield transport, other
+            finally:
+                transport.close()
+                net.close()
+
+
+def net_client() -> Any:
+    """Return a network client that has not connected."""
+    return KafkaNetClient(bootstrap_servers=["127.0.0.1:1"])
+
+
+def test_large_pieces_are_one_consumers_alone() -> None:
+    """What a consumer in the same process changes, a producer's connections never see."""
+    ours, theirs = net_client(), net_client()
+    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    connection._prepare(ours)
+    with connected(ours) as (transport, other):
+        assert transport._sock_recv.func is not STOCK_RECEIVE
+        other.sendall(b"x" * 100_000)
+        other.shutdown(socket.SHUT_WR)
+        received = b""
+        error = None
+        while error is None:
+            found, error = transport._sock_recv()
+            received += found
+        assert received == b"x" * 100_000
+    with connected(theirs) as (transport, _):
+        assert transport._sock_recv.__func__ is STOCK_RECEIVE
+    assert KafkaTCPTransport._sock_recv is STOCK_RECEIVE
+    assert KafkaConnectionManager._build_transport is STOCK_BUILD
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(KafkaConnectionManager, "_build_transport"), (KafkaTCPTransport, "_sock_recv")],
+)
+def test_where_pieces_cannot_be_large_they_are_small(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A private that has gone or changed is left alone; one line of the log says so."""
+    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    monkeypatch.setattr(owner, name, lambda _one, _two: None)
+    net = net_client()
+    assert name in (receive_in_large_pieces(net) or "")
+    with capture_logs() as said:
+        connection._prepare(net)
+        connection._prepare(net)
+    (line,) = said
+    assert (line["event"], line["log_level"]) == ("kafka_received_slowly", "warning")
+    assert name in line["why"]
+    assert "_build_transport" not in vars(net._manager)
+    monkeypatch.delattr(owner, name)
+    assert name in (receive_in_large_pieces(net) or "")
+    net.close()
+
+
+def whole() -> Any:
+    """Return what is reached for in a consumer."""
+    fetcher = SimpleNamespace(_next_partition_records=None, PartitionRecords=STOCK)
+    coordinator = SimpleNamespace(request_rejoin=lambda: None)
+    return SimpleNamespace(_fetcher=fetcher, _coordinator=coordinator)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("_coordinator", "_coordinator.request_rejoin"),
+        ("_coordinator.request_rejoin", "_coordinator.request_rejoin"),
+        ("_fetcher", "_fetcher._next_partition_records"),
+        ("_fetcher._next_partition_records", "_fetcher._next_partition_records"),
+        ("_fetcher.PartitionRecords", "_fetcher.PartitionRecords.drain"),
+    ],
+)
+def test_a_private_without_which_reading_could_stand_still_is_told(name: str, said: str) -> None:
+    """The error at the start names what has gone, the version and the way out."""
+    require_privates(whole())
+    consumer = whole()
+    owner, _, last = name.rpartition(".")
+    delattr(getattr(consumer, owner) if owner else consumer, last)
+    with pytest.raises(ConfigError, match=rf"kafka-python [0-9.]+ .*{said}\. Install kafka-python"):
+        require_privates(consumer)
+
+
+def test_a_client_that_cannot_be_set_up_is_told_at_once() -> None:
+    """Without its setting for topics a client is not tried again, and the error comes out."""
+
+    class Client:
+        DEFAULT_CONFIG = {"kafka_client": lambda **_: SimpleNamespace(cluster=None)}  # noqa: RUF012
+
+        def __init__(self, **settings: Any) -> None:
+            settings["kafka_client"]()
+
+    settings = client_settings(["127.0.0.1:1"], KafkaSettings())
+    connecting: Connecting[Client] = Connecting(Client, settings, make_no_topics)
+    with pytest.raises(ConfigError, match="allow_auto_create_topics"):
+        connecting.wait(30.0)
+    Client.DEFAULT_CONFIG = {}
+    with pytest.raises(ConfigError, match="Client has no setting kafka_client"):
+        Connecting(Client, settings)
+
+
+def test_an_attempt_that_cannot_be_closed_is_not_the_last() -> None:
+    """Whatever letting go of a failed attempt raises, the next one is made."""
+    attempts: list[int] = []
+
+    class Net:
+        def close(self) -> None:
+            raise RuntimeError("amid a poll")
+
+    class Client:
+        DEFAULT_CONFIG = {"kafka_client": lambda **_: Net()}  # noqa: RUF012
+
+        def __init__(self, **settings: Any) -> None:
+            settings["kafka_client"]()
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise OSError("nobody there")
+
+    settings = client_settings(["127.0.0.1:1"], KafkaSettings(retry_pause_max_s=0.001))
+    assert Connecting(Client, settings).wait(30.0) is not None
+    assert len(attempts) == 3
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    """The way out that an error names is what the project asks for."""
+    asked = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert KAFKA_PYTHON in asked

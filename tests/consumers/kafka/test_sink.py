@@ -1,0 +1,105 @@
+"""The Kafka sink against a real broker: what is flushed is there, what is not there is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from consumers.config.settings import KafkaSettings
+from consumers.errors import SinkError
+from consumers.kafka import sink as kafka
+from consumers.kafka.sink import KafkaSink
+from consumers.sinks.base import Record
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import PATIENCE_S, Reader
+
+pytestmark = [
+    pytest.mark.integration,
+    # The client leaves the sockets of failed attempts to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+NewTopic = Callable[..., str]
+
+
+def records(start: int, stop: int) -> list[Record]:
+    """Return one record a number."""
+    return [Record(b"id-%d" % i, b'{"n":%d}' % i) for i in range(start, stop)]
+
+
+def pairs(reader: Reader) -> list[tuple[bytes | None, bytes | None]]:
+    """Return keys and values in the order in which they came."""
+    return [(each.key(i), each.value(i)) for each in reader.batches for i in range(len(each))]
+
+
+def test_what_is_flushed_is_there_in_order(broker: Broker, new_topic: NewTopic) -> None:
+    """After a flush every record stands in the topic, with its key, in the order it was added."""
+    topic = new_topic()
+    sink = KafkaSink([broker.address], topic, KafkaSettings())
+    sink.add(records(0, 1_000))
+    sink.add(records(1_000, 2_000))
+    sink.flush(PATIENCE_S)
+    sink.flush(0.0)  # nothing is owed any more
+    sink.close()
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 2_000)
+        assert pairs(reader) == [(each.key, each.value) for each in records(0, 2_000)]
+
+
+def test_a_key_decides_its_partition(broker: Broker, new_topic: NewTopic) -> None:
+    """The same keys go to the same partitions, whoever writes them."""
+    topic = new_topic(3)
+    for _ in range(2):
+        sink = KafkaSink([broker.address], topic, KafkaSettings())
+        assert sink.partitions(PATIENCE_S) == 3
+        sink.add(records(0, 60))
+        sink.flush(PATIENCE_S)
+        sink.close()
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 120)
+        for values in reader.values.values():
+            half = len(values) // 2
+            assert values[:half] == values[half:]
+        assert len(reader.values) == 3
+
+
+def test_what_a_dead_broker_owes_is_sent_when_it_is_back(own_broker: Broker) -> None:
+    """A flush that cannot be kept is refused; the records wait, and a later flush writes them."""
+    own_broker.reserve()
+    sink = KafkaSink([own_broker.address], "late", KafkaSettings(bootstrap_timeout_s=1.0))
+    sink.add(records(0, 10))
+    with pytest.raises(SinkError, match=r"'late': 10 records are not safe: no answer from Kafka"):
+        sink.flush(0.2)
+    own_broker.start()
+    own_broker.create_topic("late")
+    sink.flush(PATIENCE_S)
+    own_broker.kill()
+    sink.add(records(10, 20))
+    with pytest.raises(SinkError, match="10 records are not safe"):
+        sink.flush(0.2)
+    own_broker.start()
+    sink.flush(PATIENCE_S)
+    sink.close()
+    with Reader(own_broker.address, "late") as reader:
+        reader.until(lambda: reader.source.at_end() and reader.n_values >= 20)
+        assert set(pairs(reader)) == {(each.key, each.value) for each in records(0, 20)}
+
+
+def test_what_is_owed_is_bounded(own_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody answers, `add` refuses more than the bound after a while."""
+    monkeypatch.setattr(kafka, "OWED_RECORDS_MAX", 10)
+    monkeypatch.setattr(kafka, "ADD_TIMEOUT_S", 0.2)
+    sink = KafkaSink([own_broker.reserve()], "nowhere", KafkaSettings(bootstrap_timeout_s=0.3))
+    with pytest.raises(SinkError, match="11 records are not safe"):
+        sink.add(records(0, 11))
+    sink.close()
+
+
+def test_a_record_that_is_too_large_is_named(broker: Broker, new_topic: NewTopic) -> None:
+    """A record above the limit is refused by name, not dropped."""
+    settings = KafkaSettings(message_max_bytes=2_000)
+    sink = KafkaSink([broker.address], new_topic(), settings)
+    sink.partitions(PATIENCE_S)
+    with pytest.raises(SinkError, match="b'large' cannot be sent"):
+        sink.add([Record(b"large", b"x" * 5_000)])
+    sink.close()

@@ -1,0 +1,315 @@
+"""The Kafka source against a real broker: order, positions, groups, odd messages and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+
+from consumers.config.settings import KafkaSettings
+from consumers.errors import SourceError
+from consumers.kafka.source import KafkaSource
+from consumers.messages import Partition
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import SOURCES, Reader, fill, numbered, until_all
+
+pytestmark = pytest.mark.integration
+NewTopic = Callable[..., str]
+Read = Callable[..., Reader]
+
+
+@pytest.fixture(params=SOURCES)
+def read(request: pytest.FixtureRequest) -> Read:
+    """Return what makes a reader with one of the clients, with both in turn."""
+    return partial(Reader, client=request.param)
+
+
+def test_every_partition_comes_whole_and_in_order(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Two partitions come complete and in order, in batches of at most the size that was set."""
+    topic = new_topic(2)
+    fill(broker.address, topic, numbered(0, 3_000), 0)
+    fill(broker.address, topic, numbered(5_000, 7_000), 1)
+    with read(broker.address, topic, max_poll_messages=700) as reader:
+        reader.until(lambda: reader.n_values >= 5_000)
+        assert reader.values == {0: numbered(0, 3_000), 1: numbered(5_000, 7_000)}
+        assert reader.offsets == {0: list(range(3_000)), 1: list(range(2_000))}
+        assert max(map(len, reader.batches)) <= 700
+        assert reader.source.lag() == {reader.place(0): 0, reader.place(1): 0}
+        assert reader.source.trouble() is None
+
+
+def test_a_producer_beside_the_source_keeps_its_own_connections(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """The source's connections read in large pieces; those of a producer are as the client's."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 10))
+    with Reader(broker.address, topic, client="kafka-python") as reader:
+        reader.until(lambda: reader.n_values >= 10)
+        producer = KafkaProducer(bootstrap_servers=[broker.address])
+        try:
+            producer.send(topic, b"one more").get(30)
+            reader.until(lambda: reader.n_values >= 11)
+            theirs = transports(producer)
+        finally:
+            producer.close()
+        assert isinstance(reader.source, KafkaSource)
+        ours = transports(reader.source._connection.consumer)
+        assert theirs
+        assert ours
+        assert not [each for each in theirs if "_sock_recv" in vars(each)]
+        assert not [each for each in ours if "_sock_recv" not in vars(each)]
+
+
+def transports(client: Any) -> list[Any]:
+    """Return the open connections of a client of kafka-python's."""
+    manager = (client if hasattr(client, "_manager") else client._sender._client)._manager
+    return [each.transport for each in list(manager._conns.values()) if each.transport is not None]
+
+
+def test_columns_hold_keys_values_times_and_nulls(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Null keys, tombstones and empty values are told apart, and times are the messages' own."""
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": broker.address})
+    pairs = [(b"k", b"v"), (None, b"no key"), (b"gone", None), (b"", b""), (None, None)]
+    for i, (key, value) in enumerate(pairs):
+        producer.produce(topic, value, key=key, timestamp=1_700_000_000_000 + i)
+    producer.flush()
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= len(pairs))
+        (batch,) = reader.batches
+        assert [(batch.key(i), batch.value(i)) for i in range(len(batch))] == pairs
+        assert batch.times_ms.tolist() == [1_700_000_000_000 + i for i in range(len(pairs))]
+        assert (batch.partition, batch.next_offset) == (Partition(topic, 0), len(pairs))
+
+
+def test_large_messages_come_through(broker: Broker, new_topic: NewTopic, read: Read) -> None:
+    """A message of ten megabytes arrives, and those around it."""
+    topic = new_topic(max_message_bytes=str(16 << 20))
+    values = [b"before", b"x" * 10_000_000, b"after"]
+    fill(broker.address, topic, values)
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 3)
+        assert reader.values[0] == values
+
+
+def test_reading_goes_on_where_it_stopped(broker: Broker, new_topic: NewTopic, read: Read) -> None:
+    """A second source that is given the first one's positions gets exactly the rest."""
+    topic = new_topic(2)
+    for number in (0, 1):
+        fill(broker.address, topic, numbered(0, 1_000), number)
+    with read(broker.address, topic, max_poll_messages=300) as first:
+        first.until(lambda: first.n_values >= 900)
+    with read(broker.address, topic, positions=first.positions) as second:
+        second.until(lambda: first.n_values + second.n_values >= 2_000)
+        for number in (0, 1):
+            assert first.values[number] + second.values[number] == numbered(0, 1_000)
+
+
+def test_our_positions_win_over_committed_ones(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """What was committed is visible to lag tools, and does not decide where reading goes on."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with read(broker.address, topic) as first:
+        first.until(lambda: first.n_values >= 100)
+        first.source.commit({first.place(): 90})
+        first.until(lambda: broker.committed(f"group-of-{topic}") == {(topic, 0): 90})
+    with read(broker.address, topic, positions={Partition(topic, 0): 40}) as second:
+        second.until(lambda: second.n_values >= 60)
+        assert second.offsets[0] == list(range(40, 100))
+    with read(broker.address, topic) as third:
+        third.until(lambda: third.n_values >= 100)
+        assert third.offsets[0] == list(range(100))
+
+
+def test_a_commit_just_before_closing_arrives(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """The last checkpoint's positions are committed even when closing follows at once."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 10))
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 10)
+        reader.source.commit({reader.place(): 7})
+    assert broker.committed(f"group-of-{topic}") == {(topic, 0): 7}
+
+
+def test_latest_begins_at_the_end(broker: Broker, new_topic: NewTopic, read: Read) -> None:
+    """With `start_from: latest` only what comes after the start is read."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 50))
+    with read(broker.address, topic, start_from="latest") as reader:
+        reader.until(reader.source.at_end)
+        fill(broker.address, topic, numbered(50, 60))
+        reader.until(lambda: reader.n_values >= 10)
+        assert reader.values[0] == numbered(50, 60)
+
+
+def test_members_share_and_take_over_exactly(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """A second member takes a partition and gives it back: each message is read exactly once."""
+    topic = new_topic(2)
+    shared: dict[Partition, int] = {}
+    readers = [read(broker.address, topic, "pair", max_poll_messages=100) for _ in range(2)]
+    first, second = readers
+    for reader in readers:
+        reader.positions = shared  # as the parts of a checkpoint move with their partitions
+
+    def total() -> int:
+        return first.n_values + second.n_values
+
+    def write(start: int, stop: int) -> None:
+        for number in (0, 1):
+            fill(broker.address, topic, numbered(start, stop), number)
+
+    write(0, 500)
+    first.until(lambda: first.n_values >= 300)
+    until_all(readers, lambda: [len(r.source.lag()) for r in readers] == [1, 1])
+    until_all(readers, lambda: total() == 1_000)
+    write(500, 1_000)
+    until_all(readers, lambda: total() == 2_000)
+    assert second.n_values >= 500
+    second.source.close()
+    first.until(lambda: len(first.source.lag()) == 2)
+    write(1_000, 1_200)
+    first.until(lambda: total() >= 2_400)
+    first.source.close()
+    for number in (0, 1):
+        offsets = first.offsets[number] + second.offsets[number]
+        assert sorted(offsets) == list(range(1_200))
+
+
+def test_until_end_stops_where_the_log_ended(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """The end is the one of the start: what is written later does not move it."""
+    topic = new_topic(2)
+    fill(broker.address, topic, numbered(0, 300), 0)
+    with read(broker.address, topic, max_poll_messages=100) as reader:
+        assert not reader.source.at_end()
+        reader.until(lambda: reader.n_values >= 100)
+        fill(broker.address, topic, numbered(0, 10), 1)
+        assert not reader.source.at_end()
+        reader.until(reader.source.at_end)
+        assert reader.n_values >= 300
+
+
+def test_transaction_markers_do_not_hide_the_end(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Committed transactions are read, aborted ones are not, and markers at the tail are passed."""
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer.init_transactions()
+    for kept in (True, False):
+        producer.begin_transaction()
+        for i in range(5):
+            producer.produce(topic, b"%s %d" % (b"kept" if kept else b"dropped", i))
+        producer.commit_transaction() if kept else producer.abort_transaction()
+    with read(broker.address, topic) as reader:
+        reader.until(reader.source.at_end)
+        assert reader.values[0] == [b"kept %d" % i for i in range(5)]
+        assert reader.source.lag() == {reader.place(): 0}
+
+
+def test_removed_messages_are_counted_as_lost(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """A position before the log's start goes on at the start, and the gap is counted."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    broker.delete_records(topic, 0, 70)
+    with read(broker.address, topic, positions={Partition(topic, 0): 20}) as reader:
+        reader.until(lambda: reader.n_values >= 30)
+        assert reader.offsets[0] == list(range(70, 100))
+        assert reader.source.lost_messages == 50
+    with read(broker.address, topic) as fresh:
+        fresh.until(lambda: fresh.n_values >= 30)
+        assert fresh.source.lost_messages == 0
+
+
+def test_messages_removed_under_our_eyes_are_counted(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Where retention overtakes a source that reads, it goes on from the log's new start."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 400_000))
+    with read(broker.address, topic, fetch_max_bytes=1024, message_max_bytes=1024) as reader:
+        reader.until(lambda: reader.n_values >= 1)
+        broker.delete_records(topic, 0, 399_000)
+        reader.until(lambda: reader.positions[reader.place()] == 400_000)
+        assert reader.n_values + reader.source.lost_messages == 400_000
+        assert reader.source.lost_messages > 0
+
+
+def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, read: Read) -> None:
+    """A position behind the log's end belongs to another log, and the error says what to do."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 10))
+    with (
+        read(broker.address, topic, positions={Partition(topic, 0): 1_000}) as reader,
+        pytest.raises(SourceError, match=rf"{topic}\[0\].* is 1000, but the log ends at 10.*anew"),
+    ):
+        reader.until(lambda: False)
+
+
+@pytest.mark.parametrize("client", SOURCES)
+def test_a_topic_may_come_later(broker: Broker, client: str) -> None:
+    """A topic that is not there yet is a trouble, not an end; once made, it is read."""
+    topic = f"comes-later-to-{client}"
+    with Reader(broker.address, topic, client=client) as reader:
+        reader.until(lambda: f"no topic '{topic}'" in (reader.source.trouble() or ""))
+        assert not reader.source.at_end()
+        broker.create_topic(topic)
+        fill(broker.address, topic, numbered(0, 10))
+        reader.until(lambda: reader.n_values >= 10)
+        assert reader.source.trouble() is None
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_compressed_topics_are_read(
+    broker: Broker, new_topic: NewTopic, codec: str, read: Read
+) -> None:
+    """Batches compressed by gzip or zstd come as they were."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 500), compression=codec)
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 500)
+        assert reader.values[0] == numbered(0, 500)
+
+
+def test_a_missing_codec_is_named(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the package for a compression is missing, the error names the extra to install."""
+    monkeypatch.setattr("kafka.codec.lz4", None)
+    monkeypatch.setattr("kafka.codec.lz4f", None)
+    monkeypatch.setattr("kafka.codec.lz4framed", None)
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 50), compression="lz4")
+    with (
+        Reader(broker.address, topic) as reader,
+        pytest.raises(SourceError, match=r"lz4.*streamnb\[codecs\]"),
+    ):
+        reader.until(lambda: False)
+
+
+@pytest.mark.parametrize("client", SOURCES)
+def test_nothing_blocks_before_opening(client: str) -> None:
+    """Making a source and closing it talks to nobody."""
+    source = SOURCES[client](["127.0.0.1:1"], "nowhere", KafkaSettings())
+    assert source.lag() == {}
+    assert not source.at_end()
+    source.commit({Partition("nowhere", 0): 1})
+    source.close()

@@ -1,0 +1,302 @@
+"""The reporter: what metrics, health, screen and summary are told, and how often."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumers.config.sections import CheckpointSettings
+from consumers.messages import Partition, part_name
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.stats import Tally
+from consumers.monitoring.status import Status
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.reader import Seen
+from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
+from streamnb import (
+    Categories,
+    EveryExamples,
+    Learner,
+    Multinomial,
+    NaiveBayes,
+    SnapshotBoard,
+    Words,
+)
+from streamnb.inspection.summary import values_dropped
+from tests.consumers.decoded_messages import messages
+from tests.consumers.scripted_source import ScriptedSource
+
+CLASSES = ("negative", "positive")
+FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class KeptView:
+    """A view that keeps what it was shown, or fails as a closed output does."""
+
+    def __init__(self) -> None:
+        self.shown: list[Status] = []
+        self.came = threading.Event()
+        self.fault: Exception | None = None
+
+    def start(self) -> None:
+        """Begin."""
+
+    def update(self, status: Status) -> None:
+        """Keep a status."""
+        self.shown.append(status)
+        self.came.set()
+        if self.fault is not None:
+            raise self.fault
+
+    def stop(self) -> None:
+        """End."""
+
+
+class Run:
+    """A reporter among real rooms, with a source, a view and a clock that the test holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        self.source, self.view, self.board = ScriptedSource(), KeptView(), SnapshotBoard()
+        self.health = Health(self.clock, 30.0)
+        metrics = Metrics(self.registry, CLASSES, self.clock)
+        self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
+        self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {}, self.clock)
+        self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
+        quality = Quality(CLASSES, self.tally.prequential, metrics, 30, clock=self.clock)
+        self.reporter = Reporter(
+            self.source.name, lambda: Seen.of(self.source), self.board, self.tally, metrics,
+            self.health, quality, self.view, self.checkpoint, clock=self.clock,
+        )  # fmt: skip
+        self.reporter.http_address = "http://127.0.0.1:1"
+
+    def learner(self) -> Learner:
+        """Return a learner that has published the model as it is."""
+        return Learner(self.model, self.board, EveryExamples(1_000), self.clock)
+
+    def update(self) -> Status:
+        """Let the reporter report once more; return what was shown."""
+        self.clock.now_s += UPDATE_INTERVAL_S
+        n = len(self.view.shown)
+        self.reporter.update()
+        assert len(self.view.shown) == n + 1
+        return self.view.shown[-1]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return a metric's value, None where there is no such series."""
+        return self.registry.get_sample_value(f"streamnb_{name}", labels)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a reporter among real rooms."""
+    return Run(tmp_path)
+
+
+def test_it_reports_a_few_times_a_second(run: Run) -> None:
+    """However often it is called, it reports each interval, and at once where it must."""
+    for _ in range(1_000):
+        run.reporter.update()
+        run.clock.now_s += UPDATE_INTERVAL_S / 100
+    assert 10 <= len(run.view.shown) <= 11
+    run.reporter.update(force=True)
+    run.reporter.update(force=True)
+    assert 12 <= len(run.view.shown) <= 13
+
+
+def test_it_reports_on_a_thread_of_its_own(run: Run) -> None:
+    """Once started it reports by itself, and whoever stops it may report again."""
+    run.reporter.start()
+    assert run.view.came.wait(LONG_S)
+    run.reporter.stop()
+    n = len(run.view.shown)
+    assert n >= 1
+    run.reporter.update(force=True)
+    assert len(run.view.shown) == n + 1
+    run.reporter.watch()
+
+
+def test_what_ends_its_thread_comes_out_of_the_watch(run: Run) -> None:
+    """A screen that fails ends the run on the thread that can end it, with the screen's error."""
+    run.view.fault = BrokenPipeError("nobody looks")
+    run.reporter.start()
+    run.reporter._thread.join(LONG_S)
+    with pytest.raises(BrokenPipeError, match="nobody looks"):
+        run.reporter.watch()
+    run.reporter.stop()
+
+
+def test_one_that_never_ran_can_be_stopped(run: Run) -> None:
+    """Stopping what was not started does nothing."""
+    run.reporter.stop()
+    run.reporter.watch()
+
+
+def test_before_the_first_snapshot_there_is_nothing_to_tell(run: Run) -> None:
+    """Without a snapshot its age is unknown, and the daemon is not ready."""
+    status = run.update()
+    assert (status.snapshot_version, status.snapshot_age_s, status.vocabulary_size) == (0, None, 0)
+    assert (status.accuracy, status.checkpoint_age_s, status.lag_total) == (None, None, None)
+    assert status.telling == {}
+    assert status.http_address == "http://127.0.0.1:1"
+    run.health.beat()
+    assert not run.health.report().ready
+
+
+def test_a_snapshot_is_told_once_it_is_there(run: Run) -> None:
+    """Version, words and age of the newest snapshot are shown; the age grows until the next one."""
+    learner = run.learner()
+    learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
+    learner.publish()
+    status = run.update()
+    assert (status.snapshot_version, status.vocabulary_size, status.snapshot_age_s) == (2, 3, 0.0)
+    assert run.value("snapshot_version") == 2.0
+    assert run.value("vocabulary_words") == 3.0
+    run.health.beat()
+    assert run.health.report().ready
+    assert run.health.report().snapshot_version == 2
+    assert run.update().snapshot_age_s == UPDATE_INTERVAL_S
+    assert run.update().snapshot_age_s == 2 * UPDATE_INTERVAL_S
+    learner.publish()
+    assert run.update().snapshot_age_s == 0.0
+
+
+def test_dropped_words_are_counted_once(run: Run) -> None:
+    """Words that left since the last report are added to the metric, however often it reports."""
+    learner = run.learner()
+    for i in range(4):
+        texts = [f"a{i} b{i} c{i}", f"d{i} e{i}"]
+        learner.learn("t/0", {"text": texts}, ["positive", "negative"])
+        learner.publish()
+        for _ in range(2):
+            assert run.update().words_dropped == run.model.words_dropped
+            assert run.value("words_dropped_total") == run.model.words_dropped
+    assert run.model.words_dropped > 0
+
+
+def test_dropped_values_are_counted_once(run: Run) -> None:
+    """Values of categories that left are counted too: a field of too many is seen from outside."""
+    run.model = NaiveBayes(CLASSES, features={"c": Categories(fields=["c"], max_values=4)})
+    learner = run.learner()
+    for i in range(4):
+        values = [f"{i}-{k}" for k in range(3)]
+        learner.learn("t/0", {"c": values}, ["positive", "negative", "positive"])
+        learner.publish()
+        for _ in range(2):
+            run.update()
+            assert run.value("values_dropped_total") == values_dropped(run.model)
+    assert values_dropped(run.model) > 0
+
+
+def test_telling_words_are_looked_up_now_and_then(run: Run) -> None:
+    """The words that speak for a class are shown, and looked up anew only each few seconds."""
+    learner = run.learner()
+    learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
+    learner.publish()
+    assert run.update().telling == {"negative": ("bad",), "positive": ("good",)}
+    learner.learn("t/0", {"text": ["fine fine fine"]}, ["positive"])
+    learner.publish()
+    assert run.update().telling["positive"] == ("good",)
+    run.clock.now_s += WORDS_INTERVAL_S
+    assert run.update().telling["positive"][0] == "fine"
+
+
+def test_lag_is_the_sum_over_partitions(run: Run) -> None:
+    """Each partition's lag is a series of its own; those that went away are not shown any more."""
+    run.source.lags = {FIRST: 3, SECOND: 4}
+    assert run.update().lag_total == 7
+    assert run.value("consumer_lag_messages", topic="t", partition="1") == 4.0
+    run.source.lags = {FIRST: 0}
+    assert run.update().lag_total == 0
+    assert run.value("consumer_lag_messages", topic="t", partition="1") is None
+    run.source.lags = {}
+    assert run.update().lag_total is None
+
+
+def test_a_source_that_was_lost_and_found_is_counted(run: Run) -> None:
+    """Trouble is shown while it lasts and its end counts once; what never was is not lost."""
+    run.source.sentence = "nobody answers"
+    assert run.update().trouble == "nobody answers"
+    assert run.value("source_up") == 0.0
+    run.source.sentence = None
+    assert run.update().trouble is None
+    assert run.value("source_restarts_total") == 0.0
+    for sentence in ("gone", "still gone", None, None):
+        run.source.sentence = sentence
+        run.update()
+    assert run.value("source_up") == 1.0
+    assert run.value("source_restarts_total") == 1.0
+
+
+def test_lost_messages_are_counted_once(run: Run) -> None:
+    """A source that tells how many messages it lost in all adds to the metric what is new."""
+    for lost in (0, 5, 5, 12):
+        run.source.lost_messages = lost
+        run.update()
+        assert run.value("messages_lost_total") == lost
+
+
+def test_the_checkpoint_grows_old(run: Run) -> None:
+    """The age of the last checkpoint counts from when it was written."""
+    run.checkpoint.write(run.model, {})
+    assert run.update().checkpoint_age_s == UPDATE_INTERVAL_S
+    assert run.update().checkpoint_age_s == 2 * UPDATE_INTERVAL_S
+
+
+def test_the_summary_says_what_the_run_did(run: Run) -> None:
+    """Figures, class counts, positions, pace and reason of a run stand in its summary."""
+    learner = run.learner()
+    columns, labels = {"text": ["good day", "bad day"]}, ["positive", "negative"]
+    posteriors = learner.learn(part_name(FIRST), columns, labels)
+    learner.publish()
+    lines = b'{"text":"good day","label":4}', b"{", b'{"text":"bad day","label":0}'
+    batch = messages(FIRST, lines)
+    run.clock.now_s += 5.0  # nothing comes yet
+    run.tally.begin()
+    run.tally.learned(batch, batch.to_learn, posteriors, np.array([1, 0]))
+    run.clock.now_s += 2.0
+    run.tally.count(3, batch)
+    run.clock.now_s += 1.0  # nothing comes any more
+    summary = run.reporter.summary("end of source", {FIRST: 3, SECOND: 0})
+    assert (summary.source, summary.exit_reason) == ("scripted", "end of source")
+    assert (summary.messages, summary.learned, summary.judged, summary.ambiguous) == (3, 2, 0, 0)
+    assert summary.rejected == {"not_json": 1}
+    assert (summary.classes, summary.class_counts) == (CLASSES, (1.0, 1.0))
+    assert summary.positions == {"t[0]": 3, "t[1]": 0}
+    assert (summary.seconds, summary.messages_per_s) == (8.0, 1.5)
+    assert (summary.vocabulary_size, summary.snapshot_version) == (3, 2)
+    # The first example meets no knowledge, and the first class wins the tie; the second is told by
+    # what the first has taught.
+    assert summary.accuracy == 0.0
+    status = run.update()
+    assert status.accuracy == summary.accuracy
+    assert status.log_loss == summary.log_loss
+    assert status.window_accuracy == 0.0
+    assert (status.n_messages, status.n_learned, status.n_rejected) == (3, 2, 1)
+    assert [judged.text for judged in status.newest] == ["good day", "bad day"]
+
+
+def test_a_run_of_nothing_has_a_summary(run: Run) -> None:
+    """Without a snapshot, a message or a second the summary is empty, not an error."""
+    summary = run.reporter.summary("told to stop", {})
+    assert (summary.messages, summary.messages_per_s, summary.class_counts) == (0, 0.0, ())
+    assert (summary.accuracy, summary.log_loss) == (None, None)

@@ -1,0 +1,271 @@
+"""The tally: what a run has seen, in its own figures and in the metrics alike."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from consumers.config.settings import EmoticonLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import EmoticonLabeller
+from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.stats import Tally
+from streamnb import Answer
+from tests.consumers import raw_batches as decoding
+
+CLASSES = ("negative", "positive")
+PLACE = Partition("t", 0)
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class Room:
+    """A tally with the metrics behind it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        metrics = Metrics(self.registry, CLASSES, self.clock)
+        self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return a metric's value."""
+        value = self.registry.get_sample_value(f"streamnb_{name}", labels)
+        assert value is not None, name
+        return value
+
+    def outcomes(self) -> dict[str, float]:
+        """Return the messages by outcome."""
+        outcomes = ("learned", "unlabelled", "ambiguous", "rejected", "delete")
+        return {outcome: self.value("messages_total", outcome=outcome) for outcome in outcomes}
+
+
+@pytest.fixture
+def room() -> Room:
+    """Return a tally with the metrics behind it."""
+    return Room()
+
+
+def messages(*labels: str | None, text: str = "text") -> Messages:
+    """Return decoded messages with such labels."""
+    return decoding.messages(
+        [
+            {
+                "created_at": 1_000_000_000_000 + i,
+                "user": f"user {i}",
+                "text": f"{text} {i}",
+                "label": label,
+            }
+            for i, label in enumerate(labels)
+        ],
+        partition=PLACE,
+    )
+
+
+def rows(*places: int) -> NDArray[np.int64]:
+    """Return places in a batch."""
+    return np.array(places, np.int64)
+
+
+def posteriors(*of_positive: float) -> NDArray[np.float64]:
+    """Return log-posteriors by the probability of "positive"."""
+    p = np.array(of_positive)
+    logs: NDArray[np.float64] = np.log(np.stack([1 - p, p], axis=1))
+    return logs
+
+
+def answer(*of_positive: float) -> Answer:
+    """Return what the predictor says, by the probability of "positive"."""
+    return Answer(posteriors(*of_positive), CLASSES, 3, 0)
+
+
+def reject(reason: Reason) -> Reject:
+    """Return a rejected message."""
+    return Reject(reason, "why", PLACE, 0, -1, None, b"")
+
+
+def test_a_message_without_text_is_remembered_by_its_fields() -> None:
+    """Where the model reads no text, the newest messages show what they hold instead."""
+    room = Room()
+    found = decoding.messages(
+        [{"income": "high", "age": 41, "job": True, "label": 4, "text": "unread"}],
+        fields={"income": "categories", "age": "numbers", "job": "flags"},
+    )
+    room.tally.learned(found, rows(0), posteriors(0.9), np.array([1]))
+    assert [judged.text for judged in room.tally.newest] == ["income high · age 41 · job true"]
+
+
+def test_each_message_has_one_outcome(room: Room) -> None:
+    """Learned, unlabelled, ambiguous, deleted or rejected: together they are all that was read."""
+    batch = messages("positive", None, None, "negative", None, "positive")
+    batch.operations[3] = batch.operations[4] = OPERATIONS.index(Operation.DELETE)
+    batch.operations[5] = OPERATIONS.index(Operation.UPDATE)
+    batch.n_ambiguous = 1
+    batch.rejects = [reject(Reason.NOT_JSON), reject(Reason.NOT_JSON), reject(Reason.TOMBSTONE)]
+    room.tally.count(9, batch)
+    assert room.outcomes() == {
+        "learned": 2.0,
+        "unlabelled": 1.0,
+        "ambiguous": 1.0,
+        "rejected": 3.0,
+        "delete": 2.0,
+    }
+    assert room.value("rejects_total", reason="not_json") == 2.0
+    assert room.tally.n_messages == 9
+    assert room.tally.n_ambiguous == 1
+    assert room.tally.rejected == Counter(not_json=2, tombstone=1)
+
+
+_texts = st.sampled_from(["so :)", "so :(", "both :) and :(", "plain"])
+_messages = st.fixed_dictionaries(
+    {"text": _texts},
+    optional={
+        "operation": st.sampled_from(["delete", "update", "nonsense"]),
+        "id": st.sampled_from([1, "a", 2.5]),
+    },
+)
+
+
+@given(batch=st.lists(_messages, max_size=8))
+def test_whatever_comes_is_counted_once(batch: list[dict[str, object]]) -> None:
+    """However labels, deletions and rejects meet in a message, its outcome is one."""
+    room = Room()
+    values = [msgspec.json.encode(message) for message in batch]
+    decoder = Decoder(MessageSettings(), EmoticonLabeller(EmoticonLabels(), CLASSES))
+    room.tally.count(len(batch), decoder.decode(decoding.raw(values)))
+    assert sum(room.outcomes().values()) == len(batch) == room.tally.n_messages
+    assert min(room.outcomes().values()) >= 0
+
+
+def test_learned_messages_are_judged_first(room: Room) -> None:
+    """What was learned enters the prequential figures, the learned examples and the newest."""
+    batch = messages("positive", None, "negative", "negative")
+    room.tally.learned(batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
+    assert room.tally.n_learned == 3
+    assert room.tally.prequential.n_correct == 2
+    assert room.value("prequential_examples_total") == 3.0
+    assert room.value("prequential_correct_total") == 2.0
+    assert room.value("examples_learned_total", label="negative") == 2.0
+    assert room.value("examples_learned_total", label="positive") == 1.0
+    assert room.value("predictions_total", label="positive") == 0.0
+    assert [judged.text for judged in room.tally.newest] == ["text 0", "text 2", "text 3"]
+    first = room.tally.newest[0]
+    assert first._replace(probability=0.0) == (
+        1_000_000_000_000,
+        "user 0",
+        "text 0",
+        "positive",
+        0.0,
+        "positive",
+    )
+    assert first.probability == pytest.approx(0.9)
+    assert [judged.label for judged in room.tally.newest] == ["positive", "positive", "negative"]
+
+
+def test_judged_messages_are_counted_by_prediction(room: Room) -> None:
+    """What was judged enters the predictions and the newest, without a truth."""
+    room.tally.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
+    assert room.tally.n_judged == 2
+    assert room.tally.n_learned == 0
+    assert room.value("predictions_total", label="positive") == 1.0
+    assert room.value("predictions_total", label="negative") == 1.0
+    assert [(j.text, j.label, j.truth) for j in room.tally.newest] == [
+        ("text 0", "positive", None),
+        ("text 2", "negative", None),
+    ]
+
+
+def test_shares_are_of_the_newest_predictions(room: Room) -> None:
+    """Shares add up to one, forget what is long past, and are empty before the first."""
+    assert room.tally.shares() == ()
+    room.tally.judged(messages(None), rows(0), answer(0.6))
+    assert room.tally.shares() == (0.0, 1.0)
+    n = 5_000
+    room.tally.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
+    assert room.tally.shares() == (1.0, 0.0)
+    room.tally.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
+    assert room.tally.shares() == (0.75, 0.25)
+
+
+def test_only_some_of_a_batch_are_shown(room: Room) -> None:
+    """A batch gives its last few messages to the screen, and the screen keeps a few dozen."""
+    room.tally.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
+    newest = [judged.text for judged in room.tally.newest]
+    assert newest[-1] == "text 99"
+    assert len(newest) < 20
+    for _ in range(50):
+        room.tally.judged(messages(None, text="later"), rows(0), answer(0.5))
+    assert {judged.text for judged in room.tally.newest} == {"later 0"}
+
+
+def test_the_rate_is_of_the_last_second(room: Room) -> None:
+    """The rate is taken anew each second, and falls to zero when nothing comes."""
+    assert room.tally.rate_per_s() == 0.0
+    for n in (600, 400):
+        room.tally.count(n, messages())
+        room.clock.now_s += 0.4
+        assert room.tally.rate_per_s() == 0.0
+    room.clock.now_s += 0.2
+    assert room.tally.rate_per_s() == pytest.approx(1_000.0)
+    room.clock.now_s += 0.9
+    assert room.tally.rate_per_s() == pytest.approx(1_000.0)
+    room.clock.now_s += 0.1
+    assert room.tally.rate_per_s() == 0.0
+    assert room.tally.elapsed_s == pytest.approx(2.0)
+
+
+def test_an_empty_batch_changes_nothing(room: Room) -> None:
+    """Nothing learned, judged or read leaves every figure where it was."""
+    room.tally.count(0, messages())
+    room.tally.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
+    room.tally.judged(messages(), rows(), answer())
+    assert (room.tally.n_messages, room.tally.n_learned, room.tally.n_judged) == (0, 0, 0)
+    assert room.tally.shares() == ()
+
+
+def test_two_threads_may_tell_at_once(room: Room) -> None:
+    """Learned and judged messages come from two threads while a third one looks; none is lost."""
+    n, over = 300, threading.Event()
+    failures: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            while not over.is_set():
+                assert room.tally.shares() == () or sum(room.tally.shares()) == pytest.approx(1.0)
+                tuple(room.tally.newest)
+        except BaseException as error:  # noqa: BLE001 -- the main thread tells it
+            failures.append(error)
+
+    def judge() -> None:
+        for _ in range(n):
+            room.tally.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
+
+    threads = [threading.Thread(target=look), threading.Thread(target=judge)]
+    for thread in threads:
+        thread.start()
+    for _ in range(n):
+        room.tally.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
+    threads[1].join()
+    over.set()
+    threads[0].join()
+    assert not failures
+    assert (room.tally.n_learned, room.tally.n_judged) == (n, 2 * n)
+    assert room.value("predictions_total", label="positive") == n

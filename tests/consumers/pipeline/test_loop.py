@@ -1,0 +1,252 @@
+"""What the loop does between batches: when it writes a checkpoint, and when it must not go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import Settings
+from consumers.errors import CheckpointError, SinkError, SourceError
+from consumers.features import build_model
+from consumers.messages import Partition, RawColumns
+from consumers.monitoring.health import Health
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.stats import Tally
+from consumers.pipeline.batch_queue import Handover
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
+from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.reader import Limits, Reader
+from consumers.sinks.base import NoSink, Record, Sink
+from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
+from streamnb.storage import read
+from tests.consumers.decoded_messages import decoder, raw
+from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
+
+LOG = Partition("t", 0)
+LABELLED, UNLABELLED = b'{"text":"good day","label":4}', b'{"text":"good day"}'
+LONG_S = 60.0
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class BrokenSink:
+    """A sink with a fault of its own, not one of the outside."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Have nothing to make safe."""
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Fail as a bug would."""
+        raise ZeroDivisionError(f"{len(records)} records")
+
+
+class Run:
+    """A pipeline over a scripted source, with time in the test's hand."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *steps: Step,
+        predictions: Sink | None = None,
+        rejects: Sink | None = None,
+        handover: Handover | None = None,
+        watch: Callable[[], None] = lambda: None,
+    ) -> None:
+        settings = Settings()
+        self.clock = Clock()
+        self.file = folder / FILE_NAME
+        self.registry = CollectorRegistry()
+        self.source = ScriptedSource(*steps)
+        self.stop = threading.Event()
+        metrics = Metrics(self.registry, settings.model.classes, self.clock)
+        health = Health(self.clock, 30.0)
+        board = SnapshotBoard()
+        self.predictor = Predictor(board)
+        self.predictor.start()
+        checkpoint = Checkpoint(CheckpointSettings(folder=folder, interval_s=10.0), {}, self.clock)
+        model, positions = checkpoint.restore(build_model(settings.model))
+        sinks = predictions or NoSink(), rejects or NoSink()
+        self.pipeline = Pipeline(
+            reader=Reader(self.source, decoder(), health, self.stop, handover),
+            learner=Learner(model, board, EveryExamples(1000), self.clock),
+            predictor=self.predictor,
+            predictions=sinks[0],
+            rejects=sinks[1],
+            checkpoint=checkpoint,
+            saving=Saving(checkpoint, self.predictor, sinks, self.stop),
+            metrics=metrics,
+            health=health,
+            tally=Tally(settings.model.classes, ("text",), 1000, metrics, self.clock),
+            stop=self.stop,
+            watch=watch,
+            positions=positions,
+        )
+
+    def look_around(self, after_s: float) -> None:
+        """Let time pass, then look around as the loop does, up to the checkpoint's end."""
+        self.clock.now_s += after_s
+        self.pipeline._look_around(0)
+        self.pipeline._await_checkpoint()
+
+    def value(self, name: str) -> float | None:
+        """Return a metric's value."""
+        return self.registry.get_sample_value(f"streamnb_{name}")
+
+    def end(self) -> None:
+        """End as the daemon does."""
+        self.pipeline.finish()
+        self.predictor.stop()
+
+
+def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
+    """Labelled messages are learned, the end is told, and the last checkpoint holds all of it."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], [raw(LOG, [LABELLED, UNLABELLED, b"{"], 3)])
+    assert run.pipeline.run(Limits(until_end=True)) == "end of source"
+    run.end()
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
+    assert run.source.committed == [{LOG: 6}]
+    assert run.value("checkpoints_total") == 1.0
+
+
+def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
+    """Where nothing was read since, no new file pushes the older ones out."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], [raw(LOG, [LABELLED], 3)])
+    reader, first = run.pipeline.reader, []
+    reader.start({}, Limits(until_end=True))
+    for number in range(2):
+        batch = reader.take(LONG_S)
+        assert batch is not None
+        run.pipeline._take(batch)
+        run.look_around(11.0)
+        first.append(run.file.stat().st_ino)
+        run.look_around(11.0)
+        assert run.file.stat().st_ino == first[number]
+    assert first[0] != first[1]
+    run.end()
+    assert run.file.stat().st_ino == first[1]
+    assert run.value("checkpoints_total") == 2.0
+
+
+def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
+    """Messages are learned while its sinks are not safe yet, and it holds none of them."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], [raw(LOG, [LABELLED], 3)])
+    goes_on = threading.Event()
+    run.pipeline.reader.start({}, Limits())
+    for _ in range(2):
+        batch = run.pipeline.reader.take(LONG_S)
+        assert batch is not None
+        run.pipeline._take(batch)
+        if batch.next_offset == 3:
+            run.predictor.call(lambda: assert_set(goes_on))
+            run.clock.now_s = 11.0
+        run.pipeline._look_around(0)
+    assert run.pipeline.saving.is_busy
+    assert not run.file.exists()
+    goes_on.set()
+    run.pipeline._await_checkpoint()
+    assert read(run.file).positions == {"t/0": 3}
+    run.end()
+    assert read(run.file).positions == {"t/0": 4}
+    assert [each[LOG] for each in run.source.committed][-1] == 4
+
+
+def assert_set(event: threading.Event) -> None:
+    """Wait for an event."""
+    assert event.wait(LONG_S)
+
+
+def test_a_checkpoint_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+    """What cannot be written is a line in the log and counted; only the last one is an error."""
+    (tmp_path / f".{FILE_NAME}.new").mkdir()
+    run = Run(tmp_path, [raw(LOG, [LABELLED])])
+    assert run.pipeline.run(Limits(until_end=True)) == "end of source"
+    with capture_logs() as said:
+        run.clock.now_s = 11.0
+        run.pipeline._look_around(0)
+        with pytest.raises(CheckpointError, match="no checkpoint was written"):
+            run.pipeline._await_checkpoint()
+        run.clock.now_s = 22.0
+        run.pipeline._look_around(0)
+        with pytest.raises(CheckpointError, match="no checkpoint was written"):
+            run.end()
+    assert run.value("checkpoint_failures_total") == 3.0
+    assert [line["event"] for line in said] == ["checkpoint_failed"]
+    assert run.source.calls[-1] == "close"
+    run.predictor.stop()
+
+
+def test_what_was_read_before_an_error_is_learned(tmp_path: Path) -> None:
+    """A source that fails ends the run with its error, behind all that it gave before."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], SourceError("the disk is gone"))
+    with pytest.raises(SourceError, match="the disk is gone"):
+        run.pipeline.run(Limits())
+    run.end()
+    assert read(run.file).positions == {"t/0": 3}
+
+
+def test_what_was_read_and_not_learned_is_read_again(tmp_path: Path) -> None:
+    """Told to stop, the run leaves what waits; the next one begins behind what was learned."""
+    batches = [raw(LOG, [LABELLED] * 3, at) for at in (0, 3, 6, 9)]
+    run = Run(tmp_path, batches, handover=Handover(batches_max=2))
+    run.pipeline.watch = run.stop.set
+    assert run.pipeline.run(Limits()) == "told to stop"
+    run.end()
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 3})
+    asked: list[int | None] = []
+
+    def assign(position_of: PositionOf) -> Sequence[RawColumns]:
+        asked.append(position_of(LOG))
+        return batches[1:]
+
+    again = Run(tmp_path, assign)
+    assert again.pipeline.run(Limits(until_end=True)) == "end of source"
+    again.end()
+    assert asked == [3]
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (12, {"t/0": 12})
+
+
+def test_what_ends_a_thread_beside_ends_the_run(tmp_path: Path) -> None:
+    """What `watch` raises comes out of the run, and the last checkpoint is written all the same."""
+
+    def fail() -> None:
+        raise BrokenPipeError("nobody looks")
+
+    run = Run(tmp_path, [raw(LOG, [LABELLED])], watch=fail)
+    with pytest.raises(BrokenPipeError):
+        run.pipeline.run(Limits())
+    run.end()
+    assert run.file.exists()
+
+
+@pytest.mark.parametrize("output", ["predictions", "rejects"])
+def test_an_output_that_is_lost_ends_the_run(tmp_path: Path, output: str) -> None:
+    """A fault while handing on ends the daemon before a checkpoint passes over what was lost."""
+    line = {"predictions": UNLABELLED, "rejects": b"{"}[output]
+    run = Run(tmp_path, [raw(LOG, [line])], **{output: BrokenSink()})  # type: ignore[arg-type]
+    with pytest.raises(SinkError, match="handed on"):
+        run.pipeline.run(Limits())
+    with pytest.raises(CheckpointError):
+        run.pipeline.finish()
+    assert not run.file.exists()
+    run.predictor.stop()

@@ -1,0 +1,248 @@
+"""The reader: it alone touches the source, and what it reads comes out in order or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.errors import SourceError
+from consumers.messages import Partition, RawColumns
+from consumers.monitoring.health import Health
+from consumers.pipeline.batch_queue import Batch, Handover
+from consumers.pipeline.reader import Limits, Reader, Seen, pieces
+from tests.consumers.decoded_messages import decoder, raw
+from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
+
+FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
+LINE = b'{"text":"good day","label":4}'
+
+
+class Clock:
+    """Time that stands still."""
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return 0.0
+
+
+class Run:
+    """A reader over a scripted source."""
+
+    def __init__(self, *steps: Step, handover: Handover | None = None) -> None:
+        self.source = ScriptedSource(*steps)
+        self.stop = threading.Event()
+        self.health = Health(Clock(), 30.0)
+        self.decoder = decoder()
+        self.reader = Reader(self.source, self.decoder, self.health, self.stop, handover)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield what comes until the reader ends."""
+        while self.reader.end is None:
+            batch = self.reader.take(LONG_S)
+            if batch is not None:
+                yield batch
+
+
+def lines(n: int, first: int = 0, partition: Partition = FIRST) -> RawColumns:
+    """Return `n` messages of a partition, from an offset on."""
+    return raw(partition, [LINE] * n, first)
+
+
+def places(batches: Iterator[Batch]) -> list[tuple[int, int, int]]:
+    """Return partition, number of messages and next offset of each batch."""
+    return [(each.partition.partition, each.n_raw, each.next_offset) for each in batches]
+
+
+def test_what_is_read_comes_in_order_up_to_the_end() -> None:
+    """Every batch comes decoded and in order, and then the reason why no more will come."""
+    run = Run([lines(3), lines(2, partition=SECOND)], [], [lines(1, 3)])
+    run.reader.start({}, Limits(until_end=True))
+    found = list(run.batches())
+    assert places(iter(found)) == [(0, 3, 3), (1, 2, 2), (0, 1, 4)]
+    assert [len(each.messages) for each in found] == [3, 2, 1]
+    assert run.reader.end == "end of source"
+    run.reader.close()
+
+
+def test_one_thread_owns_the_source() -> None:
+    """Every method of the source is called by one thread, and that is the reader's own."""
+    run = Run([lines(3)], [lines(1, 3)])
+    run.reader.start({}, Limits(until_end=True))
+    for batch in run.batches():
+        run.reader.commit({FIRST: batch.next_offset})
+    run.reader.close()
+    assert len(run.source.threads) == 1
+    assert threading.get_ident() not in run.source.threads
+    assert run.source.calls[0] == "open"
+    assert run.source.calls[-2:] == ["commit", "close"]
+    assert run.source.committed[-1] == {FIRST: 4}
+
+
+def test_only_the_newest_positions_are_committed_at_the_end() -> None:
+    """What is left to commit when the reader has ended is carried out once, before it closes."""
+    run = Run()
+    run.reader.start({}, Limits(until_end=True))
+    assert list(run.batches()) == []
+    for position in (5, 6, 7):
+        run.reader.commit({FIRST: position})
+    run.reader.close()
+    assert run.source.committed == [{FIRST: 7}]
+    assert run.source.calls == ["open", "commit", "close"]
+
+
+def test_reading_goes_on_behind_what_was_handed_over() -> None:
+    """A partition assigned again is read on behind what was handed over, learned or not yet."""
+    asked: list[tuple[int | None, int | None]] = []
+
+    def assign(position_of: PositionOf) -> Sequence[RawColumns]:
+        asked.append((position_of(FIRST), position_of(SECOND)))
+        return []
+
+    run = Run(assign, [lines(3, 10)], assign, [lines(2, 13)], assign)
+    run.reader.start({FIRST: 10, SECOND: 4}, Limits())
+    assert run.source.idle.wait(LONG_S)  # nothing was taken yet
+    assert asked == [(10, 4), (13, 4), (15, 4)]
+    taken = [run.reader.take(LONG_S) for _ in range(2)]
+    assert [each.next_offset for each in taken if each is not None] == [13, 15]
+    run.reader.close()
+
+
+def test_an_error_of_the_source_comes_behind_what_was_read() -> None:
+    """What ends the source ends the run, once all that was read before has been taken."""
+    run = Run([lines(3)], [lines(2, 3)], SourceError("the disk is gone"))
+    run.reader.start({}, Limits())
+    taken = [run.reader.take(LONG_S) for _ in range(2)]
+    assert [each.n_raw for each in taken if each is not None] == [3, 2]
+    with pytest.raises(SourceError, match="the disk is gone"):
+        run.reader.take(LONG_S)
+    run.reader.close()
+    assert run.source.calls[-1] == "close"
+
+
+def test_a_fault_in_decoding_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading thread that dies of a fault hands it to the thread that ends the run."""
+    run = Run([lines(3)])
+
+    def fail(_raw: RawColumns) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(run.decoder, "decode", fail)
+    run.reader.start({}, Limits())
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        run.reader.take(LONG_S)
+    run.reader.close()
+
+
+def test_a_fault_in_closing_comes_out_of_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the source raises when it is let go is not swallowed."""
+    run = Run()
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(run.source, "close", fail)
+    run.reader.start({}, Limits(until_end=True))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        run.reader.close()
+
+
+@pytest.mark.parametrize(("n", "found"), [(1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
+def test_a_number_of_messages_is_exact(n: int, found: list[int]) -> None:
+    """What was read beyond the number is not handed over, and the position stands before it."""
+    run = Run([lines(3), lines(3, partition=SECOND)], [lines(3, 3)])
+    run.reader.start({}, Limits(messages_max=n))
+    batches = places(run.batches())
+    assert [each[1] for each in batches] == found
+    assert batches[-1][2] == found[-1] + 3 * (len(found) == 3)
+    assert run.reader.end == "max messages"
+    run.reader.close()
+
+
+def test_a_stop_is_heeded_while_there_is_no_room() -> None:
+    """A reader that waits for the learner ends when told to, and what it holds is left."""
+    run = Run([lines(1, i) for i in range(50)], handover=Handover(batches_max=1))
+    run.reader.start({}, Limits())
+    assert run.reader.take(LONG_S) is not None
+    run.stop.set()
+    run.reader.close()
+    assert run.source.calls == ["open", "poll", "close"]
+    assert run.reader.take(LONG_S) is not None
+    assert run.reader.end == "told to stop"
+
+
+def test_a_reader_that_waits_for_room_is_not_stuck() -> None:
+    """While the learner is busy the reader goes on saying that it lives."""
+    run = Run([lines(1, i) for i in range(5)], handover=Handover(batches_max=1))
+    beats = threading.Semaphore(0)
+    run.health.beat_reader = beats.release  # type: ignore[method-assign]
+    run.reader.start({}, Limits())
+    for _ in range(5):
+        assert beats.acquire(timeout=LONG_S)
+    run.reader.close()
+
+
+def test_what_the_source_says_is_seen() -> None:
+    """Trouble and lost messages are as the source said last; read but not taken is unread still."""
+    run = Run([lines(3)])
+    run.source.lags, run.source.lost_messages = {FIRST: 10, SECOND: 5}, 2
+    run.source.sentence = "nobody answers"
+    assert run.reader.seen() == Seen()
+    run.reader.start({}, Limits())
+    assert run.source.idle.wait(LONG_S)
+    seen = run.reader.seen()
+    assert (seen.trouble, seen.lost_messages) == ("nobody answers", 2)
+    assert seen.lag == {FIRST: 13, SECOND: 5}
+    assert run.health.report().reason == "nobody answers"
+    run.reader.take(LONG_S)
+    assert run.reader.seen().lag == {FIRST: 10, SECOND: 5}
+    run.reader.close()
+
+
+def test_one_that_never_started_closes_its_source() -> None:
+    """Where the run ended before it began, the source is let go all the same."""
+    run = Run()
+    run.reader.close()
+    assert run.source.calls == ["close"]
+
+
+def test_large_batches_are_cut_by_the_pace() -> None:
+    """A backlog comes in pieces that the learner's pace allows for; a slow one gets less a time."""
+    run = Run([lines(2_000)])
+    run.reader.start({}, Limits(until_end=True))
+    assert [each[1] for each in places(run.batches())] == [500, 500, 500, 500]
+    run.reader.close()
+    run = Run([lines(2_000)])
+    for _ in range(10):
+        run.reader.learned(1_000, 0.02)  # a thousand in the time that a piece may take
+    run.reader.start({}, Limits(until_end=True))
+    sizes = [each[1] for each in places(run.batches())]
+    assert sum(sizes) == 2_000
+    assert max(sizes) <= 1_000
+    assert len(sizes) == 3  # the pace comes near a thousand, from below
+    run.reader.learned(0, 0.0)
+    run.reader.close()
+
+
+@given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
+def test_pieces_make_up_the_whole(n: int, n_max: int, first: int) -> None:
+    """Cut anywhere, the pieces hold every message once, in order, and each ends where one begins.
+
+    Their sizes differ by one at most.
+    """
+    whole = lines(n, first)
+    cut = list(pieces(whole, n_max))
+    sizes = [len(piece) for piece in cut]
+    assert sum(sizes) == n
+    assert max(sizes) <= n_max
+    assert max(sizes) - min(sizes) <= 1
+    for name in ("value_starts", "value_ends", "key_starts", "key_ends", "offsets", "times_ms"):
+        joined = np.concatenate([getattr(piece, name) for piece in cut])
+        assert np.array_equal(joined, getattr(whole, name))
+    assert [piece.next_offset for piece in cut] == [first + int(i) for i in np.cumsum(sizes)]
+    assert [piece.value(i) for piece in cut for i in range(len(piece))] == [LINE] * n

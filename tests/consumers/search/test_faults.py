@@ -1,0 +1,272 @@
+"""The recent store when its file fails: the daemon goes on, what was removed stays hidden."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumers.search import QueryError, Recent, parse
+from tests.consumers.search.stores import ids, made, offer, running, settle, tell, tweets
+
+
+def aside(path: Path) -> Path:
+    """Return where a file that cannot be used goes."""
+    return path.with_name(path.name + ".aside")
+
+
+def db_of(store: Recent) -> sqlite3.Connection:
+    """Return the writer's connection."""
+    keeper = store._writer._keeper
+    assert keeper is not None
+    return keeper._db
+
+
+@pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 5_000])
+def test_a_file_of_something_else_is_moved_aside(tmp_path: Path, content: bytes) -> None:
+    """What stands in the place of the file, and is none, is moved aside with a line in the log."""
+    path = tmp_path / "recent.db"
+    path.write_bytes(content)
+    with capture_logs() as logs, running(path) as store:
+        tell(store, ["good day"])
+        assert ids(store, "day") == ["m0"]
+    assert aside(path).read_bytes() == content
+    assert [line["event"] for line in logs] == ["recent_store_moved_aside"]
+
+
+def test_a_file_of_another_version_is_moved_aside(tmp_path: Path) -> None:
+    """A file of another version, program or model is not for us, nor one that is not whole."""
+    path = tmp_path / "recent.db"
+    for change in (
+        "PRAGMA user_version = 99",
+        "PRAGMA application_id = 1",
+        "UPDATE class SET name = 'other' WHERE code = 0",
+        "DROP TABLE rows1",
+        "DELETE FROM chunk",
+        "UPDATE rows1 SET label = 7",
+        "UPDATE rows1 SET offset = 'x'",
+        "DROP TABLE gone",
+    ):
+        with running(path) as store:
+            tell(store, ["good day"])
+            assert ids(store, "day") == ["m0"], change
+        with sqlite3.connect(path) as db:
+            db.execute(change)
+        db.close()
+        with running(path) as store:
+            assert ids(store, "day") == [], change
+        assert aside(path).exists()
+        aside(path).unlink()
+        path.unlink()
+
+
+def test_damage_found_by_a_search_begins_a_new_file(tmp_path: Path) -> None:
+    """Damage that only a search comes upon is said; the store begins anew and takes messages."""
+    path = tmp_path / "recent.db"
+    with running(path) as store, capture_logs() as logs:
+        tell(store, ["good day"])
+        first_key = store.oldest_key
+        db_of(store).execute("UPDATE words1_data SET block = x'00ff00ff00ff' WHERE id > 10")
+        with pytest.raises(QueryError, match="damaged and begins anew"):
+            store.search(parse("day"))
+        settle(store)
+        settle(store)
+        assert "recent_store_moved_aside" in [line["event"] for line in logs]
+        tell(store, ["good night"], first=1)
+        assert ids(store, "good") == ["m1"]
+        assert store.oldest_key > first_key
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Recent]:
+    """Return a store with a message, on a disk that has become full."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, ["good day", "good night"])
+        db = db_of(store)
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        yield store
+
+
+def free(store: Recent) -> None:
+    """Make room on the disk."""
+    db_of(store).execute("PRAGMA max_page_count = 1000000")
+
+
+def test_a_full_disk_loses_messages_and_nothing_else(full: Recent) -> None:
+    """What cannot be written is counted and said once; searches go on; with room all is well."""
+    with capture_logs() as logs:
+        for first in (2, 3_002):
+            offer(full, tweets(["good " + "x" * 300] * 3_000, first))
+            settle(full)
+    assert ids(full, "good") == ["m1", "m0"]
+    state = full.state()
+    assert (state.n_failed, state.n_messages) == (6_000, 2)
+    assert [line["event"] for line in logs] == ["recent_store_failed"]
+    free(full)
+    tell(full, ["good again"], first=7_000)
+    assert ids(full, "good") == ["m7000", "m1", "m0"]
+    assert full.state().trouble is None
+    assert full.state().share == 3 / 6_003  # each that was lost came once, however often tried
+
+
+def test_a_change_waits_for_room(full: Recent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk a removed message is hidden at once; it leaves the file when there is room."""
+    monkeypatch.setattr("consumers.search.tables.delete", refuse)
+    full.remove("m0", wait=False)
+    wait_for_trouble(full)
+    assert ids(full, "good") == ["m1"]
+    assert full.get("m0") is None
+    assert full.counted(parse("good")).n == 1
+    monkeypatch.undo()
+    settle(full)
+    (n_rows,) = db_of(full).execute("SELECT count(*) FROM rows1").fetchone()
+    assert n_rows == 1
+    assert full.state().n_messages == 1
+
+
+def refuse(*_: object) -> None:
+    """Fail as SQLite does when the disk is full."""
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def wait_for_trouble(store: Recent) -> None:
+    """Wait until the writer has met its fault."""
+    told = threading.Event()
+    while store.state().trouble is None:
+        told.wait(0.005)
+
+
+def test_a_folder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
+    """Where the file cannot be opened all is counted as lost, until it can."""
+    path = tmp_path / "none" / "recent.db"
+    store = made(path)
+    store.start()
+    wait_for_trouble(store)
+    offer(store, tweets(["good day"]))
+    assert store.search(parse("good")).rows == ()
+    trouble = store.state().trouble
+    assert trouble is not None
+    assert "unable to open database file" in trouble
+    path.parent.mkdir()
+    settle(store)
+    tell(store, ["good night"], first=1)
+    assert "m1" in ids(store, "good")
+    assert store.state().trouble is None
+    store.stop()
+
+
+def test_searches_are_right_while_others_write() -> None:
+    """While messages come and go every search sees a whole state: all its rows match, in order."""
+    n, batch = 4_000, 100
+    with running(None, messages_max=1_600) as store:
+        failed: list[str] = []
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                found = store.search(parse("good -odd"), limit=20)
+                keys = [one.row.key for one in found.rows]
+                counts = store.counted(parse("even"))
+                if keys != sorted(keys, reverse=True) or any(
+                    one.row.offset % 2 or one.row.text != "good even" for one in found.rows
+                ):
+                    failed.append(f"{keys}")
+                if counts.counts[1]:
+                    failed.append(f"{counts}")
+
+        threads = [threading.Thread(target=look) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for first in range(0, n, batch):
+            tell(store, [f"good {'odd' if i % 2 else 'even'}" for i in range(batch)], first)
+            store.remove(f"m{first}")
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert store.counted(parse("even")).n <= 800
+
+
+def test_a_search_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that takes longer than it may ends with a sentence."""
+    with running(None) as store:
+        tell(store, ["good day"])
+        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.0)
+        with pytest.raises(QueryError, match="took longer than"):
+            store.search(parse("good"))
+        with pytest.raises(QueryError, match="took longer than"):
+            store.counted(parse("good"))
+
+
+def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every connection is in use for long, a further search is refused with a sentence."""
+    with running(None) as store:
+        tell(store, ["good day"])
+        finder = store._writer.finder
+        assert finder is not None
+        taken = [finder._readers.get() for _ in range(finder._readers.qsize())]
+        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.01)
+        with pytest.raises(QueryError, match="Too many searches run at once"):
+            store.search(parse("good"))
+        for reader in taken:
+            finder._readers.put(reader)
+        monkeypatch.undo()
+        assert ids(store, "good") == ["m0"]
+
+
+def test_an_unforeseen_error_does_not_end_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store says what broke, loses that batch alone, and takes messages again by itself.
+
+    What a person wanted changed is done when it can be.
+    """
+    with running(tmp_path / "recent.db") as store, capture_logs() as logs:
+        tell(store, ["good day"])
+        before = store.get("m0")
+        assert before is not None
+        with monkeypatch.context() as broken:
+            broken.setattr("consumers.search.transactions.Keeper.apply", unforeseen)
+            offer(store, tweets(["good evening"], 1))
+            store.remove("m0", wait=False)
+            wait_for_trouble(store)
+            trouble = store.trouble()
+            assert trouble is not None
+            assert "nobody foresaw this" in trouble
+            assert store.state().n_restarts >= 1
+        settle(store)
+        tell(store, ["good night"], first=2)
+        assert ids(store, "good")[0] == "m2"
+        assert "m0" not in ids(store, "good")
+        after = store.get("m2")
+        assert after is not None
+        assert after.key > before.key
+        assert store.trouble() is None
+        assert store._writer.thread.is_alive()
+    (line,) = logs
+    assert (line["event"], line["log_level"]) == ("recent_store_broke", "error")
+    assert isinstance(line["exc_info"], ZeroDivisionError)
+
+
+def test_an_error_that_stays_is_tried_once_a_second_and_ends_with_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that breaks at each turn, and while it is opened, stops when it is told to."""
+    monkeypatch.setattr("consumers.search.writer.Keeper", unforeseen)
+    store = made(tmp_path / "recent.db")
+    store.start()
+    wait_for_trouble(store)
+    offer(store, tweets(["good day"]))
+    store.stop()
+    assert not store._writer.thread.is_alive()
+    assert store.state().n_failed == 1
+
+
+def unforeseen(*_: object) -> None:
+    """Fail as nobody expects."""
+    raise ZeroDivisionError("nobody foresaw this")

@@ -1,0 +1,292 @@
+"""Standing queries step by step: who is told what, how often, and within which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from consumers.search import BatchIndex, QueryError, parse
+from consumers.search import live_query as standing
+from consumers.search import subscriptions as pages
+from consumers.search import subscriptions as pending
+from consumers.search.store import Recent
+from consumers.search.subscriptions import Asked, Event, NotWatchedError, Subscription
+from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
+from tests.consumers.search.stores import forget
+
+LOVE = Asked("love ", None)
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    """Yield a store that runs."""
+    made = Stream()
+    made.recent.start()
+    yield made
+    made.recent.stop()
+
+
+def say(stream: Stream, *texts: str) -> None:
+    """Bring messages into the store; their ids are their texts."""
+    stream.say([Said(text, text) for text in texts])
+    stream.settle()
+
+
+def test_a_page_is_told_of_new_matches(stream: Stream) -> None:
+    """What matches is counted and shown from the next tick on; other messages are not."""
+    hub = make_hub(stream)
+    say(stream, "love one")
+    page = Page(hub, [LOVE])
+    hub.welcome()
+    page.look()
+    assert page.told["summary", 0]["n"] == 1
+    say(stream, "hate two", "love three")
+    hub.tick()
+    page.look()
+    assert page.told["summary", 0]["n"] == 2
+    shown = [found["row"]["text"] for found in page.told["messages", 0]["rows"]]
+    assert shown == ["love three", "love one"]
+
+
+def test_a_page_that_comes_later_is_told_at_once(stream: Stream) -> None:
+    """A query that is watched already is told when a page opens, before any tick."""
+    hub = make_hub(stream)
+    say(stream, "love one")
+    first = Page(hub, [LOVE])
+    hub.tick()
+    first.look()
+    second = Page(hub, [Asked("hate ", None), LOVE])
+    second.look()
+    assert second.told["summary", 1]["n"] == 1
+    assert ("summary", 0) not in second.told
+
+
+def test_pages_share_a_query_and_its_words(stream: Stream) -> None:
+    """However many pages watch a query, it is kept once and put into words once a tick."""
+    said: list[str] = []
+
+    class Counting(Plain):
+        def messages(self, found: object) -> bytes:
+            said.append("messages")
+            return super().messages(found)  # type: ignore[arg-type]  # handed on
+
+    hub = make_hub(stream, Counting())
+    many = [Page(hub, [LOVE]) for _ in range(20)]
+    say(stream, "love one")
+    hub.tick()
+    assert said == ["messages"]
+    assert hub.n_queries == 1
+    for page in many:
+        page.look()
+        assert page.told["summary", 0]["n"] == 1
+
+
+def test_what_did_not_change_is_not_told_again(stream: Stream) -> None:
+    """A tick without news brings the daemon's state, and no figures."""
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    hub.tick()
+    page.mail.take()
+    say(stream, "hate two")
+    hub.tick()
+    assert [name for name, _ in events(page.mail.take())] == ["status"]
+
+
+def test_nothing_is_matched_for_nobody(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a page nothing is kept of what comes; the last one to leave ends its query."""
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    say(stream, "love one")
+    page.close()
+    assert (hub.n_pages, hub.n_queries) == (0, 0)
+    monkeypatch.setattr(standing, "BatchIndex", None)  # whoever made one would fail
+    hub.tick()
+    say(stream, "love two")
+    assert not hub._pending._rows
+    hub.tick()
+
+
+def test_everything_needs_no_index(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that show all messages cost no look-up of words."""
+    monkeypatch.setattr(standing, "BatchIndex", None)
+    hub = make_hub(stream)
+    page = Page(hub, [Asked("", None), Asked("", "en"), Asked("", "de")])
+    hub.tick()
+    say(stream, "love one", "hate two")
+    hub.tick()
+    page.look()
+    assert [page.told["summary", i]["n"] for i in range(3)] == [2, 2, 0]
+    assert len(page.told["messages", 1]["rows"]) == 2
+    assert not page.told["messages", 2]["rows"]
+
+
+def test_a_query_that_cannot_be_read_is_a_problem(stream: Stream) -> None:
+    """It is told under its index with a sentence; the page's other queries are answered."""
+    hub = make_hub(stream)
+    page = Page(hub, [Asked('"', None), LOVE])
+    hub.tick()
+    page.look()
+    assert "no word" in page.told["problem", 0]["detail"]
+    assert page.told["summary", 1]["n"] == 0
+
+
+def test_changes_are_told_to_every_page(stream: Stream) -> None:
+    """A correction and a removal reach also pages that show older messages."""
+    hub = make_hub(stream)
+    say(stream, "love one", "love two")
+    page = Page(hub, [LOVE])
+    hub.tick()
+    stream.recent.correct("love one", "negative", None)
+    stream.recent.remove("love two")
+    stream.settle()
+    hub.tick()
+    page.look()
+    assert page.changes == [
+        {"id": "love one", "corrected": "negative", "removed": False},
+        {"id": "love two", "corrected": None, "removed": True},
+    ]
+    [found] = page.told["messages", 0]["rows"]
+    assert found["row"]["corrected"] == "negative"
+    assert page.told["summary", 0]["n"] == 1
+
+
+def test_queries_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query too many is a problem; one that is watched already is always welcome."""
+    monkeypatch.setattr(pages, "QUERIES_MAX", 2)
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE, Asked("", None), Asked("hate ", None), LOVE])
+    hub.tick()
+    page.look()
+    assert set(page.told) == {
+        ("status", None), ("problem", 2),
+        *((name, i) for name in ("summary", "messages") for i in (0, 1, 3)),
+    }  # fmt: skip
+
+
+def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for so many pages in all, and for fewer of one client; leaving makes room."""
+    monkeypatch.setattr(pages, "PAGES_MAX", 3)
+    monkeypatch.setattr(pages, "PAGES_A_CLIENT_MAX", 2)
+    hub = make_hub(stream)
+    first, second = Page(hub, [LOVE]), Page(hub, [LOVE])
+    with pytest.raises(NotWatchedError, match="from your address"):
+        Page(hub, [LOVE])
+    third = Page(hub, [LOVE], "there")
+    with pytest.raises(NotWatchedError, match="3 pages are open"):
+        Page(hub, [LOVE], "elsewhere")
+    first.close()
+    fourth = Page(hub, [LOVE], "elsewhere")
+    assert hub.n_pages == 3
+    for page in (second, third, fourth):
+        page.close()
+
+
+@pytest.mark.parametrize("bound", ["ROWS_MAX", "CHANGES_MAX"])
+def test_too_much_for_a_tick_is_asked_of_the_store(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Where more comes than is kept for a tick, the store is asked instead, and nothing is lost."""
+    monkeypatch.setattr(pending, bound, 1)
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    hub.tick()
+    say(stream, "love one", "love two", "love three")
+    forget(stream.recent, ["love one", "love two"])
+    stream.settle()
+    assert len(hub._pending._rows) + len(hub._pending._changes) <= 3
+    hub.tick()
+    page.look()
+    assert page.told["summary", 0]["n"] == 1
+
+
+def test_a_store_that_begins_anew_is_asked_anew(stream: Stream) -> None:
+    """Keys that start again tell that what was known means nothing any more."""
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    say(stream, "love one")
+    hub.tick()
+    [row] = [found.row for found in stream.recent.search(parse(LOVE.text)).rows]
+    hub._pending.stored([row])  # its key came before
+    _, has_gap = hub._pending.take()
+    assert has_gap
+    page.close()
+
+
+def test_a_store_that_cannot_answer_is_a_problem_for_a_while(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages are told why; as soon as it can answer, they are told the figures."""
+
+    def broken(*_: object) -> None:
+        raise QueryError("The store cannot be searched just now.")
+
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    with monkeypatch.context() as patch:
+        patch.setattr(Recent, "search", broken)
+        hub.tick()
+    page.look()
+    assert page.told["problem", 0]["detail"] == "The store cannot be searched just now."
+    say(stream, "love one")
+    hub.tick()
+    page.look()
+    assert page.told["summary", 0]["n"] == 1
+
+
+def test_a_slow_page_finds_the_newest_state_alone() -> None:
+    """What is put twice is taken once; changes are kept, up to a bound; who put wakes once."""
+    woken: list[bool] = []
+    mail = Subscription(lambda: woken.append(True))
+    for n in range(1000):
+        mail.put([Event("summary", 0, b'{"n":%d}' % n), Event("change", None, b'{"id":%d}' % n)])
+    assert woken == [True]
+    found = events(mail.take())
+    assert found[-1] == ("summary", {"index": 0, "n": 999})
+    assert [data["id"] for name, data in found if name == "change"] == list(range(744, 1000))
+    assert mail.take() == b""
+    mail.end()
+    assert mail.ended
+    assert woken == [True, True]
+
+
+def test_a_failing_tick_does_not_end_the_thread(stream: Stream) -> None:
+    """Whatever breaks in a tick is logged, and the pages are told again from the next one on."""
+    told = []
+
+    class Failing(Plain):
+        def status(self) -> bytes:
+            told.append("status")
+            if len(told) == 1:
+                raise RuntimeError("this one breaks")
+            return super().status()
+
+    hub = make_hub(stream, Failing())
+    page = Page(hub, [LOVE])
+    hub.start()
+    try:
+        while ("status", None) not in page.told:
+            page.wait()
+            page.look()
+    finally:
+        hub.stop()
+    assert page.mail.ended
+
+
+def test_an_index_is_closed_with_its_tick(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a tick's messages is let go of in that tick."""
+    closed: list[BatchIndex] = []
+
+    class Watched(BatchIndex):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    monkeypatch.setattr(standing, "BatchIndex", Watched)
+    hub = make_hub(stream)
+    page = Page(hub, [LOVE])
+    hub.tick()
+    say(stream, "love one")
+    hub.tick()
+    assert len(closed) == 1
+    page.close()

@@ -1,0 +1,212 @@
+"""Which messages the recent store takes when more come than it keeps, and that it never waits."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from consumers.messages import Messages
+from consumers.search import parse
+from consumers.search.row_builder import Maker
+from consumers.search.sampler import BURST_S, Forget, Intake, Item, Offer
+from tests.consumers.search.stores import (
+    CLASSES,
+    LOG,
+    Clock,
+    clock_of,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+)
+
+BATCH = 500
+TOLD = tweets(["good day"] * BATCH)
+POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
+
+
+def intake_of(rate_max_per_s: float) -> tuple[Intake, Clock]:
+    """Return an open intake and its clock."""
+    clock = Clock(0.0)
+    intake = Intake(
+        rate_max_per_s,
+        Maker({name: c for c, name in enumerate(CLASSES)}, ("text",)),
+        Clock(1.0),
+        clock,
+    )
+    intake.open()
+    return intake, clock
+
+
+def give(intake: Intake, told: Messages = TOLD) -> None:
+    """Offer a whole batch."""
+    intake.offer(told, np.arange(len(told)), POSTERIORS[: len(told)])
+
+
+def n_taken(intake: Intake) -> int:
+    """Take all that waits, however many turns it takes, and count its messages."""
+    n = 0
+    while items := intake.take():
+        n += sum(len(item) for item in items if isinstance(item, Offer))
+    return n
+
+
+def check_posteriors(item: Item, posteriors: NDArray[np.float64]) -> None:
+    """Hold each row against the log-posteriors that were offered, but for rounding."""
+    assert isinstance(item, Offer)
+    expected = np.exp(posteriors[item.columns["offset"]])
+    found = [msgspec.json.decode(row) for row in item.columns["probabilities"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    assert item.columns["probability"] == [max(row) for row in found]
+    assert item.columns["label"] == expected.argmax(axis=1).tolist()
+
+
+def test_a_short_stream_is_taken_whole() -> None:
+    """A stream of no more than five seconds' worth is taken whole, however quickly it comes."""
+    intake, _ = intake_of(4_000.0)
+    for _ in range(40):
+        give(intake)
+    assert n_taken(intake) == 20_000
+    give(intake)
+    assert n_taken(intake) == 0
+    assert intake.n_offered == 20_500
+
+
+@given(
+    rate_max_per_s=st.integers(1, 5_000),
+    pauses_ms=st.lists(st.integers(0, 1_000), min_size=1, max_size=60),
+)
+def test_the_rate_is_kept_in_the_long_run(rate_max_per_s: int, pauses_ms: list[int]) -> None:
+    """No more is taken than burst and rate allow, and of what the burst allows at least most."""
+    intake, clock = intake_of(float(rate_max_per_s))
+    taken = n_taken(intake)
+    for pause_ms in pauses_ms:
+        clock.now_s += pause_ms / 1000
+        give(intake)
+        taken += n_taken(intake)
+    assert taken <= rate_max_per_s * (BURST_S + clock.now_s) + 1
+    # Where two draws fell on one row, the tokens of the second are kept for the next batch.
+    assert taken >= min(BATCH, rate_max_per_s * BURST_S) * 0.6
+    assert taken <= intake.n_offered
+
+
+def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
+    """A stream that is too fast leaves the processor to the learning, until it pauses."""
+    intake, clock = intake_of(4_000.0)
+    for _ in range(41):
+        give(intake)  # the last batch finds no token
+    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 1_000
+    assert intake.something.is_set()
+    clock.now_s += 1.0
+    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 19_000
+    assert not intake.something.is_set()
+
+
+def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
+    """Behind two seconds of a stream that is too fast, no more than a second's worth waits."""
+    intake, clock = intake_of(1_000.0)
+    posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
+    for _ in range(11):
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    for _ in range(5):  # half a second each, in which 500 may be taken
+        clock.now_s += 0.5
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    assert n_taken(intake) == pytest.approx(1_000, abs=20)
+    assert intake.rates()[1] * 2.5 == pytest.approx(1_000, abs=20)
+    clock.now_s += 0.5
+    intake.offer(TOLD, np.arange(BATCH), posteriors)
+    for _ in range(2):  # the last one finds no token
+        intake.offer(TOLD, np.arange(BATCH), posteriors)
+    (item,) = intake.take()
+    check_posteriors(item, posteriors)
+
+
+def test_a_sample_is_spread_over_the_batch() -> None:
+    """Of a batch of which a tenth is taken, every stretch gives its share, and none gives twice."""
+    intake, clock = intake_of(500.0)
+    for _ in range(5):
+        give(intake)
+    n_taken(intake)
+    shares = np.zeros(10)
+    odd = total = 0
+    for _ in range(200):
+        clock.now_s += 0.1
+        give(intake)
+        for item in intake.take():
+            assert isinstance(item, Offer)
+            rows = np.array(item.columns["offset"])
+            assert (np.diff(rows) > 0).all()
+            shares += np.bincount(rows * 10 // BATCH, minlength=10)
+            odd += int((rows % 2).sum())
+            total += len(rows)
+    assert total / (200 * BATCH) == pytest.approx(0.1, rel=0.02)
+    assert shares / shares.sum() == pytest.approx(0.1, rel=0.05)
+    assert odd / total == pytest.approx(0.5, abs=0.05)  # labels in turns make no difference
+
+
+def test_what_is_taken_keeps_its_posterior() -> None:
+    """Each row of a sample has the posterior that it was offered with."""
+    intake, _ = intake_of(20.0)
+    posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
+    intake.offer(TOLD, np.arange(BATCH), posteriors)
+    (item,) = intake.take()
+    check_posteriors(item, posteriors)
+
+
+def test_long_messages_cost_more() -> None:
+    """Messages of many kilobytes count as several, so that they do not take all the time."""
+    intake, _ = intake_of(10.0)
+    long = tweets([{"text": "good", "more": "x" * 40_000}] * 50)
+    give(intake, long)
+    assert 3 <= n_taken(intake) <= 5
+
+
+def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
+    monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH * 1_008)
+    intake, _ = intake_of(1e6)
+    for _ in range(5):
+        give(intake)
+    assert intake.n_overflowed == 2 * BATCH
+    assert intake.put(Forget(["m0"], (LOG, [0])))  # deletions are always taken
+    assert n_taken(intake) == 3 * BATCH
+    give(intake)
+    assert n_taken(intake) == BATCH
+
+
+def test_shares_are_told() -> None:
+    """The state tells which share of what came is held, and how much comes and is taken."""
+    with running(None, rate_max_per_s=20.0) as store:
+        for k in range(4):
+            offer(store, tweets(["good day"] * 250, first=250 * k))
+        settle(store)
+        state = store.state()
+        n = state.n_messages
+        assert 90 <= n <= 100
+        assert (state.n_offered, state.n_stored) == (1_000, n)
+        assert state.share == n / 1_000
+        assert (state.offered_per_s, state.stored_per_s) == (1_000.0, n)
+        clock_of(store).now_s += 10
+        assert store.state().offered_per_s == pytest.approx(100.0)
+        clock_of(store).now_s += 60
+        assert (store.state().offered_per_s, store.state().stored_per_s) == (0.0, 0.0)
+        assert store.state().share == n / 1_000
+        assert store.counted(parse("good")).n == n
+
+
+def test_nothing_is_taken_before_the_start() -> None:
+    """What is offered before the start is not taken, and a batch without rows changes nothing."""
+    store = made(None)
+    offer(store, tweets(["good"]))
+    store.start()
+    tell(store, [])
+    assert store.state().n_messages == 0
+    assert store.state().share == 1.0
+    store.stop()

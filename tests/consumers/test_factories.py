@@ -1,0 +1,196 @@
+"""Sources, sinks and decoders as the settings name them, and what makes two streams the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from consumers.config.settings import Settings
+from consumers.errors import ConfigError
+from consumers.factories import build_decoder, build_sink, build_source, stream_identity
+from consumers.kafka.librdkafka_source import LibrdkafkaSource
+from consumers.kafka.sink import KafkaSink
+from consumers.kafka.source import KafkaSource
+from consumers.messages import Operation, Partition, RawColumns
+from consumers.sinks.base import NoSink
+from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sources.file import FileSource
+from consumers.sources.generator import GeneratorSource
+from consumers.sources.stdin import StdinSource
+from tests.consumers.raw_batches import strings
+
+NOBODY = "127.0.0.1:9"  # the port of discarded messages: no broker is there
+
+
+def settings(**values: Any) -> Settings:
+    """Return settings with some values of their own."""
+    return Settings.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("generator", GeneratorSource),
+        ("stdin", StdinSource),
+        ("file:FOLDER/some.jsonl", FileSource),
+        (f"kafka://{NOBODY}/tweets", KafkaSource),
+    ],
+)
+def test_a_source_is_built_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, kind: type[object]
+) -> None:
+    """Each address gives its kind of source, and building reaches for no broker."""
+    path = tmp_path / "some.jsonl"
+    path.write_bytes(b"")
+    given = settings(source=source.replace("FOLDER", str(tmp_path)))
+    with path.open(encoding="utf-8") as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        built = build_source(given, until_end=True)
+        assert type(built) is kind
+        built.close()
+
+
+def test_kafka_is_read_by_the_client_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kafka.client` chooses what reads; where that is not installed, the error says what to do."""
+    given = settings(source=f"kafka://{NOBODY}/tweets", kafka={"client": "librdkafka"})
+    built = build_source(given, until_end=True)
+    assert type(built) is LibrdkafkaSource
+    built.close()
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match=r"kafka\.client.*pip install 'streamnb\[librdkafka\]'"):
+        build_source(given, until_end=True)
+
+
+def test_a_file_is_followed_unless_it_ends(tmp_path: Path) -> None:
+    """With `until_end` a file has an end; without, more is awaited."""
+    path = tmp_path / "stream.jsonl"
+    path.write_text('{"text": "one"}\n', encoding="utf-8")
+    for until_end in (True, False):
+        source = build_source(settings(source=f"file:{path}"), until_end=until_end)
+        source.open(lambda _: None)
+        assert sum(len(raw) for raw in source.poll(0.0)) == 1
+        source.poll(0.0)
+        assert source.at_end()
+        with path.open("a", encoding="utf-8") as file:
+            file.write('{"text": "two"}\n')
+        assert bool(source.poll(0.0)) is not until_end
+        source.close()
+        path.write_text('{"text": "one"}\n', encoding="utf-8")
+
+
+def test_sinks_are_built_by_their_name(tmp_path: Path) -> None:
+    """Each output's address gives its kind of sink."""
+    given = settings(
+        source="generator",
+        kafka={"servers": (NOBODY,)},
+        predictions={"to": f"file:{tmp_path / 'out.jsonl'}"},
+        rejects={"to": "kafka:rejects"},
+    )
+    for output, kind in (
+        (given.predictions, JsonLinesSink),
+        (given.rejects, KafkaSink),
+        (settings().predictions, NoSink),
+    ):
+        sink = build_sink(output, given)
+        assert type(sink) is kind
+        sink.close()
+
+
+IDENTITIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "kafka": ({"source": f"kafka://{NOBODY}/tweets"}, {"source": "kafka", "topic": "tweets"}),
+    "file": ({"source": "file:a/b.jsonl"}, {"source": "file", "name": "b.jsonl"}),
+    "stdin": ({"source": "stdin"}, {"source": "stdin"}),
+    "generator": (
+        {"source": "generator", "generator": {"seed": 3, "labelled_share": 0.5, "turn_after": 9}},
+        {"source": "generator", "seed": 3, "labelled_share": 0.5, "turn_after": 9},
+    ),
+    "made-up loans": (
+        {"generator": {"stream": "loans", "seed": 3}},
+        {"source": "generator", "stream": "loans", "seed": 3, "labelled_share": 0.7},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", IDENTITIES)
+def test_a_stream_is_known_by_what_its_positions_mean(kind: str) -> None:
+    """Topic, file name or seed make a stream; they are plain JSON, as a checkpoint keeps them."""
+    values, identity = IDENTITIES[kind]
+    found = stream_identity(settings(**values))
+    assert found == identity
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"source": f"kafka://{NOBODY}/t"}, {"source": "kafka://127.0.0.1:10,127.0.0.1:11/t"}),
+        ({"source": "file:here/x.jsonl"}, {"source": "file:there/x.jsonl"}),
+        ({"generator": {"rate_per_s": 1.0}}, {"generator": {"rate_per_s": 0.0}}),
+    ],
+)
+def test_where_and_how_fast_make_no_other_stream(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Another broker address, folder or pace leaves positions their meaning."""
+    assert stream_identity(settings(**one)) == stream_identity(settings(**other))
+
+
+def raw(*values: bytes) -> RawColumns:
+    """Return a batch of raw messages."""
+    sizes = np.array([len(value) for value in values], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    nothing = np.full(len(values), -1, dtype=np.int64)
+    return RawColumns(
+        partition=Partition("t", 0),
+        buffer=b"".join(values),
+        value_starts=ends - sizes,
+        value_ends=ends,
+        key_starts=nothing,
+        key_ends=nothing,
+        offsets=np.arange(len(values)),
+        times_ms=nothing,
+        next_offset=len(values),
+    )
+
+
+def test_the_decoder_reads_what_labels_and_features_need() -> None:
+    """Labels come from the configured field, and every field of a feature group is kept."""
+    given = settings(
+        labels={"kind": "field", "field": "mood", "mapping": {"4": "positive"}},
+        message={"fields": ["place"]},
+        model={"features": {"text": {}, "place": {}}},
+    )
+    decoder = build_decoder(given, build_source(given, until_end=True))
+    decoded = decoder.decode(raw(b'{"text": "one", "mood": 4, "place": "here", "other": 1}'))
+    envelope = decoded.envelope(0)
+    assert envelope.label == "positive"
+    assert envelope.fields == {"place": "here"}
+    assert envelope.operation is Operation.CREATE
+    assert {name: strings(column) for name, column in decoded.fields.items()} == {"place": ["here"]}
+
+
+def test_the_decoder_takes_labels_from_emoticons() -> None:
+    """With emoticon labels a sign gives the class and leaves the text."""
+    given = settings(labels={"kind": "emoticons"})
+    decoder = build_decoder(given, build_source(given, until_end=True))
+    decoded = decoder.decode(raw(b'{"text": "what a day :)"}', b'{"text": "a day"}'))
+    assert [decoded.label(0), decoded.label(1)] == ["positive", None]
+    assert strings(decoded.texts) == ["what a day", "a day"]
+
+
+def test_the_decoder_follows_the_form_of_the_file(tmp_path: Path) -> None:
+    """A file of comma-separated values is decoded as one, without being asked to."""
+    path = tmp_path / "stream.csv"
+    path.write_text("text,label\nso good,positive\n", encoding="utf-8")
+    given = settings(source=f"file:{path}", labels={"kind": "field", "field": "label"})
+    source = build_source(given, until_end=True)
+    source.open(lambda _: None)
+    decoder = build_decoder(given, source)
+    decoded = [decoder.decode(batch) for batch in source.poll(0.0)]
+    source.close()
+    assert [(strings(m.texts), m.label(0)) for m in decoded] == [(["so good"], "positive")]

@@ -1,0 +1,156 @@
+"""Explanations: what each feature adds, adding up to the log-odds."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from streamnb import Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb.errors import InputError
+from streamnb.features.protocol import Group
+from tests.library.inspection.mixed_models import (
+    Stream,
+    examples,
+    groups,
+    learned,
+    mixed_model,
+    scale_of,
+    streams,
+)
+from tests.library.test_worked_examples import ten_documents
+
+
+@given(streams(), examples(), groups(0.0, 0.3, 1.0))
+def test_contributions_add_up_to_the_log_odds(
+    stream: Stream, x: dict[str, Any], mixed: dict[str, Group]
+) -> None:
+    """For any model: to 1e-12 of the joint log-likelihoods, by class too, and never nan."""
+    model = learned(stream, mixed)
+    told = model.explain_one(x)
+    joint = model.joint_log_likelihood_one(x)
+    posteriors = model.predict_log_proba_one(x)
+    assert told.label == model.predict_one(x)
+    assert posteriors[told.runner_up] == sorted(posteriors.values())[-2]
+    assert not any(math.isnan(each.weight) for each in told.contributions)
+    bound = 1e-12 * scale_of(list(joint.values()))
+    for label, wanted in joint.items():
+        found = sum(each.by_class[label] for each in told.contributions)
+        assert found == wanted or abs(found - wanted) <= bound
+    assert told.by_prior == model.judge_one(x).by_prior
+    if told.by_prior:
+        return
+    wanted = joint[told.label] - joint[told.runner_up]
+    total = sum(each.weight for each in told.contributions)
+    assert told.log_odds == wanted or abs(told.log_odds - wanted) <= 2 * bound
+    assert total == wanted or abs(total - wanted) <= 2 * bound
+
+
+def test_the_weightiest_come_first_with_their_text() -> None:
+    """Words, categories, flags and numbers are named as a reader knows them."""
+    model = mixed_model()
+    told = model.explain_one(
+        {"text": "good good rain", "bag": {"sun": 1}, "reply": True, "income": "high", "age": 31.0}
+    )
+    weights = [abs(each.weight) for each in told.contributions]
+    assert weights == sorted(weights, reverse=True)
+    features = {(each.group, each.feature) for each in told.contributions}
+    assert features == {
+        (None, "class prior"),
+        ("text", "word 'good' ×2"),
+        ("text", "word 'rain'"),
+        ("bag", "word 'sun'"),
+        ("bag", "(words that are missing)"),
+        ("flags", "reply=true"),
+        ("kinds", "income=high"),
+        ("numbers", "age"),
+    }
+
+
+def test_what_is_missing_says_nothing() -> None:
+    """An example of which nothing is known is explained by the class prior alone."""
+    told = mixed_model().explain_one({})
+    assert [each.feature for each in told.contributions] == ["class prior"]
+
+
+def test_an_impossible_runner_up_is_infinitely_far() -> None:
+    """A word that the runner-up never had adds inf; one that neither had adds 0, not nan."""
+    words = Words(Multinomial(Dirichlet(0.0)), dictionary=("a", "b", "never"))
+    model = NaiveBayes([0, 1], features={"text": words})
+    model.learn_many({"text": ["a a b", "b"]}, [0, 1])
+    told = model.explain_one({"text": "a b"})
+    assert (told.label, told.log_odds, told.by_prior) == (0, math.inf, False)
+    assert told.contributions[0].weight == math.inf
+    never = model.explain_one({"text": "never a"})
+    assert {each.feature: each.weight for each in never.contributions}["word 'never'"] == 0.0
+
+
+def test_where_the_prior_alone_answers_the_explanation_says_so() -> None:
+    """Every class being impossible, the log-odds are those of the class prior."""
+    model = ten_documents(0.0, Beta(0, 0))
+    told = model.explain_one({"text": "abacus abandon"})
+    assert told.by_prior
+    assert told.log_odds == pytest.approx(math.log(5 / 3))
+    assert "by the class prior alone" in str(told)
+
+
+def test_the_text_has_a_line_for_each_contribution() -> None:
+    """Weights stand in one column, ready to be read."""
+    told = mixed_model().explain_one({"text": "good rain", "reply": False})
+    lines = str(told).splitlines()
+    assert lines[0].startswith(f"{told.label} rather than {told.runner_up}: log-odds +")
+    assert len(lines) == 1 + len(told.contributions)
+    assert [line.split()[0] for line in lines[1:]] == [
+        f"{each.weight:+.4f}" for each in told.contributions
+    ]
+
+
+def test_as_plain_values_it_goes_through_json() -> None:
+    """`to_dict` holds what the value holds."""
+    told = mixed_model().explain_one({"text": "good rain"})
+    again = json.loads(json.dumps(told.to_dict()))
+    assert again["label"] == told.label
+    assert again["contributions"][0]["feature"] == told.contributions[0].feature
+    assert again["contributions"][0]["by_class"] == told.contributions[0].by_class
+
+
+def test_a_snapshot_explains_as_the_model_did() -> None:
+    """Later learning does not touch it."""
+    model = mixed_model()
+    snapshot = Snapshot(model, 1)
+    x = {"text": "good rain", "age": 30.0}
+    before = model.explain_one(x)
+    model.learn_one({"text": "good"}, "eggs")
+    assert snapshot.explain_one(x) == before
+    assert model.explain_one(x) != before
+
+
+def test_explaining_changes_nothing() -> None:
+    """The model's bytes are the same before and after being asked all there is to ask."""
+    model = learned([({"text": "good sun"}, "ham")], {"text": Words(Multinomial())})
+    before = model.to_bytes()
+    model.explain_one({"text": "new words"})
+    model.credible_interval_one({"text": "other new words"}, seed=1)
+    model.most_informative(3)
+    model.sample(5, seed=1)
+    assert model.to_bytes() == before
+
+
+def test_one_class_alone_cannot_be_explained() -> None:
+    """There is nothing to tell it from."""
+    model = NaiveBayes(["only"], features={"text": Words(Multinomial())})
+    with pytest.raises(InputError, match="two classes"):
+        model.explain_one({"text": "good"})
+
+
+def test_the_class_prior_is_a_contribution_like_any_other() -> None:
+    """It adds log π⁺/π⁻."""
+    model = mixed_model()
+    told = model.explain_one({"text": "good"})
+    (prior,) = [each for each in told.contributions if each.group is None]
+    priors = dict(zip(model.classes, np.log(model.class_priors()), strict=True))
+    assert prior.weight == pytest.approx(priors[told.label] - priors[told.runner_up])

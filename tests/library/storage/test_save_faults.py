@@ -1,0 +1,165 @@
+"""Saving that fails or is struck down: a whole model stands at the path at every instant."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from streamnb.errors import StoreError
+from streamnb.storage import load, older_files, save
+from tests.library.storage.saving_process import CALLS, KEEP, ages, at_step, model_of
+
+NOBODY = 65_534
+
+
+def test_a_failure_at_any_step_is_told_and_leaves_the_file(tmp_path: Path) -> None:
+    """Whatever call of a save fails, it is a `StoreError`, and old or new stands there whole."""
+    path = tmp_path / "model.nb"
+    for n_examples in range(3):
+        save(model_of(n_examples), path, keep=KEEP)
+    new = model_of(3)
+    step, n_told, n_old = 0, 0, 0
+    while True:
+        step += 1
+        told = _save_failing_at(step, path, new)
+        left = load(path).n_examples
+        if told is None:
+            break
+        assert str(path) in told
+        assert "No space left on device" in told
+        n_told += 1
+        n_old += "The file before it still stands" in told
+        assert left == (2 if "The file before it still stands" in told else 3)
+        assert not [p for p in tmp_path.iterdir() if p.name.endswith(".new")]
+        for n_examples in range(3):
+            save(model_of(n_examples), path, keep=KEEP)
+        assert ages(path) == [2, 1, 0]
+    assert left == 3
+    assert n_told > n_old > 10
+
+
+def _save_failing_at(step: int, path: Path, model: Any) -> str | None:
+    """Save with a full disk at one step; return what was said, None where nothing failed."""
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    hook = at_step(step, fail)
+
+    def before_only(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ in CALLS - {"close"}:
+            hook(frame, event, called)
+
+    sys.setprofile(before_only)
+    try:
+        save(model, path, keep=KEEP)
+    except StoreError as error:
+        return str(error)
+    finally:
+        sys.setprofile(None)
+    return None
+
+
+def test_the_disk_has_the_file_before_its_name_is_changed(tmp_path: Path) -> None:
+    """A save waits for the disk before the rename, and for the folder after it."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+    called: list[str] = []
+
+    def note(_frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and function.__module__ == "posix":
+            called.append(function.__name__)
+
+    sys.setprofile(note)
+    try:
+        save(model_of(2), path, keep=2)
+    finally:
+        sys.setprofile(None)
+    lasting = [name for name in called if name in {"fsync", "link", "replace"}]
+    assert lasting == ["fsync", "link", "replace", "fsync"]
+
+
+def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the saving process to its end."""
+    command = [sys.executable, "-m", "tests.library.storage.saving_process", kind, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path: Path) -> None:
+    """Killed before or after any call of a save, the path loads, and so does each older file.
+
+    The save after that one carries on as if nothing had happened: no good file is pushed out.
+    """
+    done = run("steps", tmp_path)
+    assert done.returncode == 0, done.stderr
+    n_steps, n_old = map(int, done.stdout.split())
+    assert n_steps > n_old > 10
+
+
+def test_a_kill_at_any_time_leaves_a_whole_model(tmp_path: Path) -> None:
+    """A process that saves without end is killed again and again; the path always loads."""
+    choice = random.Random(5)
+    for _ in range(2):
+        command = [
+            sys.executable,
+            "-m",
+            "tests.library.storage.saving_process",
+            "forever",
+            str(tmp_path),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            said = [int(process.stdout.readline()) for _ in range(choice.randint(1, 12))]
+            process.kill()
+            said += map(int, process.stdout.read().split())
+        assert load(tmp_path / "model.nb").n_examples in {said[-1], said[-1] + 1}
+        for path in older_files(tmp_path / "model.nb"):
+            load(path)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """Where the file finds no room it is an error each time, and the old file stands alone."""
+    done = run("full", tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert line.startswith(f"{tmp_path / 'model.nb'}: cannot be written (File too large).")
+        assert "The file before it still stands; see to the folder and the disk's room" in line
+
+
+def test_a_folder_that_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
+    """In a folder without the right to write, saving is an error that says so."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+    tmp_path.chmod(0o555)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)  # root may write anywhere
+    try:
+        with pytest.raises(StoreError, match=r"model\.nb: cannot be written \(Permission denied\)"):
+            save(model_of(2), path)
+    finally:
+        if is_root:
+            os.seteuid(0)
+        tmp_path.chmod(0o755)
+    assert load(path).n_examples == 1
+
+
+@pytest.mark.parametrize("name", ["no/model.nb", "file/model.nb", "folder"])
+def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    """A missing folder, a file in its place, and a folder in the file's place are errors."""
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match="cannot be written") as caught:
+        save(model_of(1), tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
