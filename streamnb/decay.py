@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.features.protocol import ONES, Teaching
-from streamnb.labels import JUDGE_ONLY
+from streamnb.labels import UNLABELLED, RowUpdates, ones
 from streamnb.priors import check
 
 _SPAN = 32.0  # half-lives
@@ -113,19 +112,19 @@ class Move(NamedTuple):
     scale: float
 
 
-class Plan(NamedTuple):
-    """How a batch is to be learned.
+class DecaySchedule(NamedTuple):
+    """The weight and scale of each row of a batch, and where its landmark moves.
 
     Attributes
     ----------
-    teaching : Teaching
+    updates : RowUpdates
     moves : list of Move
         In the order of their rows.
     clock : Clock
         As it stands behind the batch.
     """
 
-    teaching: Teaching
+    updates: RowUpdates
     moves: list[Move]
     clock: Clock
 
@@ -155,12 +154,12 @@ class Clock:
             return 1.0
         return float(_growth(np.float64(self.now / self.half_life.length), self.landmark))
 
-    def plan(
+    def schedule(
         self,
         labels: NDArray[np.int32],
         weights: NDArray[np.float64] | None,
         times_s: NDArray[np.float64] | None,
-    ) -> Plan:
+    ) -> DecaySchedule:
         """Return how rows with these labels are learned, one after the other.
 
         Raises
@@ -169,10 +168,9 @@ class Clock:
             Where the half-life is in seconds and times are missing.
         """
         n = len(labels)
-        given = (ONES[:n] if n <= len(ONES) else np.ones(n)) if weights is None else weights
+        given = ones(n) if weights is None else weights
         if self.half_life is None:
-            ones = ONES[:n] if n <= len(ONES) else np.ones(n)
-            return Plan(Teaching(labels, given, ones), [], self)
+            return DecaySchedule(RowUpdates(labels, given, ones(n)), [], self)
         if self.half_life.seconds is not None and times_s is None:
             raise InputError(
                 "this model's half-life is in seconds: time_s (or times_s) must say when each"
@@ -183,7 +181,7 @@ class Clock:
         own_lives, before_lives = own / length, np.append(before, after) / length
         self._check_lives(own_lives)
         landmark, moves = self.landmark, list[Move]()
-        learned = np.flatnonzero(labels != JUDGE_ONLY)
+        learned = np.flatnonzero(labels != UNLABELLED)
         if self.now is None and len(learned):
             landmark = _landmark(own_lives[learned[0]])
         landmarks = np.empty(n)
@@ -213,17 +211,17 @@ class Clock:
             scales[np.isnan(scales)] = 1.0  # nothing is learned yet: no count to compare a prior to
             grown = given * _growth(own_lives, landmarks)
         # So old that float64 knows no such weight: it is nothing.
-        labels = np.where(grown < _NOTHING, np.int32(JUDGE_ONLY), labels)
+        labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
-        return Plan(Teaching(labels, grown, scales), moves, clock)
+        return DecaySchedule(RowUpdates(labels, grown, scales), moves, clock)
 
     def _times(
         self, labels: NDArray[np.int32], times_s: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Return each row's own time, the clock's before it (nan: none), and the last."""
         n = len(labels)
-        learned = labels != JUDGE_ONLY
+        learned = labels != UNLABELLED
         start = math.nan if self.now is None else self.now
         if times_s is None:
             start = 0.0 if self.now is None else self.now

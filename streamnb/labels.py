@@ -1,11 +1,11 @@
-"""Labels in: what may name a class, and labels as indices."""
+"""Labels: what may name a class, labels as indices, and what each row adds to the counts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError
 
 Label = str | int | bool
-JUDGE_ONLY = -1
+UNLABELLED = -1
 _CLASSES_SHOWN_MAX = 20
 _LARGEST = 10**1000  # Python reads no numbers of more than a few thousand digits from a file
 
@@ -131,7 +131,7 @@ def _check_length(n_labels: int, n: int) -> None:
         raise InputError(f"there are {n} examples and {n_labels} labels.")
 
 
-def newcomers(
+def new_labels(
     codes: Codes, known: Collection[Label], counted: NDArray[np.bool_] | None = None
 ) -> list[tuple[int, Label]]:
     """Return the labels that are not among the classes `known`, and where each comes first.
@@ -154,10 +154,54 @@ def newcomers(
 def to_indices(codes: Codes, classes: Sequence[Label]) -> NDArray[np.int32]:
     """Return the place of each label among `classes`, ndarray of shape (n,), int32."""
     places = {label: c for c, label in enumerate(classes)}
-    by_code = np.array([places.get(label, JUDGE_ONLY) for label in codes.classes], dtype=np.int32)
+    by_code = np.array([places.get(label, UNLABELLED) for label in codes.classes], dtype=np.int32)
     return by_code[codes.codes] if len(by_code) else np.empty(0, dtype=np.int32)
 
 
-def nobody(n: int) -> NDArray[np.int32]:
-    """Return `n` times no label: to be judged only."""
-    return np.full(n, JUDGE_ONLY, dtype=np.int32)
+def unlabelled(n: int) -> NDArray[np.int32]:
+    """Return `n` labels that mean "unlabelled"."""
+    return np.full(n, UNLABELLED, dtype=np.int32)
+
+
+class RowUpdates(NamedTuple):
+    """What a batch's rows add to the counts.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,), int32
+        The index of each row's class; `UNLABELLED` (-1) for a row that is predicted and not
+        learned.
+    weights : ndarray of shape (n,), float64
+        What a row adds to its counts, never zero. A negative weight unlearns the row.
+    scales : ndarray of shape (n,), float64
+        How far decay has scaled the counts when the row is predicted: priors are multiplied by it.
+        1 without decay.
+    """
+
+    labels: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    scales: NDArray[np.float64]
+
+    def rows(self, begin: int, end: int) -> RowUpdates:
+        """Return the updates of rows `begin` to `end`."""
+        return RowUpdates(self.labels[begin:end], self.weights[begin:end], self.scales[begin:end])
+
+
+_ONES: NDArray[np.float64] = np.ones(1 << 14)
+
+
+def ones(n: int) -> NDArray[np.float64]:
+    """Return `n` times 1.0, in an array that is shared and never written to."""
+    return _ONES[:n] if n <= len(_ONES) else np.ones(n)
+
+
+def unlabelled_rows(n: int, scale: float = 1.0) -> RowUpdates:
+    """Return the updates of `n` rows that are predicted and not learned.
+
+    Examples
+    --------
+    >>> unlabelled_rows(2).labels.tolist()
+    [-1, -1]
+    """
+    scales = ones(n) if scale == 1.0 else np.full(n, scale)
+    return RowUpdates(unlabelled(n), ones(n), scales)

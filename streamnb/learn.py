@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import chunks
-from streamnb.decay import Clock, Plan
+from streamnb.decay import Clock, DecaySchedule
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats, Teaching, judging
+from streamnb.features.protocol import Floats
 from streamnb.kernels import posterior
-from streamnb.labels import Label, check_label
+from streamnb.labels import Label, RowUpdates, check_label, unlabelled_rows
 from streamnb.predict import PIECE
 from streamnb.priors import class_prior_to_dict, pseudo_counts
 from streamnb.reading import Readable
@@ -114,16 +114,16 @@ class Learning(Readable):
         fields: dict[str, Any],
         begin: int,
         end: int,
-        plan: Plan,
+        schedule: DecaySchedule,
         out: Floats,
         part: Part | None,
     ) -> None:
         """Learn rows `begin` to `end`; write the log-posteriors that stood before into `out`."""
         n_classes = len(self._classes)
-        cuts = [begin, *(move.row for move in plan.moves if begin < move.row < end), end]
+        cuts = [begin, *(move.row for move in schedule.moves if begin < move.row < end), end]
         for first, last in itertools.pairwise(cuts):
-            said = self._judge_and_move(plan, fields, first) if first < last else None
-            self._learn_stretch(fields, (first, last), plan.teaching, out, part)
+            said = self._judge_and_move(schedule, fields, first) if first < last else None
+            self._learn_stretch(fields, (first, last), schedule.updates, out, part)
             if said is not None:
                 out[first, :n_classes] = said
 
@@ -131,7 +131,7 @@ class Learning(Readable):
         self,
         fields: dict[str, Any],
         stretch: tuple[int, int],
-        taught: Teaching,
+        taught: RowUpdates,
         out: Floats,
         part: Part | None,
     ) -> None:
@@ -141,18 +141,18 @@ class Learning(Readable):
         # Closed whatever happens: no thread may still be reading when the next call learns.
         with contextlib.closing(self._encoded(fields, pieces, taught.labels)) as encoded:
             for (a, b), batches in zip(pieces, encoded, strict=True):
-                teaching = taught.rows(a, b)
-                out[a:b, :n_classes] = self._teach(batches, teaching, part)
+                updates = taught.rows(a, b)
+                out[a:b, :n_classes] = self._teach(batches, updates, part)
 
-    def _teach(self, batches: dict[str, Any], teaching: Teaching, part: Part | None) -> Floats:
+    def _teach(self, batches: dict[str, Any], updates: RowUpdates, part: Part | None) -> Floats:
         """Judge and learn a batch, here and in its part; return the log-posteriors before."""
-        joint, prior = self._room(len(teaching.labels))
-        self._begin(teaching, joint, prior, learn=True)
+        joint, prior = self._room(len(updates.labels))
+        self._begin(updates, joint, prior, learn=True)
         if part is None:
             for name, group in self._groups.items():
-                group.run(batches[name], teaching, joint, learn=True)
+                group.run(batches[name], updates, joint, learn=True)
         else:
-            part.learn(self._groups, batches, teaching, joint)
+            part.learn(self._groups, batches, updates, joint)
         posterior.normalise(joint, prior)
         return joint
 
@@ -165,22 +165,24 @@ class Learning(Readable):
                 if not group.sums_exactly:
                     group.sum_up([self._parts[part].groups[name] for part in sorted(self._parts)])
 
-    def _judge_and_move(self, plan: Plan, fields: dict[str, Any], row: int) -> Floats | None:
+    def _judge_and_move(
+        self, schedule: DecaySchedule, fields: dict[str, Any], row: int
+    ) -> Floats | None:
         """Bring all counts to the landmark that holds from a row on.
 
         Returns what was to be said of the row before, where a landmark moves: after a long silence
         little of what was known may outlive the move.
         """
         said = None
-        if plan.moves and plan.moves[0].row <= row and self._classes:
-            said = self._posterior(fields, row, plan.moves[0].scale)
-        self._move(plan, row)
+        if schedule.moves and schedule.moves[0].row <= row and self._classes:
+            said = self._posterior(fields, row, schedule.moves[0].scale)
+        self._move(schedule, row)
         return said
 
-    def _move(self, plan: Plan, row: int) -> None:
+    def _move(self, schedule: DecaySchedule, row: int) -> None:
         """Bring all counts to the landmark that holds from a row on."""
-        while plan.moves and plan.moves[0].row <= row:
-            self._rescale(plan.moves.pop(0).factor)
+        while schedule.moves and schedule.moves[0].row <= row:
+            self._rescale(schedule.moves.pop(0).factor)
 
     def _rescale(self, factor: float) -> None:
         self._class_counts *= factor
@@ -214,9 +216,9 @@ class Learning(Readable):
 
     def _posterior(self, fields: dict[str, Any], row: int, scale: float) -> Floats:
         joint, prior = self._room(1)
-        teaching = judging(1, scale)
-        batches = self._encode(fields, row, row + 1, teaching.labels, learn=False)
-        self._run(batches, teaching, joint, prior, learn=False)
+        updates = unlabelled_rows(1, scale)
+        batches = self._encode(fields, row, row + 1, updates.labels, learn=False)
+        self._run(batches, updates, joint, prior, learn=False)
         posterior.normalise(joint, prior)
         first: Floats = joint[0]
         return first

@@ -22,11 +22,11 @@ from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
 from streamnb.kernels.jit import warm_up
 from streamnb.labels import (
-    JUDGE_ONLY,
+    UNLABELLED,
     Codes,
     Label,
     check_label,
-    newcomers,
+    new_labels,
     read_labels,
     shown_classes,
     to_indices,
@@ -255,35 +255,35 @@ class NaiveBayes(Unlearning):
         given = read_weights(weights, n)
         times = read_times(times_s, n)
         nothing = given is not None and not given.all()
-        new = newcomers(codes, self._places, None if given is None else given > 0)
+        new = new_labels(codes, self._places, None if given is None else given > 0)
         if new and self._is_closed:
             raise InputError(_stranger(*new[0], self._classes))
         classes = [*self._classes, *(label for _, label in new)]
         indices = to_indices(codes, classes)
         if nothing:
             assert given is not None
-            indices = np.where(given > 0, indices, np.int32(JUDGE_ONLY))
+            indices = np.where(given > 0, indices, np.int32(UNLABELLED))
         self._check_classes(classes)
-        plan = self._clock.plan(indices, given, times)
+        schedule = self._clock.schedule(indices, given, times)
         target = self._target(part)
         out = np.full((n, len(classes)), -np.inf)
         at = 0
         for first, label in new:
             # An example of a new class is judged by the classes known before it, and learned with
             # its own.
-            self._learn(fields, at, first, plan, out, target)
-            said = self._judge_and_move(plan, fields, first)
+            self._learn(fields, at, first, schedule, out, target)
+            said = self._judge_and_move(schedule, fields, first)
             if self._classes and said is None:
-                said = self._posterior(fields, first, float(plan.teaching.scales[first]))
+                said = self._posterior(fields, first, float(schedule.updates.scales[first]))
             if said is not None:
                 out[first, : len(self._classes)] = said
             self._add_class(label)
             scratch = np.empty((first + 1, len(classes)))
-            self._learn(fields, first, first + 1, plan, scratch, target)
+            self._learn(fields, first, first + 1, schedule, scratch, target)
             at = first + 1
-        self._learn(fields, at, n, plan, out, target)
-        self._move(plan, n)
-        self._learned(plan.clock, count_learned(plan.teaching))
+        self._learn(fields, at, n, schedule, out, target)
+        self._move(schedule, n)
+        self._learned(schedule.clock, count_learned(schedule.updates))
         return out
 
     # ---- as a value ----------------------------------------------------------------------------

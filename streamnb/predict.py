@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from streamnb.columns import chunks, count_rows, first_there, to_mapping
 from streamnb.decay import Clock
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats, GroupState, Teaching, judging
+from streamnb.features.protocol import Floats, GroupState
 from streamnb.features.scratch import desks_of_this_thread
 from streamnb.kernels import posterior
-from streamnb.labels import JUDGE_ONLY, Label
+from streamnb.labels import UNLABELLED, Label, RowUpdates, unlabelled_rows
 from streamnb.priors import ClassPrior
 
 _NO_CLASS = "this model has no class yet: declare classes, or teach it first."
@@ -142,7 +142,7 @@ class Judging:
     def class_priors(self) -> Floats:
         """Return π̂_c = (N_c + α_c)/(n + Σα), ndarray of shape (n_classes,)."""
         out, _ = self._room(1)
-        self._begin(judging(1, self._clock.scale), out, out.copy(), learn=False)
+        self._begin(unlabelled_rows(1, self._clock.scale), out, out.copy(), learn=False)
         priors: Floats = np.exp(out[0])
         return priors
 
@@ -226,7 +226,7 @@ class Judging:
         if not self._is_short(x):
             found: Floats = self.predict_log_proba_many(self._as_columns(x))[0]
             return found
-        return self._one(x, JUDGE_ONLY)
+        return self._one(x, UNLABELLED)
 
     def _is_short(self, x: Any) -> bool:
         """Tell whether an example can go the short way: plain, short values for every group.
@@ -264,8 +264,8 @@ class Judging:
         learn = label >= 0
         groups = self._groups.values()
         desks = desks_of_this_thread(len(groups))
-        teaching = desks[0].teaching
-        labels, weights, scales = teaching
+        updates = desks[0].updates
+        labels, weights, scales = updates
         labels[0] = label
         batches: list[Any] = []
         for group in groups:
@@ -277,7 +277,7 @@ class Judging:
             room[1], joint,
         )  # fmt: skip
         for group, batch in zip(groups, batches):  # noqa: B905 -- strictness costs as much as it
-            group.run(batch, teaching, joint, learn=learn)
+            group.run(batch, updates, joint, learn=learn)
         posterior.normalise(joint, prior)
         first: Floats = room[0]
         return first
@@ -326,9 +326,9 @@ class Judging:
         fields, n = self._read(columns)
         joint, prior = self._room(n)
         for begin, end in chunks(n, PIECE):
-            teaching = judging(end - begin, self._clock.scale)
-            batches = self._encode(fields, begin, end, teaching.labels, learn=False)
-            self._run(batches, teaching, joint[begin:end], prior[begin:end], learn=False)
+            updates = unlabelled_rows(end - begin, self._clock.scale)
+            batches = self._encode(fields, begin, end, updates.labels, learn=False)
+            self._run(batches, updates, joint[begin:end], prior[begin:end], learn=False)
         return joint, prior
 
     def _encode(
@@ -349,24 +349,24 @@ class Judging:
     def _run(
         self,
         batches: dict[str, Any],
-        teaching: Teaching,
+        updates: RowUpdates,
         joint: Floats,
         prior: Floats,
         *,
         learn: bool,
     ) -> None:
         """Write joint log-likelihoods and log class priors of rows, learning where `learn`."""
-        self._begin(teaching, joint, prior, learn=learn)
+        self._begin(updates, joint, prior, learn=learn)
         for name, group in self._groups.items():
-            group.run(batches[name], teaching, joint, learn=learn)
+            group.run(batches[name], updates, joint, learn=learn)
 
-    def _begin(self, teaching: Teaching, joint: Floats, prior: Floats, *, learn: bool) -> None:
+    def _begin(self, updates: RowUpdates, joint: Floats, prior: Floats, *, learn: bool) -> None:
         """Write rows' log class priors to both arrays, counting the classes where `learn`."""
         posterior.class_prior(
             self._class_counts,
             self._pseudo,
             self._is_fixed,
-            *teaching,
+            *updates,
             learn,
             np.empty(len(self._classes)),
             joint,

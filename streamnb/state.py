@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.features.protocol import GroupPart, GroupState, Teaching
+from streamnb.features.protocol import GroupPart, GroupState
 from streamnb.kernels import posterior
+from streamnb.labels import RowUpdates
 
 
 class Part:
@@ -52,14 +53,14 @@ class Part:
         self,
         groups: Mapping[str, GroupState],
         batches: Mapping[str, Any],
-        teaching: Teaching,
+        updates: RowUpdates,
         out: NDArray[np.float64],
     ) -> None:
         """Have the groups judge rows to `out` and learn them; learn the labelled ones as well."""
-        posterior.count_classes(self.class_counts, teaching.labels, teaching.weights)
-        self.n_examples += count_learned(teaching)
+        posterior.count_classes(self.class_counts, updates.labels, updates.weights)
+        self.n_examples += count_learned(updates)
         for name, group in groups.items():
-            self.groups[name].learn(group, batches[name], teaching, out)
+            self.groups[name].learn(group, batches[name], updates, out)
 
     def frozen(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
@@ -82,7 +83,7 @@ class Part:
             part.rescale(factor)
 
 
-def count_learned(teaching: Teaching) -> int:
+def count_learned(updates: RowUpdates) -> int:
     """Return how many examples a batch adds; those that are taken back count below zero."""
-    signs = np.sign(teaching.weights[teaching.labels >= 0])
+    signs = np.sign(updates.weights[updates.labels >= 0])
     return int(signs.sum())

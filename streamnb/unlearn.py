@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from streamnb.errors import InputError
-from streamnb.features.protocol import Teaching
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import Label, check_label
+from streamnb.labels import Label, RowUpdates, check_label
 from streamnb.learn import Learning
 from streamnb.priors import check
 
@@ -73,8 +72,8 @@ class Unlearning(Learning):
             batch = group.encode_to_unlearn(fields[name], labels)
             part_group = None if target is None else target.groups[name]
             batches[name], n_skipped[name] = group.to_unlearn(batch, place, amount, part_group)
-        teaching = Teaching(labels, np.array([-amount]), np.array([self._clock.scale]))
-        self._teach(batches, teaching, target)
+        updates = RowUpdates(labels, np.array([-amount]), np.array([self._clock.scale]))
+        self._teach(batches, updates, target)
         for name, group in self._groups.items():
             group.n_skipped += n_skipped[name]
         self._learned(self._clock, -1)

@@ -24,12 +24,13 @@ from streamnb.features.category_values import (
     value_text,
 )
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
 from streamnb.features.scratch import ValueDesk, value_desk_of_this_thread
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
 from streamnb.kernels.posterior import DUST
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.categorical import Categorical
 
 
@@ -71,7 +72,7 @@ def teach(  # noqa: PLR0913 -- what is handed on to a kernel
     counts: ValueCounts,
     alphas: Alphas,
     batch: CategoryBatch,
-    teaching: Teaching,
+    updates: RowUpdates,
     out: Floats,
     *,
     row: int,
@@ -85,7 +86,7 @@ def teach(  # noqa: PLR0913 -- what is handed on to a kernel
         alphas,
         batch.fields.order,
         batch.columns,
-        *teaching,
+        *updates,
         row,
         n_judged,
         learn,
@@ -112,7 +113,7 @@ class CategoryPart(GroupPart):
         self.table = table
         self.n_dropped = n_dropped
 
-    def learn(self, group: Any, batch: CategoryBatch, teaching: Teaching, out: Floats) -> None:
+    def learn(self, group: Any, batch: CategoryBatch, updates: RowUpdates, out: Floats) -> None:
         """Learn the values here; the group's sum follows as far as this part has room.
 
         Values leave the sum behind the very row that found the part full, not at the end of the
@@ -123,13 +124,13 @@ class CategoryPart(GroupPart):
             self.counts, group.table.vocabulary.capacity, len(batch.fields)
         )
         row = n_learned = 0
-        n = len(teaching.labels)
+        n = len(updates.labels)
         while True:
             row, why, n_new = teach(
                 self.counts,
                 group.alphas,
                 batch,
-                teaching,
+                updates,
                 out,
                 row=row,
                 n_judged=n,
@@ -137,7 +138,7 @@ class CategoryPart(GroupPart):
                 n_values_max=group.spec.max_values,
             )
             n_here = min(row + 1, n)
-            group.run(batch, teaching.rows(0, n_here), out, learn=True, row=n_learned)
+            group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
             n_learned = n_here
             if why != counting.FULL:
                 return
@@ -284,7 +285,7 @@ class CategoriesState(GroupState):
             self.alphas = self._alphas(fields, self.counts.seen.shape[1])
 
     def run(
-        self, batch: CategoryBatch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+        self, batch: CategoryBatch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
     ) -> None:
         """Judge each row from `row` on, then learn it where it says so.
 
@@ -297,7 +298,7 @@ class CategoriesState(GroupState):
                 self.counts,
                 self.alphas,
                 batch,
-                teaching,
+                updates,
                 out,
                 row=row,
                 n_judged=n_judged,

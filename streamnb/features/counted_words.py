@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features import statistics
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
 from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows
 from streamnb.kernels.posterior import DUST
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
@@ -39,7 +40,7 @@ class CountedPart(GroupPart):
         self.counts = counts
         self.n_dropped = n_dropped
 
-    def learn(self, group: Any, batch: Batch, teaching: Teaching, out: Floats) -> None:
+    def learn(self, group: Any, batch: Batch, updates: RowUpdates, out: Floats) -> None:
         """Learn the words here; the group's sum follows as far as this part has room.
 
         Words leave the sum behind the very row that found the part full, not at the end of the
@@ -48,11 +49,11 @@ class CountedPart(GroupPart):
         self.counts = statistics.with_capacity(self.counts, group.vocabulary.capacity)
         n_words_max = statistics.UNBOUNDED if group.n_declared else group.spec.max_words
         row = n_learned = 0
-        n = len(teaching.labels)
+        n = len(updates.labels)
         while True:
-            row, why, n_new = statistics.learn(self.counts, batch, teaching, row, n_words_max)
+            row, why, n_new = statistics.learn(self.counts, batch, updates, row, n_words_max)
             n_here = min(row + 1, n)
-            group.run(batch, teaching.rows(0, n_here), out, learn=True, row=n_learned)
+            group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
             n_learned = n_here
             if why != counting.FULL:
                 return
@@ -157,7 +158,7 @@ class CountedState(GroupState):
     # ---- learning and judging ------------------------------------------------------------------
 
     def run(
-        self, batch: Batch, teaching: Teaching, out: Floats, *, learn: bool, row: int = 0
+        self, batch: Batch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
     ) -> None:
         """Judge each row from `row` on, then learn it where it says so.
 
@@ -170,7 +171,7 @@ class CountedState(GroupState):
             row, why, n_new = self.estimator.run(
                 self.counts,
                 batch,
-                teaching,
+                updates,
                 out,
                 row=row,
                 n_judged=n_judged,

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.features.fields import FieldTable
-from streamnb.features.protocol import Arrays, Floats, GroupPart, Teaching
+from streamnb.features.protocol import Arrays, Floats, GroupPart
 from streamnb.kernels.flags import Betas, FlagCounts, flags
 from streamnb.kernels.posterior import DUST
+from streamnb.labels import RowUpdates
 
 
 class FlagBatch(NamedTuple):
@@ -91,7 +92,7 @@ def teach(
     counts: FlagCounts,
     betas: Betas,
     batch: FlagBatch,
-    teaching: Teaching,
+    updates: RowUpdates,
     out: Floats,
     *,
     judge: bool,
@@ -99,7 +100,7 @@ def teach(
 ) -> None:
     """Judge and learn rows; see the kernel."""
     products = np.empty((counts.true.shape[1], 2))
-    flags(counts, betas, batch.fields.order, batch.values, *teaching, judge, learn, products, out)
+    flags(counts, betas, batch.fields.order, batch.values, *updates, judge, learn, products, out)
 
 
 class FlagPart(GroupPart):
@@ -108,12 +109,12 @@ class FlagPart(GroupPart):
     def __init__(self, counts: FlagCounts) -> None:
         self.counts = counts
 
-    def learn(self, group: Any, batch: FlagBatch, teaching: Teaching, out: Floats) -> None:
+    def learn(self, group: Any, batch: FlagBatch, updates: RowUpdates, out: Floats) -> None:
         """Learn the flags here and in the group's sum."""
-        group.run(batch, teaching, out, learn=True)
+        group.run(batch, updates, out, learn=True)
         n_classes = self.counts.true.shape[1]
         self.counts = sized(self.counts, len(batch.fields), n_classes)
-        teach(self.counts, group.betas, batch, teaching, out, judge=False, learn=True)
+        teach(self.counts, group.betas, batch, updates, out, judge=False, learn=True)
 
     def set_classes(self, n_classes: int) -> None:
         """Make room for classes that came anew, or forget the last ones."""

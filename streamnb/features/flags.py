@@ -14,9 +14,10 @@ from streamnb.errors import InputError, check_kind
 from streamnb.features import flag_counts
 from streamnb.features.fields import FieldTable, check_fields, to_read
 from streamnb.features.flag_counts import FlagBatch, FlagPart
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching, of_shape
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
 from streamnb.kernels.flags import Betas
 from streamnb.kernels.posterior import DUST
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.bernoulli import Bernoulli
 
 
@@ -138,10 +139,10 @@ class FlagsState(GroupState):
         """See to it that the counts have room for these fields."""
         self.counts = flag_counts.sized(self.counts, len(table), self.counts.true.shape[1])
 
-    def run(self, batch: FlagBatch, teaching: Teaching, out: Floats, *, learn: bool) -> None:
+    def run(self, batch: FlagBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Judge each row, then learn it where it says so."""
         self.fit(batch.fields)
-        flag_counts.teach(self.counts, self.betas, batch, teaching, out, judge=True, learn=learn)
+        flag_counts.teach(self.counts, self.betas, batch, updates, out, judge=True, learn=learn)
 
     # ---- what the state can do -----------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from streamnb.columns import NUMBERS, OneRow
 from streamnb.errors import InputError
 from streamnb.features import moments
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Teaching
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator, Posterior
 
 
@@ -68,11 +69,11 @@ class NumbersPart(GroupPart):
     def __init__(self, held: Moments) -> None:
         self.moments = held
 
-    def learn(self, group: Any, batch: NumberBatch, teaching: Teaching, out: Floats) -> None:
+    def learn(self, group: Any, batch: NumberBatch, updates: RowUpdates, out: Floats) -> None:
         """Have the group judge rows to `out` and learn them; learn them here as well."""
-        group.run(batch, teaching, out, learn=True)
+        group.run(batch, updates, out, learn=True)
         self.moments = moments.fitted(self.moments, self._n_classes, len(batch.table))
-        kernel.learn(self.moments, batch.x, batch.places, teaching.labels, teaching.weights)
+        kernel.learn(self.moments, batch.x, batch.places, updates.labels, updates.weights)
 
     @property
     def _n_classes(self) -> int:
@@ -193,10 +194,10 @@ class NumbersState(GroupState):
         """Return one example's known fields as `encode` does."""
         return NumberBatch(self._one_row.put(x), self._places, self.table, self._names)
 
-    def run(self, batch: NumberBatch, teaching: Teaching, out: Floats, *, learn: bool) -> None:
+    def run(self, batch: NumberBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Judge each row, then learn it where it says so; see `kernels.gaussian`."""
         self._follow()
-        self.estimator.run(self.held, batch.x, batch.places, teaching, out, learn=learn)
+        self.estimator.run(self.held, batch.x, batch.places, updates, out, learn=learn)
 
     # ---- what the state can do -----------------------------------------------------------------
 

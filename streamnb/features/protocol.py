@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.labels import JUDGE_ONLY
+from streamnb.labels import UNLABELLED, RowUpdates
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -36,46 +36,6 @@ def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
     return found
 
 
-class Teaching(NamedTuple):
-    """What to learn of a batch's rows.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,), int32
-        The place of each row's class; `JUDGE_ONLY` (-1): it is judged and not learned.
-    weights : ndarray of shape (n,), float64
-        What a row adds to its counts, never zero; below zero, a row that was learned before is
-        taken back.
-    scales : ndarray of shape (n,), float64
-        How far decay has scaled the counts when the row is judged: priors are multiplied by it. 1
-        without decay.
-    """
-
-    labels: NDArray[np.int32]
-    weights: Floats
-    scales: Floats
-
-    def rows(self, begin: int, end: int) -> Teaching:
-        """Return the teaching of rows `begin` to `end`."""
-        return Teaching(self.labels[begin:end], self.weights[begin:end], self.scales[begin:end])
-
-
-ONES: Floats = np.ones(1 << 14)
-
-
-def judging(n: int, scale: float = 1.0) -> Teaching:
-    """Return the teaching of `n` rows that are judged alone.
-
-    Examples
-    --------
-    >>> judging(2).labels.tolist()
-    [-1, -1]
-    """
-    ones = ONES[:n] if n <= len(ONES) else np.ones(n)
-    labels = np.full(n, JUDGE_ONLY, dtype=np.int32)
-    return Teaching(labels, ones, ones if scale == 1.0 else np.full(n, scale))
-
-
 class GroupPart(ABC):
     """One log's own statistics of a group, over whatever the group shares (its vocabulary).
 
@@ -88,7 +48,7 @@ class GroupPart(ABC):
     n_dropped: int = 0
 
     @abstractmethod
-    def learn(self, group: Any, batch: Any, teaching: Teaching, out: Floats) -> None:
+    def learn(self, group: Any, batch: Any, updates: RowUpdates, out: Floats) -> None:
         """Have the group judge rows to `out` and learn them; learn them here as well."""
 
     @abstractmethod
@@ -176,7 +136,7 @@ class GroupState(ABC):
         """Return rows `begin` to `end` as a batch; to learn, what is new gets its place."""
 
     @abstractmethod
-    def run(self, batch: Any, teaching: Teaching, out: Floats, *, learn: bool) -> None:
+    def run(self, batch: Any, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Add each row's log-likelihood to `out` (n, n_classes), then learn it where it says so.
 
         Row by row, in order: each is judged before it is learned.
@@ -189,7 +149,7 @@ class GroupState(ABC):
     def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> Any:  # noqa: ARG002
         """Return one example as `encode` does, at the thread's own desk."""
         columns = {field: [x.get(field)] for field in self.fields}
-        labels = np.full(1, 0 if learn else JUDGE_ONLY, dtype=np.int32)
+        labels = np.full(1, 0 if learn else UNLABELLED, dtype=np.int32)
         return self.encode(self.read(columns, 1), 0, 1, labels, learn=learn)
 
     def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streamnb.features.protocol import ONES, Teaching
 from streamnb.kernels.layout import Rows, Texts
+from streamnb.labels import RowUpdates, ones
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import NGRAM_MAX, tokens_max
 
@@ -31,7 +31,7 @@ class Desk:
         The text that was put there last, as a batch of one.
     batch : Batch
         Where its columns and counts go.
-    teaching : Teaching
+    updates : RowUpdates
         What is to be learned of it: its label, once, without decay.
     """
 
@@ -48,7 +48,7 @@ class Desk:
             np.empty(_GRAMS),
             np.zeros(2, dtype=np.int64),
         )
-        self.teaching = Teaching(np.zeros(1, dtype=np.int32), ONES[:1], ONES[:1])
+        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1))
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
 
     def put(self, text: str) -> int:

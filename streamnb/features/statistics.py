@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.features.protocol import Teaching
 from streamnb.kernels import counting
 from streamnb.kernels.layout import LIVE, Counts, Table
 from streamnb.kernels.posterior import DUST
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
 
 _FIRST_CAPACITY = 1 << 10
@@ -111,11 +111,11 @@ def rescale(counts: Counts, factor: float) -> None:
 
 
 def learn(
-    counts: Counts, batch: Batch, teaching: Teaching, row: int, n_words_max: int
+    counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
     """Add a batch's labelled rows, as `kernels.counting.add_rows` does."""
     return counting.add_rows(
-        counts, batch.rows, teaching.labels, teaching.weights, batch.there, row, n_words_max
+        counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
     )
 
 

@@ -16,7 +16,7 @@ from streamnb.features.fields import is_name
 from streamnb.features.scratch import SHORT_CHARS_MAX, Desk
 from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
-from streamnb.labels import nobody
+from streamnb.labels import unlabelled
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for, tokens_max
@@ -122,7 +122,7 @@ class Words:
 
 # For one text: whose it is does not matter to reading it, only whether it is to be learned.
 _FIRST = np.zeros(1, dtype=np.int32)
-_NONE = nobody(1)
+_NONE = unlabelled(1)
 
 
 def check_max(name: str, value: Any) -> None:

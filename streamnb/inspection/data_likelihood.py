@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
-from streamnb.labels import JUDGE_ONLY, Label, read_labels, to_indices
+from streamnb.labels import UNLABELLED, Label, read_labels, to_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def places_of(labels: Any, n: int, classes: list[Label]) -> NDArray[np.int32]:
     """
     codes = read_labels(labels, n)
     places = to_indices(codes, classes)
-    unknown = np.flatnonzero(places == JUDGE_ONLY)
+    unknown = np.flatnonzero(places == UNLABELLED)
     if len(unknown):
         at = int(unknown[0])
         raise InputError(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamnb.errors import InputError, check_whole
-from streamnb.features.protocol import Floats, judging
+from streamnb.features.protocol import Floats
 from streamnb.inspection import data_likelihood as likelihood
 from streamnb.inspection import display as shown
 from streamnb.inspection import explain as explaining
@@ -24,7 +24,7 @@ from streamnb.inspection.linear import LinearForm
 from streamnb.inspection.parameters import Parameters
 from streamnb.inspection.rank import TellingFeature
 from streamnb.inspection.views import MultinomialView, ParameterCount, View, view_of
-from streamnb.labels import Codes, Label
+from streamnb.labels import Codes, Label, unlabelled_rows
 from streamnb.predict import Judging
 from streamnb.priors import Fixed
 
@@ -308,7 +308,7 @@ class Telling(Judging):
     def _log_class_priors(self) -> Floats:
         """Return log π_c, ndarray of shape (n_classes,), in nats."""
         joint = np.empty((1, len(self._classes)))
-        self._begin(judging(1, self._clock.scale), joint, joint.copy(), learn=False)
+        self._begin(unlabelled_rows(1, self._clock.scale), joint, joint.copy(), learn=False)
         first: Floats = joint[0]
         return first
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.numeric import NumberRows, NumbersState
-from streamnb.features.protocol import judging
 from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.labels import unlabelled_rows
 from streamnb.likelihoods.gaussian import Posterior
 
 
@@ -104,11 +104,11 @@ class NumbersView(View):
         there = np.flatnonzero(~np.isnan(values))
         alone = np.full((len(there), len(values)), np.nan)
         alone[np.arange(len(there)), there] = values[there]
-        teaching = judging(len(there), self.scale)
+        updates = unlabelled_rows(len(there), self.scale)
         rows = NumberRows(fields.names, alone)
-        batch = self.state.encode(rows, 0, len(there), teaching.labels, learn=False)
+        batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
         out = np.zeros((len(there), len(self.state.held.n) - 1))
-        self.state.run(batch, teaching, out, learn=False)
+        self.state.run(batch, updates, out, learn=False)
         return [(fields.names[t], out[i]) for i, t in enumerate(there) if out[i].any()]
 
     def log_odds(self) -> tuple[list[str], Floats]:

@@ -22,7 +22,7 @@ from streamnb.inspection.posterior_moments import (
     trigamma,
 )
 from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
-from streamnb.labels import nobody
+from streamnb.labels import unlabelled
 from streamnb.likelihoods.multinomial import vocabulary_size
 
 
@@ -100,7 +100,7 @@ class WordsView(View):
 
     def row(self, fields: Any, row: int) -> Row:
         """Return the known words of one example."""
-        batch = self.state.encode(fields, row, row + 1, nobody(1), learn=False)
+        batch = self.state.encode(fields, row, row + 1, unlabelled(1), learn=False)
         n = int(batch.rows.indptr[1])
         columns = batch.rows.columns[:n].astype(np.int64)
         by_word = self.state.counts.by_word

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.features.protocol import Teaching
 from streamnb.kernels.layout import Counts, Rows
+from streamnb.labels import RowUpdates
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Estimator(Protocol):
         self,
         counts: Counts,
         batch: Batch,
-        teaching: Teaching,
+        updates: RowUpdates,
         out: NDArray[np.float64],
         *,
         row: int,

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_kind
-from streamnb.features.protocol import Teaching
 from streamnb.kernels import bernoulli as kernel
 from streamnb.kernels import bernoulli_absent as absence_kernel
 from streamnb.kernels.layout import Absence, Counts
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Beta, Dirichlet, as_lists
 
@@ -41,7 +41,7 @@ class BernoulliEstimator:
         self,
         counts: Counts,
         batch: Batch,
-        teaching: Teaching,
+        updates: RowUpdates,
         out: Floats,
         *,
         row: int,
@@ -59,7 +59,7 @@ class BernoulliEstimator:
                 self._absent,
                 self._absence,
                 batch.rows,
-                *teaching,
+                *updates,
                 batch.there,
                 row,
                 n_judged,
@@ -75,7 +75,7 @@ class BernoulliEstimator:
                 self._absence = _longer(self._absence, n)
             elif why == kernel.STALE:
                 n_judged = max(n_judged, row)
-                self._rebuild(counts, n_words, float(teaching.scales[min(row, len(out) - 1)]))
+                self._rebuild(counts, n_words, float(updates.scales[min(row, len(out) - 1)]))
             else:
                 return row, why, n
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.features.protocol import Teaching
 from streamnb.kernels import complement as kernel
 from streamnb.kernels.layout import Counts
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
 from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.priors import Dirichlet, as_lists
@@ -49,7 +49,7 @@ class ComplementEstimator:
         self,
         counts: Counts,
         batch: Batch,
-        teaching: Teaching,
+        updates: RowUpdates,
         out: NDArray[np.float64],
         *,
         row: int,
@@ -66,7 +66,7 @@ class ComplementEstimator:
             self._normalise,
             self._sums,
             batch.rows,
-            *teaching,
+            *updates,
             batch.there,
             row,
             n_judged,

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from streamnb.columns import LARGEST
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats, Teaching
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, Moments, Prior
 from streamnb.kernels.layout import I64
+from streamnb.labels import RowUpdates
 from streamnb.priors import Values, as_lists, check, to_grid
 
+Floats = NDArray[np.float64]
 # Concentrations and scales keep as far from zero as numbers do from infinity.
 _LEAST = 1e-60
 
@@ -202,7 +203,7 @@ class GaussianEstimator:
         held: Moments,
         x: Floats,
         places: I64,
-        teaching: Teaching,
+        updates: RowUpdates,
         out: Floats,
         *,
         learn: bool,
@@ -211,7 +212,7 @@ class GaussianEstimator:
 
         See `kernels.gaussian`.
         """
-        labels, weights, scales = teaching
+        labels, weights, scales = updates
         kernel.gaussian(
             held,
             self._prior,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import check_kind
-from streamnb.features.protocol import Teaching
 from streamnb.kernels import multinomial as kernel
 from streamnb.kernels.layout import DECLARED, LIVE, Counts
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists
 
@@ -33,7 +33,7 @@ class MultinomialEstimator:
         self,
         counts: Counts,
         batch: Batch,
-        teaching: Teaching,
+        updates: RowUpdates,
         out: NDArray[np.float64],
         *,
         row: int,
@@ -48,7 +48,7 @@ class MultinomialEstimator:
             self._alphas,
             self._alpha_sums,
             batch.rows,
-            *teaching,
+            *updates,
             batch.there,
             row,
             n_judged,

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamnb.features import statistics
-from streamnb.features.protocol import Teaching
 from streamnb.kernels.layout import Counts, Rows
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
 
 Row = Mapping[int, int]  # column → count
@@ -45,11 +45,11 @@ def labels_of(labels: Sequence[int]) -> np.ndarray:
     return np.array(labels, dtype=np.int32)
 
 
-def teaching_of(labels: Sequence[int], weights: Sequence[float] = ()) -> Teaching:
+def teaching_of(labels: Sequence[int], weights: Sequence[float] = ()) -> RowUpdates:
     """Return what is to be learned of rows with these labels: each once, without decay."""
     ones = np.ones(len(labels))
     given = np.array(weights, dtype=np.float64) if len(weights) else ones
-    return Teaching(labels_of(labels), given, ones)
+    return RowUpdates(labels_of(labels), given, ones)
 
 
 def presence_rows(n_words: int = 12) -> st.SearchStrategy[list[tuple[Row | None, int]]]:

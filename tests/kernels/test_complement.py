@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from streamnb import Complement, Dirichlet
 from streamnb.features import statistics
-from streamnb.features.protocol import Teaching
 from streamnb.kernels import counting
 from streamnb.kernels.layout import DECLARED, Counts
+from streamnb.labels import RowUpdates
 from streamnb.likelihoods.complement import ComplementEstimator
 from tests import naive_complement
 from tests.kernels.rows import Row, batch_of, counted_rows
@@ -21,9 +21,9 @@ N_WORDS = 12
 ALPHAS = st.sampled_from([1e-9, 0.3, 1.0, 2.5])
 
 
-def teaching(labels: list[int], weights: list[float]) -> Teaching:
+def teaching(labels: list[int], weights: list[float]) -> RowUpdates:
     """Return rows' teaching without decay."""
-    return Teaching(np.array(labels, np.int32), np.array(weights), np.ones(len(labels)))
+    return RowUpdates(np.array(labels, np.int32), np.array(weights), np.ones(len(labels)))
 
 
 def run(

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from streamnb import Gaussian, NormalInverseGamma, VarianceFloor
 from streamnb.features import moments
-from streamnb.features.protocol import Teaching
 from streamnb.kernels.gaussian import log_gamma_step
+from streamnb.labels import RowUpdates
 from tests import naive_gaussian
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.naive_gaussian import Nig, Seen
@@ -53,7 +53,7 @@ def run(
         held,
         np.array([x for x, _ in given_rows]).reshape(n, N_FIELDS),
         np.arange(N_FIELDS),
-        Teaching(labels, np.ones(n), np.full(n, scale)),
+        RowUpdates(labels, np.ones(n), np.full(n, scale)),
         out,
         learn=True,
     )
@@ -163,7 +163,7 @@ def test_large_classes_keep_small_differences() -> None:
             held,
             x,
             np.zeros(1, dtype=np.int64),
-            Teaching(np.full(1, -1, dtype=np.int32), np.ones(1), np.ones(1)),
+            RowUpdates(np.full(1, -1, dtype=np.int32), np.ones(1), np.ones(1)),
             found[i : i + 1],
             learn=False,
         )

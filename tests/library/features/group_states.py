@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.features.protocol import GroupState, Teaching, judging
+from streamnb.features.protocol import GroupState
+from streamnb.labels import RowUpdates, unlabelled_rows
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 Example = tuple[Mapping[str, Any], int]
@@ -34,7 +35,7 @@ def teach(
     fields = state.read(columns_of([x for x, _ in examples]), n)
     batch = state.encode(fields, 0, n, labels, learn=True)
     out = np.zeros((n, n_classes_of(state)))
-    teaching = Teaching(labels, np.full(n, weight), np.full(n, scale))
+    teaching = RowUpdates(labels, np.full(n, weight), np.full(n, scale))
     if part is None:
         state.run(batch, teaching, out, learn=True)
     else:
@@ -47,7 +48,7 @@ def judge(
 ) -> NDArray[np.float64]:
     """Return log-likelihoods, ndarray of shape (n, n_classes)."""
     n = len(xs)
-    teaching = judging(n, scale)
+    teaching = unlabelled_rows(n, scale)
     batch = state.encode(state.read(columns_of(xs), n), 0, n, teaching.labels, learn=False)
     out = np.zeros((n, n_classes_of(state)))
     state.run(batch, teaching, out, learn=False)
@@ -60,7 +61,7 @@ def unlearn(state: GroupState, x: Mapping[str, Any], y: int, weight: float = 1.0
     fields = state.read(columns_of([x]), 1)
     batch = state.encode_to_unlearn(fields, labels)
     batch, n_skipped = state.to_unlearn(batch, y, weight, None)
-    teaching = Teaching(labels, np.array([-weight]), np.ones(1))
+    teaching = RowUpdates(labels, np.array([-weight]), np.ones(1))
     state.run(batch, teaching, np.zeros((1, n_classes_of(state))), learn=True)
     return n_skipped
 
