@@ -59,7 +59,7 @@ class Learning(Readable):
         """Move the bound on a group's words; it is kept from the next example learned on."""
         state = self._group(group)
         state.spec = replace(state.spec, max_words=max_words)
-        state.keep_whole(whole=not self._parts)
+        state.set_bounded(bounded=not self._parts)
 
     @property
     def n_skipped(self) -> int:
@@ -105,7 +105,7 @@ class Learning(Readable):
                 " part is a function of its own. Take a half-life in seconds."
             )
         for group in self._groups.values():
-            group.keep_whole(whole=False)
+            group.set_bounded(bounded=False)
         self._parts[name] = Part.empty(self._groups, len(self._classes))
         return self._parts[name]
 
@@ -163,7 +163,9 @@ class Learning(Readable):
         if len(self._parts) > 1:
             for name, group in self._groups.items():
                 if not group.sums_exactly:
-                    group.sum_up([self._parts[part].groups[name] for part in sorted(self._parts)])
+                    group.sum_parts(
+                        [self._parts[part].groups[name] for part in sorted(self._parts)]
+                    )
 
     def _judge_and_move(
         self, schedule: DecaySchedule, fields: dict[str, Any], row: int
@@ -229,21 +231,21 @@ class Learning(Readable):
         return PIECE // self.n_threads**2
 
     def _is_loose(self) -> bool:
-        return any(group.is_loose() for group in self._groups.values())
+        return any(group.needs_compaction() for group in self._groups.values())
 
     def _compact(self) -> None:
         for name, group in self._groups.items():
             columns = group.compact()
             if columns is not None:
                 for part in self._parts.values():
-                    part.groups[name].move_columns(columns)
+                    part.groups[name].take_columns(columns)
 
     def _check_classes(self, classes: Sequence[Label]) -> None:
         """Refuse classes that a prior has no number for, before anything is learned."""
         if len(classes) > len(self._classes):
             pseudo_counts(self._class_prior, classes)
             for group in self._groups.values():
-                group.frozen().set_classes(len(classes))
+                group.frozen_copy().set_classes(len(classes))
 
     def _add_class(self, label: Label) -> None:
         self._places[label] = len(self._classes)
@@ -273,7 +275,7 @@ class Learning(Readable):
         """
         self._parts = {}
         for group in self._groups.values():
-            group.keep_whole(whole=True)
+            group.set_bounded(bounded=True)
 
     def _drop_empty_class(self) -> None:
         """Forget the newest class where nothing is left of it, as if it had never come."""

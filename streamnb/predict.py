@@ -205,7 +205,7 @@ class Judging:
             return
         groups = self._groups.values()
         open_groups = [group for group in groups if group.is_open]
-        if any(group.reads_absence for group in groups):
+        if any(group.may_lack_fields for group in groups):
             return
         for field in fields if open_groups else ():
             values = values_of(field)
@@ -238,10 +238,10 @@ class Judging:
         is_open = False
         may_lack = True
         for group in self._groups.values():
-            if not group.has_short(x):
+            if not group.can_encode_one(x):
                 return False
             is_open |= group.is_open
-            may_lack &= group.short_may_lack
+            may_lack &= group.one_may_lack_fields
         # A field that nobody knows yet is for an open group to take up, by the long way. Counting
         # would not do: a known one may be missing in its place, or be read by two groups.
         if is_open:

@@ -187,8 +187,8 @@ def freeze(model: Learning) -> FrozenModel:
     Vocabularies are shared, not copied: what is learned later is beyond the frozen model's number
     of words, and a vocabulary that moves to new arrays leaves the old ones as they are.
     """
-    groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
-    sections = [(name, part.frozen(groups)) for name, part in _sections(model)]
+    groups = {name: group.frozen_copy() for name, group in model._groups.items()}  # noqa: SLF001
+    sections = [(name, part.frozen_copy(groups)) for name, part in _sections(model)]
     return FrozenModel(model.describe(), _state(model), groups, sections)
 
 
@@ -357,5 +357,5 @@ def _join(model: Learning, sections: list[tuple[str | None, Part]]) -> None:
         model._class_counts += part.class_counts  # noqa: SLF001
         model._n_examples += part.n_examples  # noqa: SLF001
     for name, group in model._groups.items():  # noqa: SLF001
-        group.keep_whole(whole=not model._parts)  # noqa: SLF001
-        group.sum_up([part.groups[name] for part in parts])
+        group.set_bounded(bounded=not model._parts)  # noqa: SLF001
+        group.sum_parts([part.groups[name] for part in parts])

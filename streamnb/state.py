@@ -62,9 +62,9 @@ class Part:
         for name, group in groups.items():
             self.groups[name].learn(group, batches[name], updates, out)
 
-    def frozen(self, groups: Mapping[str, GroupState]) -> Self:
+    def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
-        copies = {name: part.frozen(groups[name]) for name, part in self.groups.items()}
+        copies = {name: part.frozen_copy(groups[name]) for name, part in self.groups.items()}
         return type(self)(self.class_counts.copy(), copies, self.n_examples)
 
     def set_classes(self, n_classes: int) -> None:

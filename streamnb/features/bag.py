@@ -364,7 +364,7 @@ class BagState(CountedState):
 
     def __init__(self, spec: Bag, name: str, n_classes: int, hash_key: int) -> None:
         self.is_open = spec.field is None and spec.fields is None
-        self.reads_absence = spec.fields is not None
+        self.may_lack_fields = spec.fields is not None
         super().__init__(spec, name, n_classes, hash_key_words(hash_key), spec.dictionary)
 
     @property
@@ -454,7 +454,7 @@ class BagState(CountedState):
         columns: NDArray[np.int32] = by_name[names]
         return columns
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether its field holds a plain mapping of words to counts above zero."""
         counted = x.get(self.spec.field) if self.spec.field is not None else None
         if type(counted) is not dict or not _WORDS.issuperset(map(type, counted)):
@@ -469,7 +469,7 @@ class BagState(CountedState):
 
     def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> Batch:  # noqa: ARG002
         """Return one example's counts as `encode` does."""
-        assert self.spec.field is not None  # `has_short` has said so
+        assert self.spec.field is not None  # `can_encode_one` has said so
         counted = x[self.spec.field]
         words = sorted(counted)  # as a batch has them
         texts = Strings(words, has_missing=False).piece(0, len(words))

@@ -16,7 +16,7 @@ from streamnb.errors import InputError, check_kind
 from streamnb.features import category_counts
 from streamnb.features import category_values as category_file
 from streamnb.features.category_values import (
-    Shared,
+    LiveValues,
     ValueColumns,
     ValueTable,
     are_categories,
@@ -153,7 +153,7 @@ class CategoryPart(GroupPart):
         """Make room for classes that came anew, or forget the last ones."""
         self.counts = category_counts.with_classes(self.counts, n_classes)
 
-    def frozen(self, group: Any) -> Self:
+    def frozen_copy(self, group: Any) -> Self:
         """Return a copy over the same vocabulary that later learning does not touch."""
         counts = category_counts.copy(self.counts, group.table.vocabulary.n_words)
         return type(self)(counts, group.table, self.n_dropped)
@@ -162,11 +162,11 @@ class CategoryPart(GroupPart):
         """Multiply all counts by a power of two."""
         category_counts.rescale(self.counts, self.table, factor)
 
-    def move_columns(self, columns: NDArray[np.int64]) -> None:
+    def take_columns(self, columns: NDArray[np.int64]) -> None:
         """Follow the group to a new table: column i is the old `columns[i]`."""
         self.counts = category_counts.take_columns(self.counts, columns, len(columns))
 
-    def pack(self, prefix: str, shared: Shared) -> Arrays:
+    def pack(self, prefix: str, shared: LiveValues) -> Arrays:
         """Pack the values that this part knows, by their place in the file."""
         counts = category_counts.with_room(
             self.counts,
@@ -208,7 +208,7 @@ class CategoriesState(GroupState):
         The bound that learning keeps to.
     """
 
-    short_may_lack = True
+    one_may_lack_fields = True
 
     def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
         self.spec = spec
@@ -264,7 +264,7 @@ class CategoriesState(GroupState):
         columns = self.table.encode(fields, begin, end, labels, learn=learn)
         return CategoryBatch(columns, self.table.fields, fields, begin)
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether its known fields are plain and short; there may be others in it."""
         return ValueDesk.fits(self.table.fields.names, x)
 
@@ -344,7 +344,7 @@ class CategoriesState(GroupState):
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, value by value, or take them away; see `GroupState`."""
-        theirs = other.shared()
+        theirs = other.live_values()
         names = other.table.fields.names
         self.table.add_fields([names[j] for j in theirs.fields])
         fields = np.array([self.table.fields.places.get(name, -1) for name in names], np.int64)
@@ -406,7 +406,7 @@ class CategoriesState(GroupState):
         self.counts = category_counts.with_classes(self.counts, n_classes)
         self.fit(self.table.fields)
 
-    def frozen(self) -> Self:
+    def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -418,14 +418,14 @@ class CategoriesState(GroupState):
         twin.alphas = twin._alphas(twin.table.fields, self.counts.seen.shape[1])
         return twin
 
-    def is_loose(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Tell whether so many values are at zero that a new, smaller table is due."""
         n_used = int(self.counts.state[0]) + self.table.n_declared
         return self.table.vocabulary.n_words > 2 * n_used + _LOOSE
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many values are at zero; return the columns that stay, or None."""
-        if not self.is_loose():
+        if not self.needs_compaction():
             return None
         live = category_counts.live_columns(self.counts)
         columns = np.union1d(np.arange(self.table.n_declared), live)
@@ -445,7 +445,7 @@ class CategoriesState(GroupState):
         """Return this group's own counts as a part: the same arrays."""
         return CategoryPart(self.counts, self.table, self.n_dropped)
 
-    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Make the counts the sum of the parts'."""
         counts = self._nothing(self.counts.seen.shape[1])
         for part in parts:
@@ -456,23 +456,23 @@ class CategoriesState(GroupState):
         category_counts.recount(counts, self.table)
         self.n_dropped = sum(part.n_dropped for part in parts)
 
-    def keep_whole(self, *, whole: bool) -> None:
+    def set_bounded(self, *, bounded: bool) -> None:
         """Bound the values here, or leave that to the parts."""
-        self.n_values_max = self.spec.max_values if whole else UNBOUNDED
+        self.n_values_max = self.spec.max_values if bounded else UNBOUNDED
 
-    def shared(self) -> Shared:
-        """Return what there is something to tell of; see `category_file.shared`."""
-        return category_file.shared(self.table, self.counts, self.spec)
+    def live_values(self) -> LiveValues:
+        """Return what there is something to tell of; see `category_file.live_values`."""
+        return category_file.live_values(self.table, self.counts, self.spec)
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""
         names = self.table.fields.names
-        fields = [names[j] for j in self.shared().fields]
+        fields = [names[j] for j in self.live_values().fields]
         return {"fields": fields, "n_skipped": self.n_skipped}
 
-    def pack(self, prefix: str) -> tuple[Arrays, Shared]:
+    def pack(self, prefix: str) -> tuple[Arrays, LiveValues]:
         """Return the values with a count above zero, and what their parts are to pack."""
-        shared = self.shared()
+        shared = self.live_values()
         return category_file.pack_table(prefix, self.table, shared), shared
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:

@@ -374,7 +374,7 @@ def _is_missing(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class LiveValues:
     """What the file holds, as places in memory.
 
     Attributes
@@ -387,7 +387,7 @@ class Shared:
     fields: NDArray[np.int64]
 
 
-def shared(table: ValueTable, counts: ValueCounts, spec: Any) -> Shared:
+def live_values(table: ValueTable, counts: ValueCounts, spec: Any) -> LiveValues:
     """Return the values with a count above zero, and the fields that have one or are named."""
     columns = category_counts.live_columns(counts)
     order = np.argsort(table.vocabulary.table.fingerprints[columns])
@@ -395,10 +395,10 @@ def shared(table: ValueTable, counts: ValueCounts, spec: Any) -> Shared:
     live = set(np.flatnonzero(counts.n_values).tolist())
     live.update(table.fields.places[name] for name in named)
     fields = [j for j in table.fields.order.tolist() if j in live]
-    return Shared(columns[order], np.array(fields, dtype=np.int64))
+    return LiveValues(columns[order], np.array(fields, dtype=np.int64))
 
 
-def pack_table(prefix: str, table: ValueTable, chosen: Shared) -> Arrays:
+def pack_table(prefix: str, table: ValueTable, chosen: LiveValues) -> Arrays:
     """Return fingerprints, texts and fields of the chosen values."""
     vocabulary = table.vocabulary.keep(chosen.columns)
     kept, n = vocabulary.table, vocabulary.n_words
@@ -412,7 +412,7 @@ def pack_table(prefix: str, table: ValueTable, chosen: Shared) -> Arrays:
     }
 
 
-def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTable) -> Shared:
+def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTable) -> LiveValues:
     """Enter fields and values that were packed; return the places they have here."""
     table.add_fields(names)
     fields = np.array([table.fields.places[name] for name in names], dtype=np.int64)
@@ -427,4 +427,4 @@ def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTabl
         Texts(np.array(arrays[f"{prefix}/values"]), starts, ends),
         field_of,
     )
-    return Shared(columns, fields)
+    return LiveValues(columns, fields)

@@ -74,7 +74,7 @@ class CountedPart(GroupPart):
         """Make room for classes that came anew."""
         self.counts = statistics.with_classes(self.counts, n_classes)
 
-    def frozen(self, group: Any) -> Self:
+    def frozen_copy(self, group: Any) -> Self:
         """Return a copy over the same vocabulary that later learning does not touch."""
         counts = statistics.copy(self.counts, group.vocabulary.n_words)
         return type(self)(counts, self.n_dropped)
@@ -83,7 +83,7 @@ class CountedPart(GroupPart):
         """Multiply all counts by a power of two."""
         statistics.rescale(self.counts, factor)
 
-    def move_columns(self, columns: NDArray[np.int64]) -> None:
+    def take_columns(self, columns: NDArray[np.int64]) -> None:
         """Follow the group to a new table: column i is the old `columns[i]`."""
         self.counts = statistics.take_columns(self.counts, columns)
 
@@ -147,7 +147,7 @@ class CountedState(GroupState):
         self.counts.state[DECLARED] = len(dictionary or ())
         self.n_declared = len(dictionary) if dictionary else None
         self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
-        self.keep_whole(whole=True)
+        self.set_bounded(bounded=True)
         self.rebuild()
 
     @property
@@ -340,7 +340,7 @@ class CountedState(GroupState):
         self.estimator = estimator
         self.rebuild()
 
-    def frozen(self) -> Self:
+    def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -349,7 +349,7 @@ class CountedState(GroupState):
         twin.estimator = self.estimator.copy()
         return twin
 
-    def is_loose(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Tell whether so many words are at zero that a new, smaller table is due."""
         if self.n_declared:
             return False
@@ -357,7 +357,7 @@ class CountedState(GroupState):
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many words are at zero; return the columns that stay, or None."""
-        if not self.is_loose():
+        if not self.needs_compaction():
             return None
         columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
         self.vocabulary = self.vocabulary.keep(columns)
@@ -378,7 +378,7 @@ class CountedState(GroupState):
         """Return this group's own counts as a part: the same arrays."""
         return CountedPart(self.counts, self.n_dropped)
 
-    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Make the counts the sum of the parts'."""
         counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
         counts.state[:] = 0, self.counts.state[DECLARED]
@@ -389,9 +389,9 @@ class CountedState(GroupState):
         self.n_dropped = sum(part.n_dropped for part in parts)
         self.rebuild()
 
-    def keep_whole(self, *, whole: bool) -> None:
+    def set_bounded(self, *, bounded: bool) -> None:
         """Bound V here, or leave that to the parts."""
-        self.n_words_max = self.spec.max_words if whole and not self.n_declared else UNBOUNDED
+        self.n_words_max = self.spec.max_words if bounded and not self.n_declared else UNBOUNDED
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return what the file's header says of it."""

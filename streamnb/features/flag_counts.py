@@ -120,7 +120,7 @@ class FlagPart(GroupPart):
         """Make room for classes that came anew, or forget the last ones."""
         self.counts = sized(self.counts, 0, n_classes)
 
-    def frozen(self, group: Any) -> Self:  # noqa: ARG002 -- the protocol's
+    def frozen_copy(self, group: Any) -> Self:  # noqa: ARG002 -- the protocol's
         """Return a copy that later learning does not touch."""
         return type(self)(copy(self.counts))
 

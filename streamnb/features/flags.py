@@ -58,7 +58,7 @@ class FlagsState(GroupState):
         self.spec = spec
         self.name = name
         self.is_open = spec.fields is None
-        self.reads_absence = spec.absent_is_false
+        self.may_lack_fields = spec.absent_is_false
         self._set_table(FieldTable.of(spec.fields or ()))
         self.betas = self._betas(n_classes)
         self.counts = flag_counts.empty(n_classes, len(self.table))
@@ -127,7 +127,7 @@ class FlagsState(GroupState):
                 unknown[name] = float(values[0, j])
         return FlagBatch(out, table, unknown)
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether all its known fields are there, and plain; there may be others in it."""
         return self._one_row.has(x)
 
@@ -177,7 +177,7 @@ class FlagsState(GroupState):
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, flag by flag, or take them away; see `GroupState`."""
-        chosen = other.shared()
+        chosen = other.live_fields()
         names = [other.table.names[j] for j in chosen]
         self._set_table(self.table.with_new(names))
         self.fit(self.table)
@@ -209,7 +209,7 @@ class FlagsState(GroupState):
         self.betas = self._betas(n_classes)
         self.counts = flag_counts.sized(self.counts, 0, n_classes)
 
-    def frozen(self) -> Self:
+    def frozen_copy(self) -> Self:
         """Return a copy that later learning does not touch."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -228,14 +228,14 @@ class FlagsState(GroupState):
         """Return this group's own counts as a part: the same arrays."""
         return FlagPart(self.counts)
 
-    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Make the counts the sum of the parts'."""
         self.counts = flag_counts.empty(self.counts.true.shape[1], len(self.table))
         for part in parts:
             assert isinstance(part, FlagPart)
             flag_counts.add(self.counts, part.counts)
 
-    def shared(self) -> NDArray[np.int64]:
+    def live_fields(self) -> NDArray[np.int64]:
         """Return the fields there is something to tell of, in the order of their names."""
         counts = flag_counts.sized(self.counts, len(self.table), self.counts.true.shape[1])
         total = counts.true.sum(axis=1) + counts.false.sum(axis=1)
@@ -244,11 +244,11 @@ class FlagsState(GroupState):
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""
-        return {"fields": [self.table.names[j] for j in self.shared()]}
+        return {"fields": [self.table.names[j] for j in self.live_fields()]}
 
     def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:  # noqa: ARG002
         """Return no arrays: the fields stand in the header."""
-        return {}, self.shared()
+        return {}, self.live_fields()
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields that `state_to_dict` gave."""

@@ -83,7 +83,7 @@ class NumbersPart(GroupPart):
         """Make room for classes that came anew, or forget the last ones."""
         self.moments = moments.fitted(self.moments, n_classes, self.moments.n.shape[1])
 
-    def frozen(self, group: Any) -> Self:  # noqa: ARG002 -- others share a vocabulary with it
+    def frozen_copy(self, group: Any) -> Self:  # noqa: ARG002 -- others share a vocabulary with it
         """Return a copy that later learning does not touch."""
         return type(self)(moments.copy(self.moments))
 
@@ -186,7 +186,7 @@ class NumbersState(GroupState):
         places = self._places if fields.names == self._names else self._places_of(fields.names)
         return NumberBatch(x, places, self.table, fields.names)
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether its known fields are all there, plain ints and floats."""
         return self._one_row.has(x)
 
@@ -239,7 +239,7 @@ class NumbersState(GroupState):
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's moments by Chan's rule, or take them away; see `GroupState`."""
-        columns = other.told()  # after this its moments have all fields
+        columns = other.live_fields()  # after this its moments have all fields
         theirs = moments.take(other.held, np.arange(len(other.held.n)), columns)
         names = [other.table.names[j] for j in columns]
         self._take_up(self.table.with_new(names))
@@ -265,7 +265,7 @@ class NumbersState(GroupState):
         """Make room for classes that came anew; see `GroupState`."""
         self._fit(n_classes, self.held)
 
-    def frozen(self) -> Self:
+    def frozen_copy(self) -> Self:
         """Return a copy that later learning does not touch."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -282,7 +282,7 @@ class NumbersState(GroupState):
         """Return this group's own moments as a part: the same arrays."""
         return NumbersPart(self.held)
 
-    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Make the moments the sum of the parts', by Chan's rule in their order.
 
         One part alone is taken bit for bit.
@@ -293,7 +293,7 @@ class NumbersState(GroupState):
             rows, columns = (np.arange(n) for n in part.moments.n.shape)
             kernel.add_moments(self.held, part.moments, rows, columns, 1.0)
 
-    def told(self) -> NDArray[np.int64]:
+    def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved.
 
         Of an open group those that numbers were learned of, in the order of their names: a model
@@ -307,11 +307,11 @@ class NumbersState(GroupState):
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""
-        return {"fields": [self.table.names[j] for j in self.told()]}
+        return {"fields": [self.table.names[j] for j in self.live_fields()]}
 
     def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:  # noqa: ARG002
         """Return no arrays, as all of them are the parts', and the fields these are to pack."""
-        return {}, self.told()
+        return {}, self.live_fields()
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields."""

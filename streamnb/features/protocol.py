@@ -56,7 +56,7 @@ class GroupPart(ABC):
         """Make room for classes that came anew, or forget the last ones, which are empty."""
 
     @abstractmethod
-    def frozen(self, group: Any) -> Self:
+    def frozen_copy(self, group: Any) -> Self:
         """Return a copy that later learning does not touch."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class GroupPart(ABC):
         `shared` is what the group's own `pack` gave beside its arrays.
         """
 
-    def move_columns(self, columns: NDArray[np.int64]) -> None:  # noqa: B027 -- most have no columns
+    def take_columns(self, columns: NDArray[np.int64]) -> None:  # noqa: B027 -- most have no columns
         """Follow the group to a new table: column i is the old `columns[i]`."""
 
 
@@ -88,11 +88,11 @@ class GroupState(ABC):
         Features that were not unlearned because they had left before.
     is_open : bool
         Whether it takes up fields that come anew and that no other group names.
-    reads_absence : bool
+    may_lack_fields : bool
         Whether an example without any of its fields is one of the usual kind: fields that are
         words, or flags that are false where they are absent.
-    short_may_lack : bool
-        Whether `has_short` takes an example without any of its fields.
+    one_may_lack_fields : bool
+        Whether `can_encode_one` takes an example without any of its fields.
     sums_exactly : bool
         Whether parts add up to the same sum in any order, so that the sum can follow row by row.
     """
@@ -102,8 +102,8 @@ class GroupState(ABC):
     n_dropped: int = 0
     n_skipped: int = 0
     is_open: bool = False
-    reads_absence: bool = False
-    short_may_lack: bool = False
+    may_lack_fields: bool = False
+    one_may_lack_fields: bool = False
     sums_exactly: bool = True
 
     # ---- fields --------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class GroupState(ABC):
         Row by row, in order: each is judged before it is learned.
         """
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:  # noqa: ARG002
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Tell whether an example is one that `encode_one` can take."""
         return False
 
@@ -214,10 +214,10 @@ class GroupState(ABC):
         """
 
     @abstractmethod
-    def frozen(self) -> Self:
+    def frozen_copy(self) -> Self:
         """Return a copy that later learning does not touch, for a snapshot."""
 
-    def is_loose(self) -> bool:
+    def needs_compaction(self) -> bool:
         """Tell whether a new, smaller table is due."""
         return False
 
@@ -236,13 +236,13 @@ class GroupState(ABC):
         """Return this group's own statistics as a part: the same arrays."""
 
     @abstractmethod
-    def sum_up(self, parts: Sequence[GroupPart]) -> None:
+    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Make the statistics the sum of the parts', in the order given.
 
         A function of the parts alone: whatever was there before is gone.
         """
 
-    def keep_whole(self, *, whole: bool) -> None:  # noqa: B027 -- for groups with a bound
+    def set_bounded(self, *, bounded: bool) -> None:  # noqa: B027 -- for groups with a bound
         """Bound what the group itself holds (`whole`), or leave that to its parts."""
 
     def state_to_dict(self) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class WordsState(CountedState):
         self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
         return Batch(rows, texts.ends >= 0)
 
-    def has_short(self, x: Mapping[str, Any]) -> bool:
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether an example's text is one that `encode_one` can take."""
         text = x.get(self.field)
         return type(text) is str and len(text) <= SHORT_CHARS_MAX

@@ -45,7 +45,7 @@ class CategoriesView(View):
 
     def _fields(self) -> list[Field]:
         """Return the fields that say something, in the order of their names."""
-        shared = self.state.shared()
+        shared = self.state.live_values()
         table, counts = self.state.table, self.state.counts
         declared = np.arange(table.n_declared)
         columns = np.union1d(declared, shared.columns).astype(np.int64)

@@ -22,7 +22,7 @@ class FlagsView(View):
     def _tops(self) -> tuple[list[int], Floats, Floats]:
         """Return the fields that say something, and N_jc + β₁ and n_jc − N_jc + β₂ of each."""
         counts, betas = self.state.counts, self.state.betas
-        places = [int(j) for j in self.state.shared() if j < len(counts.true)]
+        places = [int(j) for j in self.state.live_fields() if j < len(counts.true)]
         false = counts.false
         if self.state.spec.absent_is_false:
             false = np.maximum(counts.examples - counts.true, 0.0)

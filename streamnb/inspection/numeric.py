@@ -26,7 +26,7 @@ class NumbersView(View):
 
     def parameters(self) -> ParameterCount:
         """Count means and variances: of each class, or one variance for all; all are free."""
-        m, k = len(self.state.told()), len(self.state.held.n) - 1
+        m, k = len(self.state.live_fields()), len(self.state.held.n) - 1
         count = k * m + (m if self._is_shared else k * m)
         return ParameterCount(count, count)
 

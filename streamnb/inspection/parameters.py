@@ -90,7 +90,7 @@ def _sizes(state: GroupState) -> Counter[int] | None:
             return Counter({2: vocabulary_size(state.counts)})
         return None
     if isinstance(state, FlagsState):
-        return Counter({2: len(state.shared())})
+        return Counter({2: len(state.live_fields())})
     if isinstance(state, CategoriesState):
         declared = state.table.declared(state.table.fields).tolist()
         seen = state.counts.n_values.tolist()

@@ -80,7 +80,7 @@ def value_rows(known: Readable) -> list[ValueRow]:
     for name, state in known._groups.items():  # noqa: SLF001 -- this is the model's own reading side
         if not isinstance(state, CategoriesState):
             continue
-        columns = state.shared().columns
+        columns = state.live_values().columns
         counts = state.counts.by_value[columns] / known._clock.scale  # noqa: SLF001
         found = [
             ValueRow(name, field, value, row)
@@ -99,7 +99,7 @@ def flag_rows(known: Readable) -> list[FlagRow]:
             counts = state.counts
             rows += [
                 FlagRow(name, state.table.names[j], counts.true[j] / scale, counts.false[j] / scale)
-                for j in state.shared().tolist()
+                for j in state.live_fields().tolist()
                 if j < len(counts.true)
             ]
     return rows

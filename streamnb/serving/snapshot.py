@@ -34,7 +34,7 @@ class Snapshot(Readable):
         for name in ("_class_prior", "_pseudo", "_is_fixed", "_clock", "_hash_key", "_n_examples"):
             seal(self, name, getattr(model, name))
         seal(self, "_class_counts", model._class_counts.copy())  # noqa: SLF001
-        groups = {name: group.frozen() for name, group in model._groups.items()}  # noqa: SLF001
+        groups = {name: group.frozen_copy() for name, group in model._groups.items()}  # noqa: SLF001
         seal(self, "_groups", groups)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:

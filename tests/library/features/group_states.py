@@ -89,7 +89,7 @@ def reloaded(state: GroupState, n_classes: int) -> GroupState:
     twin.unpack("group", arrays, state.state_to_dict())
     part = twin.unpack_part("part", arrays)
     part.n_dropped = state.as_part().n_dropped
-    twin.sum_up([part])
+    twin.sum_parts([part])
     return twin
 
 

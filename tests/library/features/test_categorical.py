@@ -136,7 +136,7 @@ def test_a_value_is_its_text() -> None:
     given_: list[Any] = [1, 1.0, "1", np.int8(1), np.float32(1), np.str_("1")]
     teach(state, [({"p": value}, 0) for value in given_])
     teach(state, [({"p": value}, 1) for value in (True, np.bool_(True), "true", 2.5, "2.5")])
-    values = sorted(state.table.values(state.shared().columns))
+    values = sorted(state.table.values(state.live_values().columns))
     assert values == [("p", "1"), ("p", "2.5"), ("p", "true")]
     assert state.counts.seen[0].tolist() == [6.0, 5.0, 0.0]
 
@@ -166,7 +166,7 @@ def test_long_values_differ_by_all_of_their_text() -> None:
     state = started(Categories())
     long = "x" * 100_000
     teach(state, [({"p": long + "a"}, 0), ({"p": long + "b"}, 1), ({"p": "é" * 150}, 2)])
-    kept = [value for _, value in state.table.values(state.shared().columns)]
+    kept = [value for _, value in state.table.values(state.live_values().columns)]
     assert len(set(kept)) == 3
     assert max(map(len, kept)) < 250
     assert np.argmax(judge(state, [{"p": long + "b"}])[0]) == 1
@@ -197,7 +197,7 @@ def test_more_cannot_be_unlearned_than_was_learned() -> None:
     other = copy.deepcopy(state)
     teach(other, [({"p": "a"}, 0)])
     with pytest.raises(InputError, match="Subtract only"):
-        state.frozen().merge(other, np.arange(N_CLASSES), 1.0, -1)
+        state.frozen_copy().merge(other, np.arange(N_CLASSES), 1.0, -1)
     assert packed(state) == before
 
 

@@ -196,12 +196,12 @@ def test_the_sum_of_parts_is_the_whole(
     """A group in parts answers as one kept whole, and is rebuilt from its parts alone."""
     whole, state = started(spec), started(spec)
     teach(whole, [*first, *second])
-    state.keep_whole(whole=False)
+    state.set_bounded(bounded=False)
     parts = [state.new_part(), state.new_part()]
     teach(state, first, part=parts[0])
     teach(state, second, part=parts[1])
     assert equal(whole, state, [x])
-    state.sum_up(parts[::-1])
+    state.sum_parts(parts[::-1])
     assert equal(whole, state, [x])
 
 
@@ -246,7 +246,7 @@ def test_a_frozen_state_stays() -> None:
     """Later learning, of new fields and values too, does not reach a frozen copy."""
     state = started(Categories())
     teach(state, [({"p": "a"}, 0), ({"p": "b"}, 1)])
-    frozen = state.frozen()
+    frozen = state.frozen_copy()
     before, was = judge(frozen, [{"p": "a", "z": "q"}]), packed(frozen)
     teach(state, [({"z": "q", "p": str(i)}, 2) for i in range(3000)])
     assert np.array_equal(judge(frozen, [{"p": "a", "z": "q"}]), before)
@@ -260,7 +260,7 @@ def test_one_example_has_a_short_way(
     """An example looked up at the desk is what a batch of one is."""
     state = started(spec)
     teach(state, stream)
-    if not state.has_short(x):
+    if not state.can_encode_one(x):
         assert any(len(value or "") > 64 for value in x.values())
         return
     one = state.encode_one(x, Desk(), learn=False)

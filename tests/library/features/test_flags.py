@@ -187,7 +187,7 @@ def test_the_sum_of_parts_is_the_whole(
     teach(state, first, part=parts[0])
     teach(state, second, part=parts[1])
     assert equal(whole, state, [x])
-    state.sum_up(parts[::-1])
+    state.sum_parts(parts[::-1])
     assert equal(whole, state, [x])
 
 
@@ -198,7 +198,7 @@ def test_one_example_has_a_short_way(
     """An example whose known flags are all there is read at once, to the same row."""
     state = started(spec)
     teach(state, stream)
-    if not state.has_short(x):
+    if not state.can_encode_one(x):
         assert not state.fields or any(x.get(name) is None for name in state.fields)
         return
     labels = np.full(1, -1, dtype=np.int32)
@@ -303,7 +303,7 @@ def test_more_cannot_be_unlearned_than_was_learned(absent_is_false: bool) -> Non
     other = started(state.spec)
     teach(other, [({"p": True}, 0), ({"p": True}, 0)])
     with pytest.raises(InputError, match="Subtract only"):
-        state.frozen().merge(other, EVERYONE, 1.0, -1)
+        state.frozen_copy().merge(other, EVERYONE, 1.0, -1)
     assert packed(state) == before
 
 
@@ -323,7 +323,7 @@ def test_a_frozen_state_stays() -> None:
     """Later learning, of new fields too, does not reach a frozen copy."""
     state = started(Flags())
     teach(state, [({"p": True}, 0), ({"p": False}, 1)])
-    frozen = state.frozen()
+    frozen = state.frozen_copy()
     before = judge(frozen, [{"p": True, "z": True}])
     teach(state, [({"z": True, "p": True}, 2)])
     assert np.array_equal(judge(frozen, [{"p": True, "z": True}]), before)

@@ -219,8 +219,8 @@ class AgesSlowly(_Learner):
 
 
 class _NeverFrozen(FlagsState):
-    def frozen(self) -> Self:
-        twin = super().frozen()
+    def frozen_copy(self) -> Self:
+        twin = super().frozen_copy()
         twin.counts = self.counts
         return twin
 
