@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_whole
 from streamnb.features import statistics
 from streamnb.features.counted_words import CountedState
 from streamnb.features.protocol import Floats
 from streamnb.inspection import Telling
+from streamnb.inspection.rank import candidates, rank
 from streamnb.labels import Label
 from streamnb.likelihoods.multinomial import vocabulary_size
 
@@ -76,11 +76,14 @@ class Readable(Telling):
         return theta
 
     def top_words(self, n: int, group: str | None = None) -> list[str]:
-        """Return the `n` words with the largest count over all classes."""
+        """Return the `n` words with the largest count over all classes; ties by the alphabet."""
         check_whole("n", n, 0)
         state = self._group(group)
         totals = statistics.word_totals(state.counts, state.vocabulary.n_words)
-        return state.vocabulary.words(_largest(totals, n)[0])
+        live = np.flatnonzero(totals > 0.0)
+        live = live[candidates(totals[live], n)]
+        counted = zip(totals[live].tolist(), state.vocabulary.words(live), strict=True)
+        return [word for _, word in sorted(counted, key=lambda each: (-each[0], each[1]))[:n]]
 
     def telling_words(
         self, n: int, group: str | None = None
@@ -93,17 +96,11 @@ class Readable(Telling):
         """
         check_whole("n", n, 0)
         state = self._group(group)
-        live = statistics.live_columns(state.counts, state.vocabulary.n_words)
-        told: dict[Label, list[tuple[str, float]]] = {}
-        theta = np.exp(state.log_theta(live, self._clock.scale))
-        for c, label in enumerate(self._classes):
-            others = np.delete(theta, c, axis=1)
-            rest = others.mean(axis=1) if others.shape[1] else theta[:, c]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                score = np.where(theta[:, c] > 0, theta[:, c] * np.log(theta[:, c] / rest), 0.0)
-            best, values = _largest(score, n)
-            told[label] = list(zip(state.vocabulary.words(live[best]), values, strict=True))
-        return told
+        ranked = rank({state.name: self._views()[state.name]}, self._classes, n, "contribution")
+        return {
+            label: [(each.feature, each.score) for each in features]
+            for label, features in ranked.items()
+        }
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -135,12 +132,3 @@ def _checked_words(words: Any) -> Sequence[str]:
         raise InputError(f"words must be a sequence of str. Got {words!r} instead.")
     found: Sequence[str] = words
     return found
-
-
-def _largest(values: Floats, n: int) -> tuple[NDArray[np.int64], list[float]]:
-    """Return the places and values of the `n` largest above zero, largest first."""
-    n = min(n, len(values))
-    best = np.argpartition(-values, n - 1)[:n] if n else np.empty(0, dtype=np.int64)
-    best = best[np.lexsort((best, -values[best]))]
-    best = best[values[best] > 0]
-    return best, values[best].tolist()

@@ -5,7 +5,7 @@ from streamnb.inspection.explain import Contribution, Explanation
 from streamnb.inspection.linear import LinearForm
 from streamnb.inspection.mixin import Telling
 from streamnb.inspection.parameters import Parameters
-from streamnb.inspection.rank import TellingFeature
+from streamnb.inspection.rank import RankedFeature
 
 __all__ = [
     "Contribution",
@@ -13,6 +13,6 @@ __all__ = [
     "Explanation",
     "LinearForm",
     "Parameters",
+    "RankedFeature",
     "Telling",
-    "TellingFeature",
 ]

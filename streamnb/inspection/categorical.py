@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from streamnb.features.categorical import CategoriesState
 from streamnb.inspection.posterior_moments import log_beta_moments, log_betas
-from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import (
+    FeatureLogs,
+    Floats,
+    Linear,
+    ParameterCount,
+    View,
+    names_from,
+)
 
 
 class Field(NamedTuple):
@@ -106,10 +113,15 @@ class CategoriesView(View):
 
         A field that is missing has all its indicators at 0.
         """
-        names, weights = self.log_odds()
+        names, weights = self._log_theta()
         return Linear(names, weights, np.zeros(weights.shape[1]))
 
-    def log_odds(self) -> tuple[list[str], Floats]:
+    def log_odds(self) -> FeatureLogs:
+        """Return log θ_jvc of each value, named `field=value`."""
+        names, values = self._log_theta()
+        return FeatureLogs(names_from(names), values)
+
+    def _log_theta(self) -> tuple[list[str], Floats]:
         """Return `field=value` and log θ_jvc, a row a value."""
         fields = self._fields()
         names = [f"{field.name}={value}" for field in fields for value in field.values]

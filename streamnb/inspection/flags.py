@@ -11,7 +11,14 @@ from streamnb.errors import InputError
 from streamnb.features.flags import FlagsState
 from streamnb.inspection.categorical import log_ratio
 from streamnb.inspection.posterior_moments import log_beta_moments, log_betas
-from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import (
+    FeatureLogs,
+    Floats,
+    Linear,
+    ParameterCount,
+    View,
+    names_from,
+)
 
 
 class FlagsView(View):
@@ -92,10 +99,18 @@ class FlagsView(View):
             weights = np.log(one) - np.log(other)
         return Linear(self._names(places), weights, log_ratio(other, one + other).sum(axis=0))
 
-    def log_odds(self) -> tuple[list[str], Floats]:
-        """Return each flag and log θ_jc."""
+    def log_odds(self) -> FeatureLogs:
+        """Return log θ_jc of each flag."""
         places, one, other = self._tops()
-        return self._names(places), log_ratio(one, one + other)
+        return FeatureLogs(names_from(self._names(places)), log_ratio(one, one + other))
+
+    def log_odds_of_values(self) -> FeatureLogs:
+        """Return log θ_jc of each true flag, then log(1 − θ_jc) of each false one."""
+        places, one, other = self._tops()
+        names = [f"{name}={value}" for value in ("true", "false") for name in self._names(places)]
+        return FeatureLogs(
+            names_from(names), log_ratio(np.concatenate((one, other)), np.tile(one + other, (2, 1)))
+        )
 
     def _asked(self, fields: Any, row: int) -> list[tuple[int, float]]:
         """Return the flags that speak of an example, as rows of `_tops`, and their values."""

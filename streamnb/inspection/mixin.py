@@ -17,12 +17,11 @@ from streamnb.inspection import display as shown
 from streamnb.inspection import explain as explaining
 from streamnb.inspection import intervals as credible
 from streamnb.inspection import parameters, sampling
-from streamnb.inspection import rank as informative
 from streamnb.inspection.data_likelihood import DataLikelihood
 from streamnb.inspection.explain import Explanation
 from streamnb.inspection.linear import LinearForm
 from streamnb.inspection.parameters import Parameters
-from streamnb.inspection.rank import TellingFeature
+from streamnb.inspection.rank import RankedFeature, rank
 from streamnb.inspection.views import MultinomialView, ParameterCount, View, view_of
 from streamnb.labels import Codes, Label, unlabelled_rows
 from streamnb.predict import Judging
@@ -207,8 +206,8 @@ class Telling(Judging):
 
     def most_informative(
         self, n: int, group: str | None = None
-    ) -> dict[Label, list[TellingFeature]]:
-        """Return the `n` features of each class that tell it best from the others.
+    ) -> dict[Label, list[RankedFeature]]:
+        """Return the `n` features of each class that distinguish it best from the others.
 
         The score is log θ_jc − log mean_o θ_jo over the other classes o. Features seen in one class
         alone stay: without smoothing their score is inf, and they lead. Of equal scores the feature
@@ -218,7 +217,7 @@ class Telling(Judging):
         Parameters
         ----------
         n : int
-            How many at most; features that speak against a class are not told.
+            How many at most; features that speak against a class are left out.
         group : str, optional
             One group's alone.
 
@@ -232,8 +231,7 @@ class Telling(Judging):
         if group is not None and group not in list(views):
             raise InputError(f"group must be one of {', '.join(views)}. Got {group!r} instead.")
         chosen = views if group is None else {group: views[group]}
-        scored = [informative.scored(name, view) for name, view in chosen.items()]
-        return informative.most_telling(n, self._classes, scored)
+        return rank(chosen, self._classes, n, "log_odds")
 
     # ---- how sure ------------------------------------------------------------------------------
 

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.numeric import NumberRows, NumbersState
-from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import (
+    FeatureLogs,
+    Floats,
+    Linear,
+    ParameterCount,
+    View,
+    names_from,
+)
 from streamnb.labels import unlabelled_rows
 from streamnb.likelihoods.gaussian import Posterior
 
@@ -111,17 +118,17 @@ class NumbersView(View):
         self.state.run(batch, updates, out, learn=False)
         return [(fields.names[t], out[i]) for i, t in enumerate(there) if out[i].any()]
 
-    def log_odds(self) -> tuple[list[str], Floats]:
+    def log_odds(self) -> FeatureLogs:
         """Return each field's mean log-likelihood ratio, class c's own examples against the others.
 
         By location and variance: the mean over c's own examples of log p(x | c), less the mean of
         log p(x | k) over the other classes that have seen the field. 0 where there is none.
         """
         p = self._posterior
-        told = np.flatnonzero(p.speaks.any(axis=0)).tolist()
-        return [self.state.fields[j] for j in told], np.array(
-            [self._ratios(p, j) for j in told]
-        ).reshape(len(told), len(p.n))
+        known = np.flatnonzero(p.speaks.any(axis=0)).tolist()
+        ratios = np.array([self._ratios(p, j) for j in known]).reshape(len(known), len(p.n))
+        names = [self.state.fields[j] for j in known]
+        return FeatureLogs(names_from(names), ratios, are_ratios=True)
 
     def draws(self, fields: NumberRows, row: int, n: int, rng: np.random.Generator) -> Floats:
         """Return log-likelihoods under drawn means and variances, shape (n, n_classes).

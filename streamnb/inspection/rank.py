@@ -1,29 +1,30 @@
-"""Which features tell a class from the others."""
+"""Which features distinguish a class from the others: one ranking, with two scores."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
-from streamnb.inspection.views import View
+from streamnb.inspection.views import FeatureLogs, View
 from streamnb.labels import Label
 
-_NOTHING = 1e-12  # so little is rounding
+Score = Literal["log_odds", "contribution"]
 
 
-class TellingFeature(NamedTuple):
-    """A feature that tells a class.
+class RankedFeature(NamedTuple):
+    """A feature that speaks for a class.
 
     Attributes
     ----------
     group : str
     feature : str
     score : float
-        Its log-odds for the class against the mean of the others, in nats; inf where no other class
-        gives it any probability.
+        In nats; by default the log-odds for the class against the mean of the others, inf if no
+        other class gives the feature any probability.
     log_likelihood : float
         Its log-likelihood in the class itself, in nats.
     """
@@ -34,8 +35,34 @@ class TellingFeature(NamedTuple):
     log_likelihood: float
 
 
+def rank(
+    views: Mapping[str, View], classes: Sequence[Label], n: int, score: Score
+) -> dict[Label, list[RankedFeature]]:
+    """Return the `n` features with the highest scores of each class, the highest first.
+
+    Ties are broken by the log-likelihood in the class, then by the names of group and feature.
+
+    Parameters
+    ----------
+    views : mapping of str to View
+        The groups to rank.
+    classes : sequence of str, int or bool
+    n : int
+    score : {"log_odds", "contribution"}
+        log θ_jc − log mean_o θ_jo over the other classes o; or that times θ_jc, which is what the
+        feature adds on average to the log-odds of an example of the class. For numbers both are
+        the mean log-likelihood ratio over the class's own examples.
+    """
+    ranked: dict[Label, list[RankedFeature]] = {label: [] for label in classes}
+    for group, view in views.items():
+        logs = view.log_odds() if score == "log_odds" else view.log_odds_of_values()
+        for c, label in enumerate(classes):
+            ranked[label] += _best(group, logs, c, n, score)
+    return {label: sorted(features, key=_order)[:n] for label, features in ranked.items()}
+
+
 def against_others(log_likelihoods: Floats, c: int) -> Floats:
-    """Return log θ_jc − log mean_o θ_jo over the other classes; -inf where θ_jc is zero.
+    """Return log θ_jc − log mean_o θ_jo over the other classes; -inf if θ_jc is zero.
 
     Parameters
     ----------
@@ -51,47 +78,50 @@ def against_others(log_likelihoods: Floats, c: int) -> Floats:
         return np.where(own == -np.inf, -np.inf, own - rest)
 
 
-def scored(name: str, view: View) -> tuple[str, list[str], Floats, Floats]:
-    """Return a group's name and features, with their scores and log-likelihoods by class."""
-    features, values = view.log_odds()
-    if isinstance(view.state, NumbersState):
-        return name, features, values, values  # they are ratios already
-    scores = [against_others(values, c) for c in range(values.shape[1])]
-    return name, features, np.reshape(scores, values.shape[::-1]).T, values
-
-
-def most_telling(
-    n: int,
-    classes: list[Label],
-    groups: list[tuple[str, list[str], Floats, Floats]],
-) -> dict[Label, list[TellingFeature]]:
-    """Return the `n` most telling features of each class.
+def mean_contributions(log_likelihoods: Floats, c: int) -> Floats:
+    """Return θ_jc·log(θ_jc / mean_o θ_jo) over the other classes; 0 if θ_jc is zero.
 
     Parameters
     ----------
-    n : int
-    classes : list of str, int or bool
-    groups : list of (str, list of str, ndarray, ndarray)
-        Name, features, their scores by class, and their log-likelihoods, (n_features, n_classes).
+    log_likelihoods : ndarray of shape (n, n_classes), in nats
+    c : int
     """
-    owners = [name for name, features, _, _ in groups for _ in features]
-    features = [feature for _, named, _, _ in groups for feature in named]
-    none = np.empty((0, len(classes)))
-    scores = np.concatenate([none, *(each for _, _, each, _ in groups)])
-    values = np.concatenate([none, *(each for _, _, _, each in groups)])
-    told = {}
-    for c, label in enumerate(classes):
-        candidates = np.flatnonzero(scores[:, c] > _NOTHING)
-        if len(candidates) > n > 0:
-            # Only those that can be among the first are put in order.
-            least = -np.partition(-scores[candidates, c], n - 1)[n - 1]
-            candidates = candidates[scores[candidates, c] >= least]
-        order = sorted(
-            candidates.tolist(),
-            key=lambda j: (-scores[j, c], -values[j, c], owners[j], features[j]),
-        )
-        told[label] = [
-            TellingFeature(owners[j], features[j], float(scores[j, c]), float(values[j, c]))
-            for j in order[:n]
-        ]
-    return told
+    theta = np.exp(log_likelihoods)
+    own, others = theta[:, c], np.delete(theta, c, axis=1)
+    rest = others.mean(axis=1) if others.shape[1] else own
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(own > 0, own * np.log(own / rest), 0.0)
+
+
+# How each score is computed, and up to which value it is rounding.
+_SCORES: dict[Score, tuple[Callable[[Floats, int], Floats], float]] = {
+    "log_odds": (against_others, 1e-12),
+    "contribution": (mean_contributions, 0.0),
+}
+
+
+def _best(group: str, logs: FeatureLogs, c: int, n: int, score: Score) -> list[RankedFeature]:
+    """Return the first `n` features of a group for a class, and those that tie with the last."""
+    compute, rounding = _SCORES[score]
+    scores = logs.values[:, c] if logs.are_ratios else compute(logs.values, c)
+    rows = np.flatnonzero(scores > rounding)
+    rows = rows[candidates(scores[rows], n)]
+    values = logs.values[rows, c].tolist()
+    return [
+        RankedFeature(group, *each)
+        for each in zip(logs.names(rows), scores[rows].tolist(), values, strict=True)
+    ]
+
+
+def candidates(values: Floats, n: int) -> NDArray[np.int64]:
+    """Return the places of the `n` largest values, and of those that tie with the last of them.
+
+    The names that break the ties are then looked up for these alone.
+    """
+    if len(values) <= n:
+        return np.arange(len(values))
+    return np.flatnonzero(values >= -np.partition(-values, n - 1)[n - 1]) if n else np.arange(0)
+
+
+def _order(each: RankedFeature) -> tuple[float, float, str, str]:
+    return -each.score, -each.log_likelihood, each.group, each.feature

@@ -16,7 +16,8 @@ from streamnb.features.counted_words import CountedState
 from streamnb.features.flags import FlagsState
 from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
-from streamnb.inspection.views import FlagsView, NumbersView, View, view_of
+from streamnb.inspection.rank import rank
+from streamnb.inspection.views import view_of
 from streamnb.inspection.words import WordsView
 from streamnb.labels import Label
 from streamnb.likelihoods.multinomial import vocabulary_size
@@ -168,37 +169,21 @@ def telling(known: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
     >>> [name for name, _ in telling(model, 1)["no"]]
     ['seen=false']
     """
-    found: dict[Label, list[tuple[str, float]]] = {label: [] for label in known.classes}
-    for name, state in known._groups.items():  # noqa: SLF001
-        if isinstance(state, CountedState):
-            for label, words in known.telling_words(n, name).items():
-                found[label] += words
-            continue
-        names, scores = _scores(view_of(state, known._clock.scale))  # noqa: SLF001
-        means = {row.field: row.mean for row in number_rows(known) if row.group == name}
-        for c, label in enumerate(known.classes):
-            best = np.argsort(-scores[:, c], kind="stable")[:n].tolist()
-            told = {j: f"≈{means[names[j]][c]:.4g}" if names[j] in means else "" for j in best}
-            found[label] += [
-                (names[j] + told[j], float(scores[j, c])) for j in best if scores[j, c] > 0.0
-            ]
-    return {label: sorted(told, key=_strongest_first)[:n] for label, told in found.items()}
-
-
-def _scores(view: View) -> tuple[list[str], Floats]:
-    """Return the features of a group and their scores by class, shape (n_features, n_classes)."""
-    names, logs = view.log_odds()
-    if isinstance(view, NumbersView):
-        return names, logs
-    theta = np.exp(logs)
-    if isinstance(view, FlagsView):
-        names = [f"{name}={value}" for value in ("true", "false") for name in names]
-        theta = np.concatenate((theta, 1.0 - theta))
-    n_classes = theta.shape[1]
-    others = (theta.sum(axis=1, keepdims=True) - theta) / max(1, n_classes - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scores = np.where(theta > 0.0, theta * np.log(theta / others), 0.0)
-    return names, scores if n_classes > 1 else np.zeros_like(theta)
+    views = {
+        name: view_of(state, known._clock.scale)  # noqa: SLF001
+        for name, state in known._groups.items()  # noqa: SLF001
+    }
+    means = {(row.group, row.field): row.mean for row in number_rows(known)}
+    found = {}
+    for c, (label, ranked) in enumerate(rank(views, known.classes, n, "contribution").items()):
+        found[label] = [
+            (
+                f"{each.feature}≈{means[each[:2]][c]:.4g}" if each[:2] in means else each.feature,
+                each.score,
+            )
+            for each in ranked
+        ]
+    return found
 
 
 class Reason(NamedTuple):
@@ -317,7 +302,3 @@ def _score(logs: Floats, c: int) -> float:
     if highest == -np.inf:
         return np.inf
     return own - highest - float(np.log(np.exp(others - highest).mean()))
-
-
-def _strongest_first(told: tuple[str, float]) -> tuple[float, str]:
-    return -told[1], told[0]

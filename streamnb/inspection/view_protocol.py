@@ -7,6 +7,7 @@ package finds it. All log-likelihoods are in nats.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,28 @@ class Linear(NamedTuple):
     names: list[str]
     weights: Floats
     constants: Floats
+
+
+class FeatureLogs(NamedTuple):
+    """Log-likelihoods of a group's features.
+
+    Attributes
+    ----------
+    names : callable
+        Returns the names of rows: of a million features, only those that are asked for.
+    values : ndarray of shape (n_features, n_classes), in nats
+    are_ratios : bool
+        Whether the values are already ratios of a class to the others.
+    """
+
+    names: Callable[[NDArray[np.int64]], list[str]]
+    values: Floats
+    are_ratios: bool = False
+
+
+def names_from(names: list[str]) -> Callable[[NDArray[np.int64]], list[str]]:
+    """Return a function that looks up the names of rows in a list."""
+    return lambda rows: [names[j] for j in rows.tolist()]
 
 
 class View(ABC):
@@ -96,12 +119,16 @@ class View(ABC):
         """
 
     @abstractmethod
-    def log_odds(self) -> tuple[list[str], Floats]:
-        """Return each feature's name and log-likelihood when present, shape (n, n_classes).
+    def log_odds(self) -> FeatureLogs:
+        """Return the log-likelihood of each feature that is present.
 
         For words and flags log θ_jc, for categories one row a value; for numbers a row a field: the
         mean log-likelihood ratio of class c's own examples against the other classes'.
         """
+
+    def log_odds_of_values(self) -> FeatureLogs:
+        """Return the same with a row for each value that a feature had, such as false flags."""
+        return self.log_odds()
 
     @abstractmethod
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:

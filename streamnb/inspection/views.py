@@ -10,7 +10,7 @@ from streamnb.features.protocol import GroupState
 from streamnb.inspection.categorical import CategoriesView
 from streamnb.inspection.flags import FlagsView
 from streamnb.inspection.numeric import NumbersView
-from streamnb.inspection.view_protocol import Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import FeatureLogs, Linear, ParameterCount, View
 from streamnb.inspection.words import BernoulliView, ComplementView, MultinomialView
 from streamnb.likelihoods import Bernoulli, Multinomial
 from streamnb.likelihoods.complement import Complement
@@ -45,6 +45,7 @@ __all__ = [
     "BernoulliView",
     "CategoriesView",
     "ComplementView",
+    "FeatureLogs",
     "FlagsView",
     "Linear",
     "MultinomialView",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
+from streamnb.features import statistics
 from streamnb.features.bag import BagState
 from streamnb.features.counted_words import CountedState
 from streamnb.features.words import WordsState
@@ -21,7 +22,7 @@ from streamnb.inspection.posterior_moments import (
     log_gammas,
     trigamma,
 )
-from streamnb.inspection.view_protocol import Floats, Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import FeatureLogs, Floats, Linear, ParameterCount, View
 from streamnb.labels import unlabelled
 from streamnb.likelihoods.multinomial import vocabulary_size
 
@@ -94,9 +95,18 @@ class WordsView(View):
         """Return log θ_jc of columns, shape (n, n_classes)."""
         return self.state.log_theta(columns, self.scale)
 
-    def log_odds(self) -> tuple[list[str], Floats]:
-        """Return each word and log θ_jc; see `View`."""
-        return self.names, self.log_theta(self.live)
+    def log_odds(self) -> FeatureLogs:
+        """Return log θ_jc of each word; see `View`."""
+        return self._log_odds(self.live)
+
+    def log_odds_of_values(self) -> FeatureLogs:
+        """Return log θ_jc of each word with a count, without the unseen ones of a dictionary."""
+        state = self.state
+        return self._log_odds(statistics.live_columns(state.counts, state.vocabulary.n_words))
+
+    def _log_odds(self, columns: NDArray[np.int64]) -> FeatureLogs:
+        words = self.state.vocabulary.words
+        return FeatureLogs(lambda rows: words(columns[rows]), self.log_theta(columns))
 
     def row(self, fields: Any, row: int) -> Row:
         """Return the known words of one example."""

@@ -132,8 +132,9 @@ def test_log_odds_tell_which_field_separates(name: str) -> None:
     labels = np.arange(200) % 2
     noise = generator.normal(size=(200, 2))
     model.learn_many({"same": noise[:, 0], "apart": noise[:, 1] + 6.0 * labels}, labels.tolist())
-    names, ratios = view_of(model).log_odds()
-    by_name = dict(zip(names, ratios, strict=True))
+    logs = view_of(model).log_odds()
+    ratios = logs.values
+    by_name = dict(zip(logs.names(np.arange(len(ratios))), ratios, strict=True))
     assert (by_name["apart"] > 10.0).all()
     assert np.abs(by_name["same"]).max() < 0.5
 

@@ -72,3 +72,17 @@ def test_one_class_has_nothing_to_be_told_from() -> None:
     model = NaiveBayes(["only"], features={"text": Words(Multinomial())})
     model.learn_one({"text": "good"}, "only")
     assert model.most_informative(3) == {"only": []}
+
+
+def test_ties_do_not_depend_on_the_order_in_which_words_came() -> None:
+    """Words of equal score or count stand in the alphabet's order, before and after a file."""
+    model = NaiveBayes([0, 1], features={"text": Words(Multinomial())})
+    model.learn_many({"text": ["zebra ant moth bee", "other cat"]}, [0, 1])
+    again = NaiveBayes.from_bytes(model.to_bytes())
+    turned = NaiveBayes([0, 1], features={"text": Words(Multinomial())})
+    turned.learn_many({"text": ["bee moth ant zebra", "cat other"]}, [0, 1])
+    for other in (model, again, turned):
+        assert other.top_words(3) == ["ant", "bee", "cat"]
+        assert other.top_words(100) == ["ant", "bee", "cat", "moth", "other", "zebra"]
+        assert [word for word, _ in other.telling_words(2)[0]] == ["ant", "bee"]
+        assert [word for word, _ in other.telling_words(9)[1]] == ["cat", "other"]
