@@ -1,8 +1,48 @@
-"""`python -m consumers` is `streamnb`."""
+"""The way in: `streamnb`, or `python -m consumers`.
+
+The library is installed without the daemon's packages. Where these are missing, no command can run,
+and one line says what to install.
+"""
 
 from __future__ import annotations
 
-from consumers.cli.commands import main
+import sys
+from importlib.util import find_spec
+
+# Each package of the extra `daemon`, by what is imported of it.
+DAEMON = {
+    "httptools": "httptools",
+    "kafka": "kafka-python",
+    "msgspec": "msgspec",
+    "prometheus_client": "prometheus-client",
+    "pydantic": "pydantic",
+    "rich": "rich",
+    "starlette": "starlette",
+    "structlog": "structlog",
+    "typer": "typer",
+    "uvicorn": "uvicorn",
+    "uvloop": "uvloop",
+    "yaml": "pyyaml",
+    "zstandard": "zstandard",
+}
+EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
+
+
+def main() -> None:
+    """Run the command line, or say what it lacks."""
+    missing = [package for module, package in DAEMON.items() if find_spec(module) is None]
+    if missing:
+        sys.stderr.write(
+            "error: the command streamnb needs packages that are not installed "
+            f"({', '.join(missing)}); install them: pip install 'streamnb[daemon]'\n"
+        )
+        raise SystemExit(EXIT_CONFIG)
+    # numba imports it to be measured by it, whether or not anybody measures: a tenth of a second.
+    sys.modules.setdefault("coverage", None)  # type: ignore[arg-type]
+    from consumers.cli.commands import main as run  # noqa: PLC0415 -- it imports what may be missing
+
+    run()
+
 
 if __name__ == "__main__":
     main()

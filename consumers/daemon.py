@@ -1,7 +1,8 @@
 """The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
 
-Start: view · model (restored from its checkpoint) · sinks · learner's first snapshot · recent store
-and corrections · erasure · predictor · HTTP · reporter · reader · loop.
+Start: view · sinks · recent store and corrections · erasure · predictor · HTTP · reporter · kernels
+· model (restored from its checkpoint) · learner's first snapshot · reader · loop. The page is there
+before what takes long, and says what that is.
 Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · reader, which lets the
 source go · reporter · HTTP · predictor · erasure · corrections and recent store · sinks · view.
 """
@@ -13,14 +14,18 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from consumers import browser
 from consumers.config.settings import Settings
+from consumers.erasure import Erasure
 from consumers.errors import ConsumerError
 from consumers.factories import (
+    Components,
     build_decoder,
     build_erasure,
     build_sink,
@@ -30,10 +35,11 @@ from consumers.factories import (
     stream_identity,
 )
 from consumers.features import build_model
+from consumers.http.server import come_first
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import Tally
-from consumers.monitoring.status import Status, Summary
+from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import Saving
@@ -43,9 +49,10 @@ from consumers.reporter import Reporter
 from consumers.shutdown_signals import stop_on_signals
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.terminal import View
+from consumers.warm_up import WarmUp, needed
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
+from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
-from streamnb.kernels import is_warm
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
@@ -53,7 +60,7 @@ from streamnb.kernels import is_warm
 # 0.5 ms that is 5 ms at the worst, and the more frequent handing over was not to be seen in the
 # throughput; below 0.5 ms nothing was won.
 SWITCH_INTERVAL_S = 0.0005
-COMPILING = "compiling the kernels: the first run takes up to 40 s, later ones start at once"
+_NOTE_INTERVAL_S = 0.2
 log = structlog.get_logger(__name__)
 
 
@@ -63,6 +70,7 @@ def run(
     *,
     until_end: bool = False,
     max_messages: int | None = None,
+    open_page: bool = False,
 ) -> Summary:
     """Learn and judge until told to stop.
 
@@ -75,6 +83,8 @@ def run(
         End where the source ended at the start.
     max_messages : int, optional
         End after that many messages.
+    open_page : bool
+        Open the page in a browser once it answers.
 
     Returns
     -------
@@ -91,14 +101,20 @@ def run(
         view.start()
         stack.callback(view.stop)
         stack.enter_context(traced())
-        if not is_warm():
-            log.warning("compiling", detail=COMPILING)
-            view.update(Status(source=settings.source, note=COMPILING))
-        pipeline, reporter = _build(settings, view, stop, stack, until_end=until_end)
-        stack.enter_context(_attentive())
+        served = _serve(settings, view, stop, stack, until_end=until_end)
+        reporter = served.reporter
+        if open_page:
+            browser.open_page(reporter.http_address)
         reporter.update(force=True)
         reporter.start()
         stack.callback(reporter.stop)
+        if not _compiled(settings, served, stop):
+            reporter.stop()
+            served.reader.close()
+            return reporter.summary("told to stop", {})
+        pipeline = _build(settings, served, stop)
+        reporter.update(force=True)
+        stack.enter_context(_attentive())
         try:
             reason = pipeline.run(Limits(until_end, max_messages))
         except Exception:
@@ -122,6 +138,7 @@ def _attentive() -> Iterator[None]:
     # What was imported stays, and is left out of garbage collections: with the compiler among it, a
     # full one takes 100 ms, during which nobody answers.
     gc.freeze()
+    gc.enable()
     try:
         yield
     finally:
@@ -129,33 +146,49 @@ def _attentive() -> Iterator[None]:
         sys.setswitchinterval(before_s)
 
 
-def _build(
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What stands once the page is served; the model and all that teaches it come after."""
+
+    checkpoint: Checkpoint
+    metrics: Metrics
+    health: Health
+    tally: Tally
+    predictions: Sink
+    rejects: Sink
+    board: SnapshotBoard
+    components: Components
+    predictor: Predictor
+    reader: Reader
+    reporter: Reporter
+    erasure: Erasure
+    watch: Callable[[], None]
+    clock: Callable[[], float]
+
+
+def _serve(
     settings: Settings,
     view: View,
     stop: threading.Event,
     stack: contextlib.ExitStack,
     *,
     until_end: bool,
-) -> tuple[Pipeline, Reporter]:
+) -> _Served:
+    """Build all that needs no kernel, and serve the page."""
     clock = time.monotonic
     registry = CollectorRegistry()
     checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), clock)
     stack.enter_context(checkpoint.alone())
-    model, positions = checkpoint.restore(build_model(settings.model))
     metrics = Metrics(registry, settings.model.classes, clock)
     health = Health(clock, settings.http.stuck_after_s)
     fields = settings.model.fields
     tally = Tally(settings.model.classes, fields, settings.learning.window, metrics, clock)
-    metrics.resume_from(tally.prequential, model.words_dropped, values_dropped(model))
     source = build_source(settings, until_end=until_end)
     predictions = _waited_for(build_sink(settings.predictions, settings), stop)
     stack.callback(predictions.close)
     rejects = _waited_for(build_sink(settings.rejects, settings), stop)
     stack.callback(rejects.close)
     board = SnapshotBoard()
-    learning = settings.learning
-    policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
-    learner = Learner(model, board, policy, clock)
     components = open_components(settings, tally, metrics, stack, clock)
     erasure = build_erasure(settings, checkpoint, components, clock)
     stack.callback(erasure.close)
@@ -178,27 +211,65 @@ def _build(
         reporter.watch()
         watch_http()
 
-    pipeline = Pipeline(
-        reader=reader,
+    return _Served(
+        checkpoint, metrics, health, tally, predictions, rejects, board, components, predictor,
+        reader, reporter, erasure, watch, clock,
+    )  # fmt: skip
+
+
+def _compiled(settings: Settings, served: _Served, stop: threading.Event) -> bool:
+    """Compile the kernels that the run needs, or load them; False where it was told to stop."""
+    warm_up = WarmUp(needed(settings), served.clock)
+    if warm_up.n:
+        gc.enable()  # a compiler leaves much behind
+        log.warning("compiling", kernels=warm_up.n, detail=warm_up.note)
+    warm_up.start()
+    while not warm_up.wait(_NOTE_INTERVAL_S):
+        served.reporter.note = note = warm_up.note
+        if note is not None:
+            served.health.set_starting(note)
+        if stop.is_set():
+            warm_up.cancel()
+            return False
+    served.reporter.note = None
+    return True
+
+
+def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeline:
+    """Restore the model, publish its first snapshot, and build the loop around it."""
+    components, clock = served.components, served.clock
+    model, positions = served.checkpoint.restore(build_model(settings.model))
+    served.metrics.resume_from(served.tally.prequential, model.words_dropped, values_dropped(model))
+    learning = settings.learning
+    policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
+    learner = Learner(model, served.board, policy, clock)
+    if settings.http.enabled:
+        with contextlib.suppress(PredictorError):  # it is being stopped already
+            served.predictor.ask(lambda _snapshot: come_first())
+    return Pipeline(
+        reader=served.reader,
         learner=learner,
-        predictor=predictor,
-        predictions=predictions,
-        rejects=rejects,
-        checkpoint=checkpoint,
+        predictor=served.predictor,
+        predictions=served.predictions,
+        rejects=served.rejects,
+        checkpoint=served.checkpoint,
         saving=Saving(
-            checkpoint, predictor, (predictions, rejects, erasure), stop, after=erasure.begin
+            served.checkpoint,
+            served.predictor,
+            (served.predictions, served.rejects, served.erasure),
+            stop,
+            after=served.erasure.begin,
         ),
-        metrics=metrics,
-        health=health,
-        tally=tally,
+        metrics=served.metrics,
+        health=served.health,
+        tally=served.tally,
         stop=stop,
-        watch=watch,
+        watch=served.watch,
         recent=components.recent,
         corrections=None if components.corrections is None else components.corrections.applying,
-        erasure=erasure,
+        erasure=served.erasure,
         positions=positions,
     )
-    return pipeline, reporter
 
 
 def _waited_for(sink: Sink, stop: threading.Event) -> Sink:

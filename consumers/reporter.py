@@ -56,6 +56,8 @@ class Reporter:
         What was reported last; for whoever asks in between.
     http_address : str or None
         Where the page is served.
+    note : str or None
+        What the start is at.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- it gathers from every room
@@ -74,6 +76,7 @@ class Reporter:
     ) -> None:
         self.latest = Status(source=source)
         self.http_address: str | None = None
+        self.note: str | None = None
         self._source = source
         self._seen = seen
         self._board = board
@@ -198,6 +201,7 @@ class Reporter:
             newest=tuple(tally.newest),
             telling=self._telling,
             elapsed_s=tally.elapsed_s,
+            note=self.note,
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:
@@ -224,4 +228,5 @@ class Reporter:
             messages_per_s=tally.mean_rate_per_s(),
             snapshot_version=snapshot.version if snapshot else 0,
             exit_reason=reason,
+            checkpoint=None if self._checkpoint.path is None else str(self._checkpoint.path),
         )

@@ -15,7 +15,7 @@ if [[ ! -x "$uv" ]]; then
     .venv/bin/python -m pip --disable-pip-version-check install --quiet "uv>=0.8"
 fi
 compile=("$uv" pip compile pyproject.toml --quiet --universal --python-version 3.11
-    --generate-hashes --no-header --no-annotate --extra codecs --group build)
+    --generate-hashes --no-header --no-annotate --extra daemon --extra codecs --group build)
 "${compile[@]}" "$@" --output-file requirements/run.txt
 "${compile[@]}" "$@" --group test --group lint --constraint requirements/run.txt \
     --output-file requirements/test.txt

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
 
-import narwhals as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
@@ -202,6 +200,9 @@ def to_mapping(columns: Any) -> Mapping[str, Any]:
         return columns
     if isinstance(columns, np.ndarray) and columns.dtype.names is not None:
         return {name: columns[name] for name in columns.dtype.names}
+    import narwhals as nw  # noqa: PLC0415 -- for data frames alone, which many programs never have
+    from narwhals.exceptions import DuplicateError  # noqa: PLC0415 -- as above
+
     try:
         frame = nw.from_native(columns, eager_only=True)
         names = frame.columns
@@ -218,6 +219,8 @@ def to_mapping(columns: Any) -> Mapping[str, Any]:
 
 def is_frame(columns: Any) -> bool:
     """Tell whether something is a data frame that narwhals understands."""
+    import narwhals as nw  # noqa: PLC0415 -- as above
+
     return isinstance(nw.from_native(columns, eager_only=True, pass_through=True), nw.DataFrame)
 
 
@@ -227,10 +230,11 @@ def _plain(series: Any) -> Any:
     What is missing becomes nan. Integers of which some are missing stay a list: as floats large
     ones would lose digits, which matters where they name a category.
     """
+    import narwhals as nw  # noqa: PLC0415 -- as above
+
     dtype = series.dtype
-    is_array = dtype.is_float() or (
-        (dtype.is_integer() or dtype == nw.Boolean) and not series.null_count()
-    )
+    is_whole = dtype.is_integer() or dtype == nw.Boolean
+    is_array = dtype.is_float() or (is_whole and not series.null_count())
     return series.to_numpy() if is_array else series.to_list()
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
-from streamnb.kernels.jit import warm_up
 from streamnb.labels import (
     UNLABELLED,
     Codes,
@@ -95,7 +94,6 @@ class NaiveBayes(Unlearning):
         n_threads: int = 1,
         new_classes: bool = False,
     ) -> None:
-        warm_up()
         if type(n_threads) is not int or n_threads not in (1, 2):
             raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
         self.n_threads = n_threads

@@ -9,13 +9,14 @@ a traceback is shown where STREAMNB_DEBUG is set to 1.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -23,6 +24,10 @@ from rich.console import Console
 from consumers.cli.exit_codes import DEBUG_VARIABLE, EXIT_CODES, fail, hush
 from consumers.cli.model_commands import register
 from consumers.cli.options import ConfigOption, JsonOption, find_config, print_json
+from consumers.left_out import left_out
+
+if TYPE_CHECKING:
+    from consumers.monitoring.status import Summary
 
 _EPILOG = "\n".join(
     [
@@ -39,6 +44,19 @@ _EPILOG = "\n".join(
     ]
 )
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as version_of
+
+        try:
+            typer.echo(f"streamnb {version_of('streamnb')}")
+        except PackageNotFoundError:
+            typer.echo("streamnb from its source folder, not installed")
+        raise typer.Exit
+
+
 app = typer.Typer(
     help="Naive Bayes that learns from a stream, one message at a time, and answers as it learns.",
     epilog=_EPILOG,
@@ -48,6 +66,21 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version; `streamnb version` prints more.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 @app.command(
@@ -79,22 +112,33 @@ def run(
         Literal["auto", "live", "log"] | None,
         typer.Option(help="What to show meanwhile; wins over the file.", show_default=False),
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="N",
+            help="Serve the page here, 0 for any free port; wins over the file.",
+            show_default=False,
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser once it answers.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as one JSON object.")
     ] = False,
 ) -> None:
     """Run the daemon."""
+    gc.disable()  # all that a start imports stays; the daemon turns it on again
     import structlog
 
-    from consumers.cli.output import print_summary
     from consumers.config.settings import load
     from consumers.monitoring import logs
     from consumers.terminal import LiveView, make_view
 
     path = find_config(config)
-    given = {"source": source, "view": view}
-    overrides = {key: value for key, value in given.items() if value is not None}
-    settings = load(path, os.environ, overrides)
+    settings = load(path, os.environ, {"source": source, "view": view, "http.port": port})
     # With --json standard output belongs to the summary alone.
     console = Console(stderr=as_json)
     shown = make_view(settings.view, console, time.monotonic)
@@ -104,13 +148,24 @@ def run(
         "configuration", file="the built-in defaults" if path is None else str(path)
     )
     try:
-        from consumers.daemon import run as run_daemon
+        # Prometheus' client has a use for it that we have not, in a tenth of a second.
+        with left_out("snappy"):
+            from consumers import daemon
 
-        summary = run_daemon(settings, until_end=until_end, max_messages=max_messages, view=shown)
+        summary = daemon.run(
+            settings, shown, until_end=until_end, max_messages=max_messages, open_page=open_page
+        )
     finally:
+        gc.enable()
         shown.stop()
         if held is not None:
             held.release()
+    _show(summary, console, as_json=as_json)
+
+
+def _show(summary: Summary, console: Console, *, as_json: bool) -> None:
+    from consumers.cli.output import print_summary
+
     if as_json:
         print_json(asdict(summary))
     else:
@@ -205,7 +260,7 @@ def replay(
 )
 def warm_up(as_json: JsonOption = False) -> None:
     """Compile the kernels."""
-    from consumers.cli.warm_up import warm
+    from consumers.warm_up import warm
 
     done = warm()
     if as_json:

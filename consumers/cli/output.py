@@ -129,25 +129,26 @@ def _heads(what: str, classes: Sequence[str]) -> list[str]:
 def print_summary(console: Console, summary: Summary) -> None:
     """Print what a run did."""
     rejected = sum(summary.rejected.values())
-    deletions = f" ({number(summary.deletions)} deletions)" if summary.deletions else ""
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
-        "messages": f"{number(summary.messages)}{deletions} in {summary.seconds:.1f} s, "
-        f"{number(summary.messages_per_s)} a second",
+        "messages": f"{number(summary.messages)} = learned + judged + deleted + rejected; "
+        f"in {summary.seconds:.1f} s, {number(summary.messages_per_s)} a second",
         "learned": number(summary.learned),
         "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",
+        "deleted": number(summary.deletions),
         "rejected": number(rejected)
         + "".join(f", {reason} {number(count)}" for reason, count in summary.rejected.items()),
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
         "model": f"{_size(summary)}; "
         + ", ".join(
             f"{label} {number(count)}"
-            for label, count in zip(summary.classes, summary.class_counts, strict=True)
+            for label, count in zip(summary.classes, summary.class_counts, strict=False)
         ),
+        "checkpoint": summary.checkpoint or "none is kept: checkpoint.folder is null",
     }
     for name, value in rows.items():
-        console.print(Text.assemble((f"{name:<10}", "dim"), plain(value)), soft_wrap=True)
+        console.print(Text.assemble((f"{name:<12}", "dim"), plain(value)), soft_wrap=True)
 
 
 def _size(summary: Summary) -> str:

@@ -226,7 +226,7 @@ def _wrong_corrections(settings: Settings) -> Iterator[_Found]:
 def load(
     path: Path | None,
     environ: Mapping[str, str],
-    overrides: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str | int | None] | None = None,
 ) -> Settings:
     """Read the settings from a file, or take the built-in defaults.
 
@@ -237,7 +237,8 @@ def load(
     environ : mapping
         Where `${NAME}` is looked up, usually `os.environ`.
     overrides : mapping, optional
-        Top-level settings that win over the file, such as ``{"source": "stdin"}``.
+        Settings that win over the file, such as ``{"source": "stdin", "http.port": 0}``; None
+        leaves one as it is.
 
     Returns
     -------
@@ -254,10 +255,20 @@ def load(
     data = {} if document.data is None else document.data
     if not isinstance(data, dict):
         raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
-    for key, value in (overrides or {}).items():
-        data[key] = value
-        document.written[(key,)] = value
-        document.lines.pop((key,), None)  # it came from the command line
+    for dotted, value in (overrides or {}).items():
+        if value is None:
+            continue
+        section, _, key = dotted.rpartition(".")
+        place = (section, key) if section else (key,)
+        if isinstance(data.get(section), dict):
+            data[section][key] = value
+        elif section:
+            # One that is no mapping stays the mistake that it is.
+            data[section] = data.get(section) or {key: value}
+        else:
+            data[key] = value
+        document.written[place] = str(value)
+        document.lines.pop(place, None)  # it came from the command line
     problems: list[Problem] = list(document.problems)
     try:
         settings = Settings.model_validate(data)

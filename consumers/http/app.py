@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Mount
@@ -24,7 +24,7 @@ from consumers.http.middleware import Guard
 from consumers.http.openapi import describing_routes
 from consumers.http.problems import ProblemError
 from consumers.http.request_examples import Asker
-from consumers.http.route import PlainRoute, schemas
+from consumers.http.route import PlainRoute, openapi
 from consumers.http.routes_corrections import correcting_routes
 from consumers.http.routes_predict import predicting_routes
 from consumers.http.routes_search import searching_routes
@@ -35,10 +35,11 @@ from consumers.http.workers import Workers
 from streamnb import __version__
 
 PAGE = Path(__file__).parent / "static"
+DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 
 
-def make_app(rooms: Rooms) -> FastAPI:
+def make_app(rooms: Rooms) -> Starlette:
     """Return the application.
 
     Parameters
@@ -48,23 +49,11 @@ def make_app(rooms: Rooms) -> FastAPI:
 
     Returns
     -------
-    FastAPI
+    Starlette
     """
-    app = FastAPI(
-        title="streamnb",
-        version=__version__,
-        description="Naive Bayes that learns one message at a time, and answers while it learns.",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        # It would ask the environment at each request; `consumers.monitoring.tracing` is there.
-        telemetry={"tracing": False, "metrics": False, "logs": False},
-    )
     http, asker = rooms.settings.http, Asker(rooms.settings)
     judge = Judge(rooms.predictor, asker.text_field, http.request_timeout_s)
     workers, patient = Workers(http.request_timeout_s), Workers(http.request_timeout_s)
-    app.state.workers = workers, patient
     routes = [
         # The one that is asked most comes first: they are looked through in this order.
         *predicting_routes(rooms, judge, asker),
@@ -75,11 +64,16 @@ def make_app(rooms: Rooms) -> FastAPI:
         *event_routes(rooms),
         *probe_routes(rooms),
     ]
-    types = [each for route in routes for each in route.types]
-    app.openapi = functools.partial(_openapi, app.openapi, schemas(types))  # type: ignore[method-assign]
-    app.router.routes.extend([*routes, *describing_routes(app.openapi), *_page_routes()])
-    app.add_middleware(Guard, metrics=rooms.metrics.http, hosts=AllowedHosts(http))
-    app.add_exception_handler(HTTPException, _as_problem)
+    described = functools.cache(
+        functools.partial(openapi, routes, "streamnb", __version__, DESCRIPTION)
+    )
+    app = Starlette(
+        routes=[*routes, *describing_routes(described), *_page_routes()],
+        middleware=[Middleware(Guard, metrics=rooms.metrics.http, hosts=AllowedHosts(http))],
+        exception_handlers={HTTPException: _as_problem},
+    )
+    app.router.redirect_slashes = False
+    app.state.workers = workers, patient
     return app
 
 
@@ -103,13 +97,6 @@ def _page_routes() -> list[BaseRoute]:
         return await files.get_response("index.html", request.scope)
 
     return [PlainRoute("/", index, None), Mount("/page", files)]
-
-
-def _openapi(made: Any, components: dict[str, Any]) -> dict[str, Any]:
-    """Return the description that FastAPI made, with our schemas in it."""
-    found: dict[str, Any] = made()
-    found["components"] = {"schemas": components}
-    return found
 
 
 async def _as_problem(request: Request, error: Exception) -> Response:

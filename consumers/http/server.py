@@ -1,7 +1,7 @@
 """The thread that listens: uvicorn around the application of `consumers.http.app`.
 
 `start` binds the port in the caller's thread, so that a port in use is told at once, and leaves
-the rest to the new thread: even the imports of FastAPI and uvicorn (half a second) are made there,
+the rest to the new thread: even the imports of Starlette and uvicorn (0.3 s) are made there,
 while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
 """
 
@@ -23,7 +23,6 @@ from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.http.state import Rooms
 from consumers.monitoring.tracing import traced_app
-from streamnb.errors import PredictorError
 
 if TYPE_CHECKING:
     import uvicorn
@@ -131,9 +130,7 @@ class HttpServer:
         from consumers.http.connection import BoundedConfig  # noqa: PLC0415
         from consumers.http.uvicorn_check import check_uvicorn  # noqa: PLC0415
 
-        _come_first()
-        with contextlib.suppress(PredictorError):  # it is being stopped already
-            self._rooms.predictor.ask(lambda _snapshot: _come_first())
+        come_first()
         settings, metrics = self._settings, self._rooms.metrics.http
         app = make_app(self._rooms)
         served = traced_app(app)
@@ -160,7 +157,7 @@ class HttpServer:
                 workers.close()
 
 
-def _come_first() -> None:
+def come_first() -> None:
     """Let this thread go before those for whom nobody waits, where the system allows it.
 
     It does hardly anything, but what it does has a person at the other end; behind threads that

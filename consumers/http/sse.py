@@ -33,7 +33,10 @@ class Messages(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """How the daemon fares; `accuracy` is prequential, over the window of the newest examples."""
+    """How the daemon fares; `accuracy` is prequential, over the window of the newest examples.
+
+    `note` is what the start is at, such as compiling; null once it is over.
+    """
 
     state: str
     rate_per_s: float
@@ -43,6 +46,7 @@ class Status(msgspec.Struct):
     snapshot_age_s: float | None
     accuracy: float | None
     n_messages: int
+    note: str | None
 
 
 class Changed(msgspec.Struct):
@@ -99,6 +103,7 @@ class EventTeller:
                 snapshot_age_s=status.snapshot_age_s,
                 accuracy=status.window_accuracy,
                 n_messages=status.n_messages,
+                note=status.note,
             )
         )
 

@@ -21,7 +21,6 @@ from consumers.kafka.client import Connecting, client_settings, does_not_fit, no
 from consumers.kafka.group import Note, RebalanceNotes
 from consumers.kafka.patch import is_known, receive_in_large_pieces, replace_decoder
 from consumers.messages import Partition
-from streamnb.kernels import warm_up
 
 # The longest a learner may be busy with one batch before the group gives its partitions away.
 MAX_POLL_INTERVAL_S: Final = 600.0
@@ -155,8 +154,6 @@ class Connection:
         self.consumer: Any = None
         self.decoder: Literal["columns", "records"] | None = None
         self._wanted = settings.decode
-        if self._wanted == "columns":
-            warm_up()  # before the first message, not amid the stream
         self._no_answer = no_answer(servers, settings)
         self._topic = topic
         self._clock = clock

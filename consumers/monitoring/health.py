@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import structlog
 
-# The first run compiles its kernels before the loop turns: up to 40 s on a slow machine.
+# Before the loop turns, a checkpoint is read; compiling, which comes before that, says how it goes.
 START_LIMIT_S = 120.0
 # A message within the last two seconds counts as reading; then the source has nothing new.
 READING_WITHIN_S = 2.0
@@ -81,6 +81,7 @@ class Health:
         self._stuck_after_s = stuck_after_s
         self._lock = threading.Lock()
         self._started_s = clock()
+        self._starting = "the consuming loop has not begun"
         self._beat_s: float | None = None
         self._reader_beat_s: float | None = None
         self._message_s: float | None = None
@@ -98,6 +99,13 @@ class Health:
         """
         with self._lock:
             self._parts = (*self._parts, trouble)
+
+    def set_starting(self, text: str) -> None:
+        """Say what the start is at; a start that goes on is not stuck, however long it takes."""
+        now_s = self._clock()
+        with self._lock:
+            if text != self._starting:
+                self._starting, self._started_s = text, now_s
 
     def beat(self, n_messages: int = 0) -> None:
         """Say that the consuming loop has turned, and how many messages it took in."""
@@ -130,8 +138,9 @@ class Health:
             beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
             trouble, version = self._trouble, self._snapshot_version
             parts = self._parts
+            started_s, doing = self._started_s, self._starting
         starting = beat_s is None
-        loop, silent_s = "consuming", now_s - (self._started_s if beat_s is None else beat_s)
+        loop, silent_s = "consuming", now_s - (started_s if beat_s is None else beat_s)
         if reader_s is not None and now_s - reader_s > silent_s:
             loop, silent_s = "reading", now_s - reader_s
         limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s
@@ -146,7 +155,7 @@ class Health:
         elif trouble is not None:
             state, reason = State.WAITING, trouble
         elif starting:
-            state, reason = State.STARTING, "the consuming loop has not begun"
+            state, reason = State.STARTING, doing
         else:
             reading = message_age_s is not None and message_age_s <= READING_WITHIN_S
             state = State.READING if reading else State.IDLE

@@ -119,13 +119,16 @@ class Summary:
     ----------
     source : str
         Name of the source.
-    messages, learned, judged, ambiguous : int
-        Messages read; of these learned, judged without a label, and with contradicting emoticons.
+    messages : int
+        Messages read: the sum of those learned, judged, rejected and of deletions.
+    learned, judged : int
+        Messages learned, and messages judged that had no label.
     deletions : int
-        Messages that ask to delete, which teach nothing. With those learned, judged and rejected
-        they are all messages.
+        Messages that ask to delete, which teach nothing.
     rejected : mapping of str to int
         Messages rejected, by reason.
+    ambiguous : int
+        Of those judged, the ones with contradicting emoticons.
     accuracy, log_loss : float or None
         Prequential, over everything that the model has learned in this run; None before any.
     vocabulary_size, words_dropped : int
@@ -146,6 +149,8 @@ class Summary:
         Of the last snapshot.
     exit_reason : str
         Why it ended: ``"end of source"``, ``"max messages"`` or ``"told to stop"``.
+    checkpoint : str or None
+        Where the model is kept; None where it is not.
     """
 
     source: str
@@ -167,3 +172,4 @@ class Summary:
     messages_per_s: float
     snapshot_version: int
     exit_reason: str
+    checkpoint: str | None = None

@@ -100,7 +100,7 @@ class LogView:
         self._clock = clock
         self._interval_s = interval_s
         self._line_s: float | None = None
-        self._told: tuple[str | None, str | None] = (None, None)
+        self._told: tuple[str | None, bool] = (None, False)
         self._unsaid: Status | None = None
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class LogView:
     def update(self, status: Status) -> None:
         """Log the status if its time has come."""
         now_s = self._clock()
-        news = (status.trouble, status.note)
+        news = (status.trouble, status.note is not None)
         due = self._line_s is None or now_s - self._line_s >= self._interval_s
         if due or news != self._told:
             self._line_s, self._told, self._unsaid = now_s, news, None

@@ -33,6 +33,8 @@ class Daemon:
         What it reads from standard input.
     umask : int
         The umask that it is started with; -1: ours.
+    env : mapping of str to str, optional
+        More variables of its environment.
 
     Attributes
     ----------
@@ -41,7 +43,12 @@ class Daemon:
     """
 
     def __init__(
-        self, config: Path, *arguments: str, stdin: IO[bytes] | None = None, umask: int = -1
+        self,
+        config: Path,
+        *arguments: str,
+        stdin: IO[bytes] | None = None,
+        umask: int = -1,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
@@ -50,7 +57,7 @@ class Daemon:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=config.parent,
-            env=environment(),
+            env=environment(**(env or {})),
             umask=umask,
         )
         assert self._process.stderr is not None

@@ -14,10 +14,12 @@ from streamnb.kernels import bernoulli_absent as absence
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
+from tests.kernels.inner import from_python
 from tests.kernels.likelihood_runs import RELATIVE, deviation, run, same
 from tests.kernels.rows import Row, batch_of, counts_of, presence_rows, teaching_of
 
 N_WORDS = 12
+MOVE_COUNT = from_python(absence.move_count)
 priors = st.sampled_from([0.0, 1e-9, 0.3, 1.0, 2.5])
 
 
@@ -118,7 +120,7 @@ def test_counts_may_move_up_and_down(moves: list[tuple[int, int]]) -> None:
     estimator = rebuilt(counts, Beta())
     for column, new in moves:
         old = float(counts.by_word[column, 0])
-        absence.move_count(estimator._absence, 0, old, float(new))
+        MOVE_COUNT(estimator._absence, 0, old, float(new))
         counts.by_word[column, 0] = new
     assert same(estimator, rebuilt(counts, Beta()))
 

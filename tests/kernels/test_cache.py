@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,29 @@ import pytest
 from streamnb.kernels import jit as _jit
 
 SOURCES = Path(_jit.__file__).parent
+# Models that are taught by several threads at once, before any kernel is compiled.
+AT_ONCE = """
+import threading
+import streamnb as nb
+from streamnb.kernels.jit import entry_points
+models = [
+    nb.NaiveBayes(["a", "b"], None, {"t": nb.Words(nb.Multinomial())}, n_threads=1 + i % 2)
+    for i in range(4)
+]
+assert not any(each.is_compiled for each in entry_points if each.name.endswith(".encode"))
+texts, labels = ["one two", "two three four"] * 3000, ["a", "b"] * 3000
+together = threading.Barrier(len(models))
+found = [None] * len(models)
+def learn(i):
+    together.wait()
+    found[i] = models[i].prequential_many({"t": texts}, labels).tobytes()
+threads = [threading.Thread(target=learn, args=(i,)) for i in range(len(models))]
+for each in threads: each.start()
+for each in threads: each.join()
+assert found[0] and len(set(found)) == 1
+names = {each.name.split(".")[2] for each in entry_points if each.is_compiled}
+assert "lookup" in names and not names & {"gaussian", "flags", "categorical"}, names
+"""
 
 
 def test_a_folder_that_can_only_be_read_is_copied(
@@ -48,3 +73,10 @@ def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("numba.config.BOUNDSCHECK", checks)
         found.append(_jit.cache_folder.__wrapped__(SOURCES))
     assert len({None, *found}) == 3
+
+
+@pytest.mark.skipif(_jit.DISABLED, reason="nothing is compiled")
+def test_threads_may_call_a_kernel_first_at_the_same_time() -> None:
+    """Each gets the same answers, and nobody's kernels but those of the models are compiled."""
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

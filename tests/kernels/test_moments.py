@@ -22,6 +22,7 @@ from streamnb.kernels.gaussian import (
 )
 from streamnb.kernels.posterior import DUST
 from tests import naive_gaussian
+from tests.kernels.inner import from_python
 from tests.naive_gaussian import Exact, Seen
 
 # Of the largest M2 and mean: two floats keep 106 bits.
@@ -29,6 +30,8 @@ RELATIVE = 1e-26
 PLACE = np.zeros(1, dtype=np.int64)
 modest = st.floats(-1e60, 1e60).filter(lambda x: x == 0 or abs(x) > 1e-60)
 values = st.one_of(modest, st.integers(-9, 9).map(float), st.floats(1e8, 1e8 + 1))
+ADD, QUICK_SUM = from_python(add), from_python(quick_sum)
+TWO_PRODUCT, TWO_SUM = from_python(two_product), from_python(two_sum)
 
 
 def streams(*weights: float) -> st.SearchStrategy[list[Seen]]:
@@ -77,17 +80,17 @@ def deviation(held: Moments, seen: Sequence[Seen]) -> float:
 @given(modest, modest)
 def test_sums_and_products_come_with_their_exact_errors(a: float, b: float) -> None:
     """What a float rounds off stands in the second one, to the last bit."""
-    assert sum(map(Fraction, two_sum(a, b))) == Fraction(a) + Fraction(b)
+    assert sum(map(Fraction, TWO_SUM(a, b))) == Fraction(a) + Fraction(b)
     large, small = (a, b) if abs(a) >= abs(b) else (b, a)
-    assert sum(map(Fraction, quick_sum(large, small))) == Fraction(a) + Fraction(b)
-    assert sum(map(Fraction, two_product(a, b))) == Fraction(a) * Fraction(b)
+    assert sum(map(Fraction, QUICK_SUM(large, small))) == Fraction(a) + Fraction(b)
+    assert sum(map(Fraction, TWO_PRODUCT(a, b))) == Fraction(a) * Fraction(b)
 
 
 @given(modest, modest)
 def test_numbers_of_two_floats_add_up(a: float, b: float) -> None:
     """Their sum has 100 bits of the larger one."""
     low_a, low_b = a * 2.0**-54, -b * 2.0**-55
-    found = sum(map(Fraction, add(a, low_a, b, low_b)), Fraction(0))
+    found = sum(map(Fraction, ADD(a, low_a, b, low_b)), Fraction(0))
     wanted = sum(map(Fraction, (a, low_a, b, low_b)), Fraction(0))
     assert abs(found - wanted) <= Fraction(2) ** -100 * (abs(Fraction(a)) + abs(Fraction(b)))
 

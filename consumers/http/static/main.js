@@ -19,12 +19,13 @@ let showModel = null;
 let showTryIt = null;
 let state = "connecting";
 let rate = "";
+let note = null; // what the daemon's start is at
 let hasRecent = true;
 const silence = $("offline-why").textContent;
 
 function showConnection() {
   attr($("connection"), "data-state", state);
-  text($("connection-text"), state === "live" ? `live${rate}` : state);
+  text($("connection-text"), state === "live" ? (note ?? `live${rate}`) : state);
   $("offline").hidden = state !== "offline";
 }
 
@@ -44,6 +45,7 @@ function onEvent(kind, data) {
   if (kind === "summary" && String(data.classes) !== String(classNames())) location.reload();
   else if (kind === "status") {
     rate = Number.isFinite(data.rate_per_s) ? `, ${count(data.rate_per_s)}/s` : "";
+    note = data.note;
     showConnection();
   } else if (data.index > 0) savedEvent(kind, data.index - 1, data);
   else search[kind](data);

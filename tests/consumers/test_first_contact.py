@@ -1,0 +1,172 @@
+"""What a newcomer meets first: a library without the daemon, versions, ports, a page that opens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import tomllib
+import webbrowser
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumers import browser
+from consumers.__main__ import DAEMON, EXIT_CONFIG
+from consumers.config.settings import load
+from consumers.errors import ConfigError
+from streamnb import __version__
+from tests.endtoend.daemon_process import ROOT, Daemon, command, environment, write_config
+
+# Imports as in an environment without some packages.
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+MISSING = set(sys.argv.pop(1).split(","))
+sys.meta_path.insert(0, Missing())
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in MISSING else find(name)
+"""
+LEARN = """
+import streamnb as nb
+model = nb.NaiveBayes(classes=["a", "b"], features={"text": nb.Words(nb.Bernoulli())})
+model.learn_one({"text": "x y"}, "a")
+nb.save(model, sys.argv[1])
+print(nb.load(sys.argv[1]))
+"""
+
+
+def without(packages: str, code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run code where packages are missing."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, packages, *arguments],
+        env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_library_needs_none_of_the_daemon_s_packages(tmp_path: Path) -> None:
+    """Without them, and without river and scikit-learn, a model learns and is saved."""
+    done = without(",".join([*DAEMON, "river", "sklearn", "pandas"]), LEARN, tmp_path / "m.nb")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "m.nb").exists()
+
+
+@pytest.mark.parametrize("words", [["run"], ["predict", "x"], ["--help"], ["version"], []])
+def test_without_the_daemon_s_packages_a_command_says_what_to_install(words: list[str]) -> None:
+    """It is one line, and the exit code of a missing configuration; there is no traceback."""
+    code = "from consumers.__main__ import main; main()"
+    done = without("typer,msgspec", code, *words)
+    assert done.returncode == EXIT_CONFIG == ConfigError.exit_code
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "(msgspec, typer)" in line
+    assert line.endswith("pip install 'streamnb[daemon]'")
+
+
+def test_the_guard_knows_the_daemon_s_packages() -> None:
+    """What it looks for is what the extra `daemon` brings."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = {
+        name.split(">")[0].split("[")[0] for name in project["optional-dependencies"]["daemon"]
+    }
+    assert extra == set(DAEMON.values())
+    library = {name.split(">")[0] for name in project["dependencies"]}
+    assert library == {"numpy", "numba", "narwhals", "safetensors", "scipy"}
+
+
+def test_version(tmp_path: Path) -> None:
+    """`--version` prints one line."""
+    done = command("--version", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() in {
+        f"streamnb {__version__}\n",
+        "streamnb from its source folder, not installed\n",
+    }
+
+
+def test_the_command_line_s_port_wins(tmp_path: Path) -> None:
+    """`--port` takes the place of `http.port`, and leaves the section's other keys."""
+    path = tmp_path / "config.yaml"
+    path.write_text("http: {port: 1, stuck_after_s: 45}\n", encoding="utf-8")
+    http = load(path, {}, {"http.port": 8123}).http
+    assert (http.port, http.stuck_after_s) == (8123, 45)
+    assert load(None, {}, {"http.port": 8123}).http.port == 8123
+    path.write_text("http: 8100\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="http"):
+        load(path, {}, {"http.port": 8123})
+
+
+def test_a_run_is_summed_up(tmp_path: Path) -> None:
+    """Learned, judged, deleted and rejected are all messages; the checkpoint's path is told."""
+    lines = [json.dumps({"id": i, "text": f"w{i}", "label": "positive"}) for i in range(5)]
+    lines += [json.dumps({"id": 9, "text": "w"}), "no json"]
+    lines += [json.dumps({"id": 3, "operation": "delete"})]
+    (tmp_path / "in.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path / 'in.jsonl'}",
+        checkpoint={"folder": str(tmp_path / "state")},
+    )
+    with Daemon(config, "--until-end", "--port", "0", "--open", env={"DISPLAY": ""}) as daemon:
+        assert daemon.wait() == 0
+        said = daemon.summary
+    rejected = sum(said["rejected"].values())
+    assert (said["learned"], said["judged"], said["deletions"], rejected) == (5, 1, 1, 1)
+    assert said["messages"] == 8
+    assert said["checkpoint"] == str(tmp_path / "state" / "model.nb")
+    assert Path(said["checkpoint"]).exists()
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """Serve a page that answers everything."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer."""
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://0.0.0.0:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_page_opens_once_it_answers(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser gets an address that it can reach."""
+    opened: list[str] = []
+    done = threading.Event()
+
+    def note(address: str) -> bool:
+        opened.append(address)
+        done.set()
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", note)
+    browser.open_page(page, {"DISPLAY": ":0"})
+    assert done.wait(60.0)
+    assert opened == [page.replace("0.0.0.0", "127.0.0.1")]
+
+
+def test_without_a_screen_the_page_s_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No browser is looked for: one of the terminal would take the daemon's screen."""
+    monkeypatch.setattr(webbrowser, "open", lambda _address: pytest.fail("a browser was opened"))
+    with capture_logs() as lines:
+        browser.open_page("http://127.0.0.1:8100", {})
+        browser.open_page(None, dict(os.environ))
+    assert ["8100" in line["detail"] for line in lines] == [True, False]

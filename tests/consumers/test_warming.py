@@ -1,0 +1,169 @@
+"""Kernels are compiled ahead of the stream: those that a run needs, and behind the served page."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from consumers import warm_up as warming
+from consumers.config.settings import Settings
+from consumers.warm_up import WarmUp, needed
+from streamnb.kernels.jit import DISABLED
+from tests.consumers.search.stores import Clock
+from tests.endtoend.daemon_process import Daemon, environment, write_config
+
+pytestmark = pytest.mark.skipif(DISABLED, reason="nothing is compiled")
+
+# Runs a configuration to its end, and tells which kernels were compiled though they were not
+# foreseen.
+RUN = """
+import json, sys
+from pathlib import Path
+from consumers import daemon
+from consumers.config.settings import load
+from consumers.terminal import make_view
+from consumers.warm_up import needed
+from rich.console import Console
+from streamnb.kernels.jit import EntryPoint
+settings = load(Path(sys.argv[1]), {}, {})
+foreseen = {each.name for each in needed(settings)}
+unforeseen = []
+compile_it = EntryPoint.compile
+def noted(self):
+    if self.name not in foreseen:
+        unforeseen.append(self.name)
+    compile_it(self)
+EntryPoint.compile = noted
+view = make_view("log", Console(stderr=True), lambda: 0.0)
+summary = daemon.run(settings, view, until_end=True)
+print(json.dumps([summary.learned, summary.judged, summary.deletions, unforeseen]))
+"""
+FEATURES: list[dict[str, Any]] = [
+    {"text": {"likelihood": "bernoulli"}},
+    {"text": {"likelihood": "complement"}},
+    {
+        "text": {"likelihood": "multinomial"},
+        "where": {"kind": "categories", "fields": ["lang", "user"]},
+        "said": {"kind": "flags", "fields": ["is_new"]},
+        "size": {"kind": "numbers", "fields": ["amount"]},
+    },
+]
+
+
+def line(i: int) -> str:
+    """Return message `i`: most are learned, some judged, and one takes another back."""
+    if i == 7:
+        return json.dumps({"id": 1, "operation": "delete"})
+    fields = {"lang": "en", "user": f"u{i}", "is_new": i % 2 == 0, "amount": i / 4}
+    label = {} if i % 5 == 4 else {"label": ("positive", "negative")[i % 2]}
+    return json.dumps({"id": i, "text": f"word{i} of many", **fields, **label})
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_no_kernel_is_compiled_amid_the_stream(features: dict[str, Any], tmp_path: Path) -> None:
+    """Learning, judging, publishing and a checkpoint take no kernel that was not foreseen."""
+    (tmp_path / "in.jsonl").write_text("".join(f"{line(i)}\n" for i in range(20)))
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path / 'in.jsonl'}",
+        model={"features": features},
+        checkpoint={"folder": str(tmp_path / "state")},
+    )
+    for _ in range(2):  # the second time from the checkpoint
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, config],
+            env=environment(), cwd=tmp_path, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])[-1] == []
+        with (tmp_path / "in.jsonl").open("a") as file:
+            file.write(f"{line(20)}\n")
+
+
+def test_only_the_kernels_of_the_model_are_compiled() -> None:
+    """A model of words takes no kernel of numbers, and no source but Kafka one of Kafka's."""
+    names = {each.name.split(".")[2] for each in needed(Settings())}
+    assert {"lookup", "posterior", "json_scan"} <= names
+    assert not names & {"gaussian", "moments", "flags", "categorical", "record_batch"}
+    numbers = {"size": {"kind": "numbers", "fields": ["amount"]}}
+    other = Settings.model_validate(
+        {"model": {"features": numbers}, "source": "kafka://127.0.0.1:1/t"}
+    )
+    names = {each.name.split(".")[2] for each in needed(other)}
+    assert {"gaussian", "moments", "record_batch"} <= names
+    assert "lookup" not in names
+
+
+def test_the_page_is_there_while_kernels_are_compiled(tmp_path: Path) -> None:
+    """With an empty cache the page answers, readiness says how far it is, and Ctrl-C ends it."""
+    config = write_config(tmp_path / "config.yaml", checkpoint={"folder": str(tmp_path / "state")})
+    cold = {"STREAMNB_CACHE_DIR": str(tmp_path / "cache")}
+    with Daemon(config, env=cold) as daemon:
+        assert daemon.get("/")[0] == 200
+        said = daemon.until_page("/readyz", 503, "compiling kernels: ")
+        assert " s left" in said["reason"]
+        assert daemon.until_page("/healthz", 200)["state"] == "starting"
+        assert daemon.get("/v1/page")[0] == 200
+        with urllib.request.urlopen(f"{daemon.address}/v1/events", timeout=60) as events:
+            assert any(b'"note":"compiling kernels: ' in line for line in events)
+        assert daemon.stop(signal.SIGINT) == 0
+        assert daemon.summary["exit_reason"] == "told to stop"
+        assert daemon.summary["learned"] == 0
+    assert not list((tmp_path / "state").glob("*.nb*"))  # nothing was learned, nothing is written
+
+
+class FakeKernel:
+    """A kernel that is compiled in no time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sources = Path(warming.__file__).parent
+        self.dispatcher = SimpleNamespace(py_func=FakeKernel.compile)
+        self.is_compiled = self.is_kept = False
+
+    def compile(self) -> None:
+        """Compile it."""
+        self.is_compiled = True
+
+
+def test_without_processes_kernels_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process can be started, the same kernels are compiled all the same."""
+
+    def refused(*_arguments: object, **_more: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    kernels: list[Any] = [FakeKernel("a.b"), FakeKernel("a.c")]
+    warm_up = WarmUp(kernels, Clock(0.0))
+    assert warm_up.note == "compiling kernels: 1 of 2, about 1 s left; later starts need not"
+    warm_up.start()
+    assert warm_up.wait(60.0)
+    assert all(each.is_compiled for each in kernels)
+    assert warm_up.note is None
+
+
+def test_what_compiling_raises_comes_out() -> None:
+    """A kernel that cannot be compiled ends the wait for it with its error."""
+
+    class Broken(FakeKernel):
+        def __init__(self) -> None:
+            super().__init__("a.b")
+            self.is_kept = True
+
+        def compile(self) -> None:
+            raise ValueError(self.name)
+
+    broken: Any = Broken()
+    warm_up = WarmUp([broken])
+    assert warm_up.note is None
+    warm_up.start()
+    with pytest.raises(ValueError, match=r"a\.b"):
+        warm_up.wait(60.0)
