@@ -24,8 +24,22 @@ import consumers.decode.kernels
 import consumers.kafka.kernels
 import streamnb.kernels
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
+from consumers.decode.kernels import json_numbers, json_scan, spans
 from consumers.errors import ConsumerError
+from consumers.kafka.kernels import crc32c, record_batch
 from consumers.left_out import left_out
+from streamnb.kernels import (
+    bernoulli,
+    bernoulli_absent,
+    categorical,
+    complement,
+    counting,
+    flags,
+    gaussian,
+    multinomial,
+    posterior,
+    table,
+)
 from streamnb.kernels.jit import (
     DISABLED,
     EntryPoint,
@@ -37,6 +51,11 @@ from streamnb.kernels.jit import (
 
 Kernel = EntryPoint[Any, Any]
 
+_LIKELIHOODS = {
+    "bernoulli": (bernoulli, bernoulli_absent),
+    "complement": (complement,),
+    "multinomial": (multinomial,),
+}
 PROCESSES_MAX: Final = 2  # each takes 0.2 GB; the longest kernel alone takes a third of the time
 # What compiling a byte of bytecode takes, until it is known for this machine: a guess that counts
 # as much as the first kernels do.
@@ -112,27 +131,21 @@ def needed(settings: Settings) -> list[Kernel]:
     """
     if DISABLED:
         return []
-    modules = {"streamnb.posterior", "consumers.json_scan", "consumers.spans"}
+    modules = {posterior, json_scan, spans}
     for group in settings.model.features.values():
         if isinstance(group, CategoriesSettings):
-            modules |= {"streamnb.categorical", "streamnb.counting", "streamnb.values"}
-            modules |= {"streamnb.entering", "streamnb.lookup"}
+            modules |= {categorical, counting, table}
         elif isinstance(group, FlagsSettings):
-            modules |= {"streamnb.flags", "consumers.json_numbers"}
+            modules |= {flags, json_numbers}
         elif isinstance(group, NumbersSettings):
-            modules |= {"streamnb.gaussian", "streamnb.moments", "consumers.json_numbers"}
+            modules |= {gaussian, json_numbers}
         else:
-            modules |= {"streamnb.counting", "streamnb.entering", "streamnb.lookup"}
-            modules.add(f"streamnb.{group.likelihood}")
-            if group.likelihood == "bernoulli":
-                modules.add("streamnb.absence")
+            modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"
     kafka = kafka or settings.corrections.address.kind == "kafka"
     if kafka and settings.kafka.decode == "columns":
-        modules |= {"consumers.record_batch", "consumers.crc32c"}
-    wanted = {name.replace(".", ".kernels.", 1) for name in modules}
-    for name in wanted:
-        importlib.import_module(name)
+        modules |= {crc32c, record_batch}
+    wanted = {module.__name__ for module in modules}
     return [each for each in entry_points if each.name.rpartition(".")[0] in wanted]
 
 
