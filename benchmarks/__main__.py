@@ -27,7 +27,7 @@ from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.numeric import numeric, numeric_one
-from benchmarks.page_cost import page_cost
+from benchmarks.page_cost import page_cost, page_cost_busy
 from benchmarks.pages import pages
 from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import draw
@@ -68,6 +68,7 @@ CASES: dict[str, Case] = {
         checkpoints,
         predict_http,
         page_cost,
+        page_cost_busy,
         pages,
         whole_stream,
         memory,

@@ -82,7 +82,8 @@ def run_daemon(
     checkpoints : bool
         Write one each five seconds, or only at the end.
     settings : mapping, optional
-        Further sections of its configuration.
+        Further sections of its configuration; of a section that is set here already, further
+        settings.
     beside : callable, optional
         Takes the port at which it will listen, and returns what is to run around it.
 
@@ -94,7 +95,7 @@ def run_daemon(
     with tempfile.TemporaryDirectory(prefix="streamnb-daemon-") as name:
         folder = Path(name)
         port = _free_port()
-        config = {
+        config: dict[str, Any] = {
             "source": source,
             "kafka": {"group_id": folder.name},
             "model": {"features": {"text": dict(words)}},
@@ -104,7 +105,10 @@ def run_daemon(
             },
             "http": {"port": port},
             "view": "log",
-        } | dict(settings or {})
+        }
+        for section, values in (settings or {}).items():
+            own = config.get(section)
+            config[section] = own | values if isinstance(own, dict) else values
         (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # it is YAML too
         with beside(port) if beside else contextlib.nullcontext():
             looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")

@@ -1,4 +1,8 @@
-"""The whole daemon on a file of JSON lines: its speed without Kafka, and what checkpoints cost."""
+"""The whole daemon on a file of JSON lines: its speed without Kafka, and what checkpoints cost.
+
+Beside it the library alone judges and learns the same texts, from memory, in one call and on one
+thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpoints, the page).
+"""
 
 from __future__ import annotations
 
@@ -8,31 +12,41 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ours
 from benchmarks.alternate import alternate
 from benchmarks.daemon_run import PAIRS, UNIGRAMS, run_daemon
 from benchmarks.kafka_topics import messages
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
+from streamnb import Words
 
 MESSAGES = 1_000_000
 # For checkpoints the run must last for several of them.
 LONG_MESSAGES = 3_000_000
-TURNS = 3
+TURNS = 5
 
 
 def file_daemon(tweets: Tweets, show: Show) -> Result:
-    """Learn a file with two models."""
+    """Learn a file with two models, and its texts by the library alone."""
     result = Result("file_daemon", f"{MESSAGES:,} JSON lines of {tweets.origin}")
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
         source = write_lines(Path(folder), tweets, MESSAGES)
         daemons = {"unigrams": UNIGRAMS, "pairs and negation": PAIRS}
         timed = {name: _learned(source, MESSAGES, words) for name, words in daemons.items()}
+        timed |= {
+            f"{name}, library alone": _in_library(tweets, words)
+            for name, words in {"unigrams": ours.UNIGRAMS, "pairs and negation": ours.PAIRS}.items()
+        }
         turns = alternate(timed, TURNS, show)
-    for name in daemons:
+    for name in timed:
         at_least = 400_000.0 if name == "unigrams" else None
         speed = MESSAGES / turns.median_s(name)
         result.add(name, speed, "messages/s", at_least=at_least)
+    for name in daemons:
+        ratio = turns.ratio(f"{name}, library alone", name)
+        at_least = 0.6 if name == "unigrams" else None
+        result.add(f"{name}: speed of the library", ratio, "times", at_least=at_least)
     return result
 
 
@@ -64,6 +78,13 @@ def checkpoints(tweets: Tweets, show: Show) -> Result:
 
 def _learned(source: str, n: int, words: Mapping[str, Any]) -> Callable[[], float]:
     return lambda: n / run_daemon(source, n, words).messages_per_s
+
+
+def _in_library(tweets: Tweets, words: Words) -> Callable[[], float]:
+    """Return what tells the seconds that the library takes for as many messages."""
+    texts = tweets.first(MESSAGES)
+    timed = ours.in_one_call_from_buffer(words, texts)
+    return lambda: timed() * MESSAGES / len(texts)
 
 
 def write_lines(folder: Path, tweets: Tweets, n: int) -> str:

@@ -2,7 +2,8 @@
 
 A million JSON tweets of about 300 bytes in two partitions; the daemon reads, decodes, judges and
 learns all of them, publishes ten snapshots a second and writes a checkpoint each five seconds. The
-two clients do nothing with what they get. Broker and client share this machine's cores.
+two clients do nothing with what they get. Broker and client share this machine's cores. The daemon
+runs as it does by default, with page, store and corrections, and once more on the other client.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 
 MESSAGES = 1_000_000
-TURNS = 5
+TURNS = 7
 _DRAINS = {
     "kafka-python, draining only": "kafka_python",
     "confluent-kafka, draining only": "confluent",
     "our source, draining only": "columns",
 }
-_DAEMONS = {"daemon, unigrams": UNIGRAMS, "daemon, pairs and negation": PAIRS}
+_DAEMONS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "daemon, unigrams": (UNIGRAMS, {}),
+    "daemon, pairs and negation": (PAIRS, {}),
+    "daemon, unigrams, client: librdkafka": (UNIGRAMS, {"kafka": {"client": "librdkafka"}}),
+}
 
 
 def kafka_daemon(tweets: Tweets, show: Show) -> Result:
@@ -40,7 +45,10 @@ def kafka_daemon(tweets: Tweets, show: Show) -> Result:
             for name, client in _DRAINS.items()
         }
         source = f"kafka://{broker.address}/tweets"
-        timed |= {name: _learned(source, words, runs[name]) for name, words in _DAEMONS.items()}
+        timed |= {
+            name: _learned(source, words, settings, runs[name])
+            for name, (words, settings) in _DAEMONS.items()
+        }
         turns = alternate(timed, TURNS, show)
     result = Result("kafka_daemon", f"{MESSAGES:,} JSON messages of {tweets.origin}")
     for name in timed:
@@ -64,9 +72,11 @@ def kafka_daemon(tweets: Tweets, show: Show) -> Result:
     return result
 
 
-def _learned(source: str, words: Mapping[str, Any], runs: list[Run]) -> Callable[[], float]:
+def _learned(
+    source: str, words: Mapping[str, Any], settings: Mapping[str, Any], runs: list[Run]
+) -> Callable[[], float]:
     def timed() -> float:
-        run = run_daemon(source, MESSAGES, words)
+        run = run_daemon(source, MESSAGES, words, settings=settings)
         runs.append(run)
         return MESSAGES / run.messages_per_s
 

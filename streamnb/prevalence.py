@@ -209,9 +209,7 @@ class Quantifier:
             variance += p[k] ** 2 * (np.diag(m) - np.outer(m, m)) / self._n_smooth[k]
         # The residuals add up to 0: the last one says nothing that the others do not.
         distance = residual[:-1] @ np.linalg.solve(variance[:-1, :-1], residual[:-1])
-        from scipy.special import chdtri  # noqa: PLC0415 -- as for `_nearest`
-
-        if distance <= chdtri(self.n_classes - 1, _MISFIT_PROBABILITY):
+        if distance <= _largest_distance(self.n_classes - 1):
             return None
         j = int(residual.argmax())
         return (
@@ -272,8 +270,13 @@ def _nearest(rates: Floats, q: Floats) -> Floats:
     """Return the p of the simplex with M·p nearest to q, by non-negative least squares.
 
     As Σp = 1, M·p − q is (M − q·1ᵀ)·p, whose smallest length over the simplex is sought. With a row
-    of ones set equal to 1 below, the solution that is free in scale points the same way.
+    of ones set equal to 1 below, the solution that is free in scale points the same way. Two
+    classes need no solver: p₁ is where q₁ lies between the two rates.
     """
+    if len(q) == 2 and rates[0, 0] != rates[0, 1]:
+        first = (q[0] - rates[0, 1]) / (rates[0, 0] - rates[0, 1])
+        first = min(max(float(first), 0.0), 1.0)
+        return np.array([first, 1.0 - first])
     from scipy.optimize import nnls  # noqa: PLC0415 -- slow to import, and most programs never ask
 
     p, _ = nnls(np.vstack((rates - q[:, np.newaxis], np.ones(len(q)))), np.append(0.0 * q, 1.0))
@@ -290,6 +293,15 @@ def _numbers(name: str, values: Any) -> Floats:
     if found.dtype.kind not in "biuf" or np.ma.is_masked(values):
         raise InputError(f"{name} must be an array of numbers. Got {values!r} instead.")
     return found.astype(np.float64)
+
+
+def _largest_distance(freedom: int) -> float:
+    """Return the chi-squared distance that chance exceeds with `_MISFIT_PROBABILITY`."""
+    if freedom == 1:  # the square of a normal variable
+        return NormalDist().inv_cdf(_MISFIT_PROBABILITY / 2.0) ** 2
+    from scipy.special import chdtri  # noqa: PLC0415 -- as for `_nearest`
+
+    return float(chdtri(freedom, _MISFIT_PROBABILITY))
 
 
 def _checked_confusion(confusion: Any) -> Floats:

@@ -68,6 +68,7 @@ class Metrics:
         self._checkpoint_s: float | None = None
         self._words_dropped = self._values_dropped = 0
         self._prequential = (0, 0, 0.0)
+        self._shown_prequential: Prequential | None = None
         self._lag_labels: set[tuple[str, str]] = set()
         self._make_stream_metrics()
         self._make_quality_metrics()
@@ -278,8 +279,11 @@ class Metrics:
             (self._examples, self._correct, self._loss), before, now, strict=True
         ):
             counter.inc(max(0.0, new - old))
-        self._window_accuracy.set(_or_nan(prequential.window_accuracy))
-        self._window_log_loss.set(_or_nan(prequential.window_log_loss))
+        if prequential is not self._shown_prequential:
+            # The window is summed up when it is scraped, not with each batch.
+            self._shown_prequential = prequential
+            self._window_accuracy.set_function(lambda: _or_nan(prequential.window_accuracy))
+            self._window_log_loss.set_function(lambda: _or_nan(prequential.window_log_loss))
 
     def set_calibration_error(self, error: float | None) -> None:
         """Show the expected calibration error of the prequential window; None before any."""

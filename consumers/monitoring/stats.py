@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import Messages
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import Prequential
+from consumers.monitoring.prequential import Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer
 
@@ -160,7 +160,7 @@ class Tally:
         self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]
     ) -> NDArray[np.intp]:
         """Keep the newest for the screen; return the predicted classes."""
-        predicted: NDArray[np.intp] = posteriors.argmax(axis=1)
+        predicted = predicted_classes(posteriors)
         self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
         first = max(0, len(rows) - _NEWEST_A_BATCH)
         for k, envelope in enumerate(messages.envelopes(rows[first:]), first):

@@ -1,9 +1,11 @@
 """Messages to rows of the table, column by column.
 
 Python that runs for each message holds the interpreter's lock. A thread of its own for it would
-take the lock from the learning at the worst of moments, and cost many times what it does. So the
-thread that has just judged a message makes its row, while the batch is still in the processor's
-cache; the store's thread is left with what SQLite does, which needs no lock.
+take the lock from the learning at the worst of moments, and cost many times what it does. So where
+a stream is so fast that a sample is taken of it, the thread that has just judged a message makes
+its row, while the batch is still in the processor's cache; the store's thread is left with what
+SQLite does, which needs no lock. What a slower stream brings the store's thread makes as well: then
+nobody waits for the lock.
 """
 
 from __future__ import annotations

@@ -2,18 +2,24 @@
 
 More may come than is worth keeping. Then a sample is taken: about ten times a second a batch gives
 as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
-holds five seconds' worth, so that a short stream is kept whole however quickly it comes.
+holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
+at the highest rate that is set; of a fast stream, at what the processor budget affords (`budget`).
 
-Rows of the table wait, not the batches they came in; the queue is bounded by their bytes.
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
-does not lag behind. A thread makes the rows that are taken (see `making`); it never waits.
+does not lag behind.
+
+A sample's rows are made by the thread that offers them (see `making`), so that a few rows do not
+hold the batch that they came in. A batch that is taken whole waits as it is: the store's thread
+makes its rows, if it is not thinned before. The queue is bounded by its bytes; no thread waits.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,13 +28,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
+from consumers.search.budget import ProcessorBudget
 from consumers.search.row_builder import Columns, Maker, some
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
 # as dozens of them. At random, so that the batches of two partitions that take turns both have one.
 _SAMPLE_S = (0.05, 0.15)
-_PIECE_S = 0.25  # messages that are then taken at once, as a time at the long run's rate
+_PIECE_S = 0.25  # messages that are then taken at once, at least, as a time at the long run's rate
+_PIECE_TURNS = 1.25  # the same, in times between two turns of the store's thread
+# How long messages are gathered for one transaction, unless somebody waits. A transaction costs as
+# much as a hundred rows, so where rows are rationed there are fewer.
+_GATHER_S = 0.2
+_GATHER_PRESSED_S = 0.5
+SLOW_PER_S = 1_250.0  # a stream up to this rate is no burden, and the budget does not bind
+_PACE_OVER_S = 3  # whole seconds over which that is looked at
 _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thinned
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
@@ -36,6 +50,7 @@ BYTES_MAX = 64 << 20
 _ROW_BYTES = 1_000  # of a row without its text
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _RATE_OVER_S = 60
+_WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
 _SEED = 20
 
 
@@ -49,10 +64,13 @@ class Offer:
         Where they came from.
     columns : dict of str to list
         As `making.Maker.columns` made them.
+    cost : float
+        Tokens that each of them took.
     """
 
     partition: Partition
     columns: Columns
+    cost: float = 1.0
 
     def __len__(self) -> int:
         return len(self.columns["id"])
@@ -61,6 +79,51 @@ class Offer:
     def n_bytes(self) -> int:
         """What it holds in memory, about."""
         return _ROW_BYTES * len(self) + sum(map(len, self.columns["text"]))
+
+    def some(self, chosen: NDArray[np.int64]) -> Offer:
+        """Return some of them, given by their positions, ascending."""
+        return replace(self, columns=some(self.columns, chosen.tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class RawOffer:
+    """Messages whose rows are still to be made.
+
+    Attributes
+    ----------
+    messages : Messages
+    rows : ndarray of shape (n,), int64
+        Which of them, ascending.
+    log_posteriors : ndarray of shape (n, n_classes), in nats
+    arrived_ms : int
+        When they came, in Unix milliseconds.
+    cost : float
+        Tokens that each of them took.
+    """
+
+    messages: Messages
+    rows: NDArray[np.int64]
+    log_posteriors: NDArray[np.float64]
+    arrived_ms: int
+    cost: float
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_bytes(self) -> int:
+        """What it holds in memory, about; its buffer may be that of other batches too."""
+        raw = self.messages.raw
+        return _ROW_BYTES * len(self) + len(raw.buffer) * len(self) // max(1, len(raw))
+
+    def some(self, chosen: NDArray[np.int64]) -> RawOffer:
+        """Return some of them, given by their positions, ascending."""
+        return replace(self, rows=self.rows[chosen], log_posteriors=self.log_posteriors[chosen])
+
+    def made(self, maker: Maker) -> Offer:
+        """Make the rows."""
+        columns = maker.columns(self.messages, self.rows, self.log_posteriors, self.arrived_ms)
+        return Offer(self.messages.partition, columns, self.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +186,12 @@ class _LastMinute:
         offered, taken = (sum(second[i] for second in self._seconds) / over_s for i in (1, 2))
         return offered, taken
 
+    def pace_per_s(self, now_s: float) -> float:
+        """Return messages offered a second, over the newest whole seconds."""
+        first_s = int(now_s) - _PACE_OVER_S
+        newest = itertools.takewhile(lambda second: second[0] > first_s, reversed(self._seconds))
+        return sum(second[1] for second in newest) / _PACE_OVER_S
+
     def _trim(self, now_s: float) -> None:
         while self._seconds and self._seconds[0][0] <= now_s - _RATE_OVER_S - 1:
             self._seconds.popleft()
@@ -135,29 +204,37 @@ class Intake:
     ----------
     rate_max_per_s : float
         Messages a second that are taken in the long run.
+    budget : ProcessorBudget
+        What may be taken of a fast stream, where that is less.
     maker : Maker
         Makes the rows.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
+    thread_time : callable
+        Seconds for which the processor has worked for the thread that asks.
     """
 
     def __init__(
         self,
         rate_max_per_s: float,
+        budget: ProcessorBudget,
         maker: Maker,
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
+        thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self._maker = maker
-        self._rate_per_s = rate_max_per_s
+        self._rate_max_per_s = rate_max_per_s
+        self._budget = budget
         self._tokens_max = max(1.0, BURST_S * rate_max_per_s)
         self._tokens = self._tokens_max
         self._wall_clock = wall_clock
         self._clock = clock
-        self._filled_s = clock()
+        self._thread_time = thread_time
+        self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
         self._lock = threading.Lock()
-        self._items: deque[Item] = deque()
+        self._items: deque[Item | RawOffer] = deque()
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
@@ -191,8 +268,8 @@ class Intake:
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
         """Take what may be taken of some rows; see `Recent.offer`."""
-        n_bytes = len(messages.raw.buffer)
-        cost = max(1.0, n_bytes / (_TOKEN_BYTES * max(1, len(messages.raw))))
+        n_raw = max(1, len(messages.raw))
+        cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
         with self._lock:
             if not self._is_open or not len(rows):
                 return
@@ -204,15 +281,26 @@ class Intake:
             chosen = self._drawn(len(rows), n)
             self._tokens -= len(chosen) * cost
             if 0 < n < len(rows):
-                self._sample_tokens = self._rate_per_s * self._rng.uniform(*_SAMPLE_S)
+                self._sample_tokens = self._rate_per_s() * self._rng.uniform(*_SAMPLE_S)
             if not n:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         arrived_ms = int(self._wall_clock() * 1000)
-        made = self._maker.columns(messages, rows[chosen], log_posteriors[chosen], arrived_ms)
-        self._append(Offer(messages.partition, made), n_offered=len(rows))
+        raw = RawOffer(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
+        # It may wait as it is, unless most of what it holds would be of use to nobody.
+        is_whole = len(raw) >= _WHOLE_SHARE * n_raw
+        self._append(raw if is_whole else self._measured(raw), n_offered=len(rows))
 
-    def _append(self, offer: Offer, n_offered: int) -> None:
+    def _measured(self, raw: RawOffer) -> Offer:
+        """Make a sample's rows, on the thread that offers them."""
+        began_s = self._thread_time()
+        offer = raw.made(self._maker)
+        seconds = self._thread_time() - began_s
+        with self._lock:
+            self._budget.made(len(offer) * offer.cost, seconds)
+        return offer
+
+    def _append(self, offer: Offer | RawOffer, n_offered: int) -> None:
         n, n_bytes = len(offer), offer.n_bytes
         with self._lock:
             if self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
@@ -244,36 +332,77 @@ class Intake:
     def take(self) -> list[Item]:
         """Take what waits, in the order in which it came.
 
-        That is all of it, unless the stream is faster than what may be taken of it and nobody
-        waits: then it is a part, and what waits too long is thinned.
+        That is all of it, unless the stream is fast and nobody waits: then it is a part. Where it
+        is faster than what may be taken of it, what waits too long is thinned.
         """
         with self._lock:
             now_s = self._clock()
-            is_pressed = now_s - self._sampled_s < _PRESSED_S and self._is_open
+            is_pressed = self._is_pressed(now_s)
             if is_pressed and now_s - self._pressed_s > _PATIENCE_S:
                 self._thin()
-            rows_max = _PIECE_S * self._rate_per_s
-            items: list[Item] = []
-            n_rows = 0
-            while self._items:
-                if is_pressed and n_rows >= rows_max and not self.urgent.is_set():
-                    return items
-                item = self._items.popleft()
-                items.append(item)
-                if isinstance(item, Offer):
-                    n_rows += len(item)
-                    self._n_bytes -= item.n_bytes
-            self.something.clear()
-            if self._is_open:
-                self.urgent.clear()
-            else:
-                self.something.set()
+            items = self._popped(self._piece(now_s, is_pressed=is_pressed))
+            self._taken_s = now_s
+            if not self._items:
+                self.something.clear()
+                if self._is_open:
+                    self.urgent.clear()
+                else:
+                    self.something.set()
+        return [item.made(self._maker) if isinstance(item, RawOffer) else item for item in items]
+
+    def _piece(self, now_s: float, *, is_pressed: bool) -> float:
+        """Return how many rows may be taken at once."""
+        if self.urgent.is_set() or not self._is_open:
+            return math.inf
+        if is_pressed:
+            piece_s = max(_PIECE_S, _PIECE_TURNS * (now_s - self._taken_s))
+            return max(1.0, piece_s * self._rate_per_s())
+        if now_s - self._filled_s < _PRESSED_S and self._is_fast():
+            # It may be about to become too fast: then its beginning must not be written whole.
+            return max(1.0, _PIECE_S * self._rate_max_per_s)
+        return math.inf
+
+    def _popped(self, rows_max: float) -> list[Item | RawOffer]:
+        """Take out what stands first: all, or no more than some rows and what stands before."""
+        items: list[Item | RawOffer] = []
+        n_rows = 0
+        while self._items and n_rows < rows_max:
+            item = self._items.popleft()
+            if isinstance(item, Offer | RawOffer):
+                self._n_bytes -= item.n_bytes
+                n_left = rows_max - n_rows
+                if isinstance(item, RawOffer) and len(item) > n_left:
+                    both = np.split(np.arange(len(item)), [math.ceil(n_left)])
+                    item, rest = (item.some(part) for part in both)
+                    self._items.appendleft(rest)
+                    self._n_bytes += rest.n_bytes
+                n_rows += len(item)
+            items.append(item)
         return items
+
+    @property
+    def gather_s(self) -> float:
+        """How long to wait for more before what waits is taken, unless it is urgent."""
+        with self._lock:
+            return _GATHER_PRESSED_S if self._is_pressed(self._clock()) else _GATHER_S
+
+    def written(self, items: Sequence[Item], seconds: float) -> None:
+        """Take note of the processor time that it took to write some items."""
+        n = sum(len(item) * item.cost for item in items if isinstance(item, Offer))
+        has_changes = any(not isinstance(item, Offer) for item in items)
+        with self._lock:
+            # Otherwise transactions may be small, and say little of what a message takes.
+            if self._is_pressed(self._clock()):
+                self._budget.written(n, seconds, has_changes=has_changes)
 
     def rates(self) -> tuple[float, float]:
         """Return messages offered and taken a second, over the last minute at most."""
         with self._lock:
             return self._minute.rates(self._clock())
+
+    def _is_pressed(self, now_s: float) -> bool:
+        """Tell whether the stream is faster than what may be taken of it."""
+        return now_s - self._sampled_s < _PRESSED_S and self._is_open
 
     def _leave_out(self) -> None:
         """Note that the stream is too fast just now."""
@@ -283,25 +412,36 @@ class Intake:
 
     def _thin(self) -> None:
         """Of more than may wait, leave out what is too much, of each batch as large a share."""
-        n_waiting = sum(len(item) for item in self._items if isinstance(item, Offer))
-        share = _BEHIND_S * self._rate_per_s / max(1, n_waiting)
+        waiting = [item for item in self._items if isinstance(item, Offer | RawOffer)]
+        share = _BEHIND_S * self._rate_per_s() / max(1, sum(map(len, waiting)))
         if share >= 1:
             return
         for i, item in enumerate(self._items):
-            if isinstance(item, Offer):
-                kept = self._drawn(len(item), round(share * len(item)))
+            if isinstance(item, Offer | RawOffer):
+                n_kept = int(
+                    share * len(item) + self._rng.random()
+                )  # right on average, for one row too
+                kept = self._drawn(len(item), n_kept)
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
                 self._n_bytes -= item.n_bytes
-                fewer = replace(item, columns=some(item.columns, kept.tolist()))
+                fewer = item.some(kept)
                 self._n_bytes += fewer.n_bytes
                 self._items[i] = fewer
+
+    def _rate_per_s(self) -> float:
+        """Return how many messages a second may be taken in the long run, as things stand."""
+        affordable = self._budget.rate_per_s if self._is_fast() else math.inf
+        return min(self._rate_max_per_s, affordable)
+
+    def _is_fast(self) -> bool:
+        """Tell whether the stream was no slow one when the last messages came."""
+        return self._minute.pace_per_s(self._filled_s) > SLOW_PER_S
 
     def _refilled(self) -> float:
         """Return how many tokens there are now."""
         now_s = self._clock()
-        grown = self._tokens + (now_s - self._filled_s) * self._rate_per_s
-        self._tokens = min(self._tokens_max, grown)
-        self._filled_s = now_s
+        elapsed_s, self._filled_s = now_s - self._filled_s, now_s
+        self._tokens = min(self._tokens_max, self._tokens + elapsed_s * self._rate_per_s())
         return self._tokens
 
     def _drawn(self, n: int, n_taken: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from consumers.config.sections import RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
+from consumers.search.budget import ProcessorBudget
 from consumers.search.counting import counted, picked
 from consumers.search.query import Query
 from consumers.search.row_builder import Maker
@@ -85,7 +86,8 @@ class Recent:
         self._path = path
         codes = {name: c for c, name in enumerate(classes)}
         maker = Maker(codes, tuple(fields), times_made_up=times_made_up)
-        self._intake = Intake(settings.rate_max_per_s, maker, wall_clock, clock)
+        budget = ProcessorBudget(settings.processor_share_max)
+        self._intake = Intake(settings.rate_max_per_s, budget, maker, wall_clock, clock)
         self._writer = Writer(path, self._intake, self._bounds, classes, wall_clock, clock)
         self.listeners: list[Callable[[Sequence[Row]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from consumers.search.searcher import Finder
 from consumers.search.tables import Bounds
 from consumers.search.transactions import Done, Keeper
 
-_GATHER_S = 0.2  # how long messages are gathered for one transaction, unless somebody waits
 _IDLE_S = 1.0  # how often it looks for what has become too old
 _SAY_AGAIN_S = 60.0
 log = structlog.get_logger(__name__)
@@ -95,7 +95,7 @@ class Writer:
         while goes_on:
             # With nothing to do it looks around once a second, for rows that are too old.
             if self._intake.something.wait(_IDLE_S):
-                self._intake.urgent.wait(_GATHER_S)
+                self._intake.urgent.wait(self._intake.gather_s)
             goes_on = self._intake.is_open
             self._survive(self._turn)
         self._survive(self._end)
@@ -129,7 +129,9 @@ class Writer:
     def _turn(self) -> None:
         """Write what waits, and let go of what is too old."""
         n_offered = self._intake.n_offered
+        began_s = time.thread_time()
         self._taken = self._intake.take()
+        making_s = time.thread_time() - began_s
         if self._damage is not None:
             self._begin_anew(self._damage)
         if self._keeper is None:
@@ -139,9 +141,11 @@ class Writer:
             return
         try:
             if self._taken:
+                began_s = time.thread_time()
                 done = self._keeper.apply(self._taken, n_offered - self._n_offered)
                 self._n_offered, told, self._taken = n_offered, self._taken, ()
                 self._tell(told, done)
+                self._intake.written(told, making_s + time.thread_time() - began_s)
             self._keeper.let_go(int(self._wall_clock() * 1000))
             self._keeper.purge()
             self.trouble = None

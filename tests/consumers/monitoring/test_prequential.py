@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from river import metrics
 from sklearn.metrics import accuracy_score, log_loss
 
-from consumers.monitoring.prequential import LOG_POSTERIOR_MIN, Prequential
+from consumers.monitoring.prequential import LOG_POSTERIOR_MIN, Prequential, predicted_classes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -171,3 +171,12 @@ def test_rounding_never_gives_a_gain() -> None:
     prequential = Prequential(2)
     prequential.update(np.array([[1e-16, -40.0]]), np.array([0]))
     assert prequential.log_loss == 0.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_of_classes_that_tie_the_first_is_predicted(n_classes: int) -> None:
+    """The likeliest class is that of an argmax, ties and impossible classes included."""
+    rng = np.random.default_rng(5)
+    posteriors = np.log(rng.integers(0, 3, (300, n_classes)) / 2 + np.array([1e-300]))
+    posteriors[::7] = -np.inf
+    assert predicted_classes(posteriors).tolist() == posteriors.argmax(axis=1).tolist()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import Messages
 from consumers.search import parse
+from consumers.search.budget import ProcessorBudget
 from consumers.search.row_builder import Maker
 from consumers.search.sampler import BURST_S, Forget, Intake, Item, Offer
 from tests.consumers.search.stores import (
@@ -28,6 +29,7 @@ from tests.consumers.search.stores import (
 
 BATCH = 500
 TOLD = tweets(["good day"] * BATCH)
+BATCH_BYTES = 1_000 * BATCH + len(TOLD.raw.buffer)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 
 
@@ -36,9 +38,11 @@ def intake_of(rate_max_per_s: float) -> tuple[Intake, Clock]:
     clock = Clock(0.0)
     intake = Intake(
         rate_max_per_s,
+        ProcessorBudget(1.0),
         Maker({name: c for c, name in enumerate(CLASSES)}, ("text",)),
         Clock(1.0),
         clock,
+        thread_time=Clock(0.0),
     )
     intake.open()
     return intake, clock
@@ -170,7 +174,7 @@ def test_long_messages_cost_more() -> None:
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
-    monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH * 1_008)
+    monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH_BYTES)
     intake, _ = intake_of(1e6)
     for _ in range(5):
         give(intake)
