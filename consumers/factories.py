@@ -34,6 +34,7 @@ from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.sse import EventTeller
 from consumers.http.state import Rooms
+from consumers.kafka.group_source import GroupSource
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
@@ -74,24 +75,24 @@ def build_source(settings: Settings, *, until_end: bool) -> Source:
 
 
 def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -> Source:
-    """Return the source on the client that is asked for.
+    """Return the source on the client library that is configured.
 
     It is imported here: a client costs up to a third of a second at the start, and one of them is
     an extra.
     """
     if settings.client == "kafka-python":
-        from consumers.kafka.source import KafkaSource  # noqa: PLC0415
+        from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
 
-        return KafkaSource(servers, topic, settings)
+        return GroupSource(KafkaPythonClient(servers, topic, settings), settings)
     if importlib.util.find_spec("confluent_kafka") is None:
         raise ConfigError(
             "kafka.client: 'librdkafka' needs the package 'confluent-kafka', and it is not "
             "installed. Install the extra: pip install 'streamnb[librdkafka]'; or set kafka.client "
             "to 'kafka-python'"
         )
-    from consumers.kafka.librdkafka_source import LibrdkafkaSource  # noqa: PLC0415
+    from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
 
-    return LibrdkafkaSource(servers, topic, settings)
+    return GroupSource(LibrdkafkaClient(servers, topic, settings), settings)
 
 
 def stream_identity(settings: Settings) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def _why_not(reading: Reading, entries: Log) -> str | None:
 def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
     """Return the label topic's writer, and a source that reads it in a group of its own."""
     from consumers.kafka.correction_log import KafkaLog  # noqa: PLC0415 -- see _kafka_source
-    from consumers.kafka.source import KafkaSource  # noqa: PLC0415
+    from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
 
     if settings.source_address.topic == topic:
         raise ConfigError(
@@ -233,7 +234,8 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
     # needs no lasting name; a new one never waits for the session of a dead member to time out.
     group_id = f"{settings.kafka.group_id}-corrections-{uuid.uuid4().hex[:8]}"
     kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
-    return KafkaLog(servers, topic, settings.kafka), KafkaSource(servers, topic, kafka)
+    source = GroupSource(KafkaPythonClient(servers, topic, kafka), kafka)
+    return KafkaLog(servers, topic, settings.kafka), source
 
 
 @dataclass(frozen=True, slots=True)

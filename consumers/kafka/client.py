@@ -13,7 +13,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
@@ -23,8 +25,15 @@ Client = TypeVar("Client")
 
 # How the client behaves while its broker is away: its own default grows to 30 s between two
 # attempts, and a broker that is back was then noticed 12 to 40 s late.
-_FIRST_PAUSE_MS = 50
-_JOIN_TIMEOUT_S = 1.0
+FIRST_PAUSE_MS: Final = 50
+_JOIN_TIMEOUT_S: Final = 1.0
+
+# The longest a learner may be busy with one batch before the group gives its partitions away.
+MAX_POLL_INTERVAL_S: Final = 600.0
+# How long a broker with nothing new holds back its answer. A question on the same connection waits
+# behind it: with the libraries' own half a second a broker with a quiet topic passes for one that
+# is away.
+FETCH_WAIT_MS: Final = 100
 
 KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
 
@@ -54,8 +63,8 @@ def client_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str
         "bootstrap_servers": list(servers),
         "client_id": "streamnb",
         "bootstrap_timeout_ms": round(settings.bootstrap_timeout_s * 1000),
-        "reconnect_backoff_ms": _FIRST_PAUSE_MS,
-        "reconnect_backoff_max_ms": max(_FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000)),
+        "reconnect_backoff_ms": FIRST_PAUSE_MS,
+        "reconnect_backoff_max_ms": max(FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000)),
         "metrics_enabled": False,  # we count ourselves
         "security_protocol": settings.security_protocol,
         "sasl_mechanism": settings.sasl_mechanism,
@@ -84,14 +93,15 @@ def no_answer(servers: Sequence[str], settings: KafkaSettings) -> str:
     )
 
 
-def quiet_client_log() -> None:
-    """Keep the client's own log out of ours, unless someone has set its level.
+def quiet_log(name: str) -> logging.Logger:
+    """Return a client library's logger, silenced unless someone has set its level.
 
     While a broker is away it writes several lines a second; `trouble` says it once.
     """
-    logger = logging.getLogger("kafka")
+    logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)
+    return logger
 
 
 def does_not_fit(what: str) -> ConfigError:
@@ -209,38 +219,41 @@ class Connecting(Generic[Client]):
         return self._net
 
 
-def bad_batch(partition: Partition, position: int, pause_max_s: float, error: Exception) -> str:
-    """Say that a partition's next batch cannot be read."""
+class CommitLog:
+    """Logs a failed commit once while it lasts; a broker that is away would fill the log."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+        self._failing = False
+
+    def failed(self, error: str) -> None:
+        """Log the failure, if the last commit did not fail too."""
+        if not self._failing:
+            self._failing = True
+            self._log.info("kafka_commit_failed", error=error)
+
+    def succeeded(self) -> None:
+        """Note that commits work."""
+        self._failing = False
+
+
+def broken_batch(partition: Partition, position: int, pause_max_s: float, why: str) -> str:
+    """Return the sentence for a partition whose next batch cannot be read."""
     return (
-        f"{partition}: the batch at offset {position} cannot be read ({error!r}); it is tried "
+        f"{partition}: the batch at offset {position} cannot be read ({why}); it is tried "
         f"again at least every {pause_max_s:g} s while other partitions go on. If it stays so, "
         "remove the topic's records up to its end (kafka-delete-records): reading goes on behind "
         "it, and they count as lost"
     )
 
 
-def silent(topic: str, no_answer: str, joined_nothing: bool, error: Exception) -> str:
-    """Say that nobody answers, or that there is no such topic: the client does not tell which."""
-    if joined_nothing:
-        no_answer = f"there is no topic {topic!r} yet, or {no_answer}"
-    return f"{no_answer} (the client says: {error!r})"
-
-
-def no_topic(topic: str, why: str) -> str:
-    """Say that a broker answered, and has no such topic or does not show it."""
-    return (
-        f"there is no topic {topic!r} yet; it is read as soon as it is made. Check the name in "
-        f"`source`, and the right to see it (the client says: {why})"
-    )
-
-
 def unreadable(why: str) -> str:
-    """Say that the client stumbled over something else."""
+    """Return the sentence for any other failure of the client library."""
     return f"Kafka's client could not read on: {why}"
 
 
 def missing_codec(topic: str, error: Exception) -> str:
-    """Say that batches are compressed in a way that needs a package."""
+    """Return the sentence for batches whose compression needs a package."""
     return (
         f"topic {topic!r} holds compressed batches that cannot be unpacked: {error}. gzip and zstd "
         "need nothing more; for lz4 and snappy install the extra: pip install 'streamnb[codecs]'"

@@ -1,8 +1,8 @@
-"""What the client hands over as one `RawColumns`: its records, one object each, or columns already.
+"""What both client libraries return, as one `RawColumns` a partition and poll.
 
-For records the buffer holds all keys, then all values; what runs once a message is `zip` and
-`join`, in C. Columns are cut as views, and put together where a batch crosses from one piece of a
-response into the next.
+Messages that come as one object each are copied into one buffer, all keys before all values; what
+runs once a message is `map`, `zip` and `join`, in C. Columns are cut as views, and joined where a
+batch crosses from one piece of a response into the next.
 """
 
 from __future__ import annotations
@@ -17,51 +17,53 @@ from numpy.typing import NDArray
 from consumers.messages import Partition, RawColumns
 
 
-def batch_of(partition: Partition, fetched: Sequence[Any]) -> RawColumns:
-    """Return what one poll brought of a partition as one batch.
+def from_parts(
+    partition: Partition,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    offsets: Iterable[int],
+    times_ms: Iterable[int],
+    next_offset: int,
+) -> RawColumns:
+    """Return the columns of one partition's messages, given part by part; there is at least one."""
+    key_starts, key_ends, n_key_bytes = _spans(keys, 0)
+    value_starts, value_ends, _ = _spans(values, n_key_bytes)
+    return RawColumns(
+        partition=partition,
+        # What is null or empty is left out: neither adds a byte.
+        buffer=b"".join(filter(None, (*keys, *values))),
+        value_starts=value_starts,
+        value_ends=value_ends,
+        key_starts=key_starts,
+        key_ends=key_ends,
+        offsets=np.fromiter(offsets, np.int64, len(keys)),
+        times_ms=np.fromiter(times_ms, np.int64, len(keys)),
+        next_offset=next_offset,
+    )
+
+
+def from_kafka_python(
+    partition: Partition, fetched: Sequence[Any], next_offset: int | None = None
+) -> RawColumns:
+    """Return what one poll of kafka-python brought of a partition.
 
     Parameters
     ----------
     partition : Partition
         Where it comes from.
     fetched : sequence, not empty
-        `RawColumns` where responses are decoded into columns, else the client's records.
+        `RawColumns` if responses are decoded into columns, else the library's records without
+        deserializers: keys and values are bytes or None.
+    next_offset : int, optional
+        Where reading goes on after the records; without it, behind the last one.
     """
     if isinstance(fetched[0], RawColumns):
         return joined(fetched)
-    return columns_of(partition, fetched, fetched[-1].offset + 1)
-
-
-def columns_of(partition: Partition, records: Sequence[Any], next_offset: int) -> RawColumns:
-    """Return the columns of one partition's records.
-
-    Parameters
-    ----------
-    partition : Partition
-        Where they come from.
-    records : sequence of kafka.consumer.fetcher.ConsumerRecord, at least one
-        In the order of their offsets, without deserialisers: keys and values are bytes or None.
-    next_offset : int
-        Where reading goes on after them.
-    """
-    _, _, _, offsets, times_ms, _, keys, values, _, _, key_sizes, value_sizes, _ = zip(
-        *records, strict=True
-    )
+    _, _, _, offsets, times_ms, _, keys, values, *_ = zip(*fetched, strict=True)
     if None in times_ms:  # messages of format 0 have no time
         times_ms = tuple(-1 if time_ms is None else time_ms for time_ms in times_ms)
-    key_starts, key_ends, n_key_bytes = _spans(key_sizes, 0)
-    value_starts, value_ends, _ = _spans(value_sizes, n_key_bytes)
-    return RawColumns(
-        partition=partition,
-        buffer=b"".join(_present(keys)) + b"".join(_present(values)),
-        value_starts=value_starts,
-        value_ends=value_ends,
-        key_starts=key_starts,
-        key_ends=key_ends,
-        offsets=np.array(offsets, dtype=np.int64),
-        times_ms=np.array(times_ms, dtype=np.int64),
-        next_offset=next_offset,
-    )
+    behind = offsets[-1] + 1 if next_offset is None else next_offset
+    return from_parts(partition, keys, values, offsets, times_ms, behind)
 
 
 def cut(columns: RawColumns, begin: int, end: int) -> RawColumns:
@@ -84,7 +86,7 @@ def cut(columns: RawColumns, begin: int, end: int) -> RawColumns:
 def joined(parts: Sequence[RawColumns]) -> RawColumns:
     """Return consecutive batches of one partition, none of them empty, as one.
 
-    Where their buffers differ, what they use of them is copied side by side.
+    If their buffers differ, the bytes that they use are copied side by side.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
@@ -108,7 +110,7 @@ def joined(parts: Sequence[RawColumns]) -> RawColumns:
 
 
 def _side_by_side(parts: Sequence[RawColumns]) -> tuple[bytes, list[int]]:
-    """Return what the parts use of their buffers, and how far each one's places move."""
+    """Return the bytes that the parts use, and how far the positions of each one move."""
     used, shifts, total = [], [], 0
     for part in parts:
         begin = int(min(part.key_starts.min(), part.value_starts.min()))
@@ -123,17 +125,14 @@ def _shifted_ends(ends: NDArray[np.int64], by: int) -> NDArray[np.int64]:
     return np.where(ends < 0, -1, ends + by)
 
 
-def _present(parts: Iterable[bytes | None]) -> Iterable[bytes]:
-    """Leave out what is null, and what is empty: neither adds a byte."""
-    return filter(None, parts)
-
-
-def _spans(sizes: Sequence[int], begin: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def _spans(
+    parts: Sequence[bytes | None], begin: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Return starts and ends of parts laid side by side from `begin`, and where the last one ends.
 
-    A size of -1 is a null: it takes no room, and its end is -1.
+    A null takes no bytes, and its end is -1.
     """
-    lengths = np.array(sizes, dtype=np.int64)
+    lengths = np.array([-1 if part is None else len(part) for part in parts], dtype=np.int64)
     is_null = lengths < 0
     lengths[is_null] = 0
     ends = np.cumsum(lengths) + begin

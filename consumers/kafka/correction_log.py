@@ -31,7 +31,7 @@ from consumers.kafka.client import (
     Connecting,
     client_settings,
     no_answer,
-    quiet_client_log,
+    quiet_log,
     require_checksums,
 )
 from consumers.messages import Partition
@@ -80,7 +80,7 @@ class KafkaLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         require_checksums()
-        quiet_client_log()
+        quiet_log("kafka")
         self.name = topic
         self._servers = tuple(servers)
         self._settings = settings

@@ -25,7 +25,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
 from consumers.kafka.codecs import unpack
-from consumers.kafka.columns import columns_of, cut, joined
+from consumers.kafka.columns import cut, from_kafka_python, joined
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition, RawColumns
 
@@ -207,7 +207,7 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         records = super().take(n)
         if not records:
             return Taken(None)
-        return Taken(columns_of(self._partition, records, self.next_fetch_offset))
+        return Taken(from_kafka_python(self._partition, records, self.next_fetch_offset))
 
     def _unpacked(self, rows: Any) -> tuple[bytes, int]:
         """Return the buffer that the rows' records lie in, and how many batches it has."""

@@ -1,60 +1,111 @@
-"""Where columns enter the client: a private class of it is replaced, if that is found to be safe.
+"""The private parts of kafka-python that we use, each behind a check, and nowhere else.
 
-The client's fetcher makes a `PartitionRecords` of each response. Giving it our class instead is no
-part of the client's interface, so two things must hold first: the client is of a version that this
-was made for, and a few batches, written by the client itself, come out of both classes alike. Where
-either fails, reading goes on with the client's own class: slower, and right.
+Two faults of its version 3.0 could make reading stand still for ever; `require_privates` checks at
+the start that what mends them is there, since nothing else would. The rest is about speed: without
+it the library reads the same messages, but slower. A test with a real broker covers each part.
+
+The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
+returns columns, in its place if two things hold: the library is of a known version, and a few
+batches, written by the library itself, come out of both classes alike.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Final
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import kafka
-from kafka.errors import KafkaConnectionError
+from crc32c import crc32c
+from kafka import TopicPartition
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
+from consumers.kafka.client import does_not_fit
+from consumers.kafka.columns import from_kafka_python
 from consumers.kafka.fetch_decoder import ColumnRecords
-from consumers.kafka.self_check import difference
+from consumers.messages import Partition
 
+# The versions whose private parts were read.
 _FROM: Final = (3, 0, 12)
 _BELOW: Final = (3, 1)
-
-
-def is_known() -> bool:
-    """Tell whether the client is of a version whose private parts were looked at."""
-    parts = tuple(int(part) for part in kafka.__version__.split(".")[:3] if part.isdigit())
-    return _FROM <= parts < _BELOW
-
-
-def replace_decoder(consumer: Any) -> str | None:
-    """Make a new consumer hand over columns, if both conditions hold.
-
-    Parameters
-    ----------
-    consumer : kafka.KafkaConsumer
-        It has not polled yet.
-
-    Returns
-    -------
-    str or None
-        Why it goes on handing over records; None where it hands over columns.
-    """
-    if not is_known():
-        return f"kafka-python is {kafka.__version__}; columns were made for 3.0, from 3.0.12 on"
-    why = difference(ColumnRecords)
-    if why is None:
-        consumer._fetcher.PartitionRecords = ColumnRecords  # noqa: SLF001
-    return why
-
 
 PIECE_BYTES: Final = 1 << 18
 
 
+def is_known() -> bool:
+    """Return whether the library is of a version whose private parts were read."""
+    parts = tuple(int(part) for part in kafka.__version__.split(".")[:3] if part.isdigit())
+    return _FROM <= parts < _BELOW
+
+
+# -- what reading could stand still without ---------------------------------------------------
+
+
+def require_privates(consumer: Any) -> None:
+    """Check that a consumer has what `rejoin` and `drop_broken_batch` use.
+
+    Raises
+    ------
+    ConfigError
+        When something is missing.
+    """
+    coordinator, fetcher = (getattr(consumer, name, None) for name in ("_coordinator", "_fetcher"))
+    if not callable(getattr(coordinator, "request_rejoin", None)):
+        raise does_not_fit("the consumer has no _coordinator.request_rejoin")
+    if not hasattr(fetcher, "_next_partition_records"):
+        raise does_not_fit("the consumer has no _fetcher._next_partition_records")
+    if not callable(getattr(getattr(fetcher, "PartitionRecords", None), "drain", None)):
+        raise does_not_fit("the consumer has no _fetcher.PartitionRecords.drain")
+
+
+def rejoin(consumer: Any) -> None:
+    """Join the group again after a join whose answer the library never looked at."""
+    consumer._coordinator.request_rejoin()  # noqa: SLF001
+
+
+def drop_broken_batch(consumer: Any) -> Partition | None:
+    """Make the library forget the batch it failed on; return its partition if there is one.
+
+    The library keeps the failed batch's iterator, which then yields nothing for ever, and the next
+    poll would not return, whatever its timeout. A seek to another offset frees it; one to the same
+    offset, which is the right one, does not.
+    """
+    broken = consumer._fetcher._next_partition_records  # noqa: SLF001
+    if not broken:
+        return None
+    broken.drain()
+    return Partition(*broken.topic_partition)
+
+
+def make_no_topics(net: Any) -> None:
+    """Keep the broker from creating a topic because we asked for it.
+
+    The library drops its own setting `allow_auto_create_topics` on the way, so a mistyped name
+    would become an empty topic on brokers that create topics by themselves.
+
+    Raises
+    ------
+    ConfigError
+        When the network client's cluster has no such setting.
+    """
+    config = getattr(getattr(net, "cluster", None), "config", {})
+    if "allow_auto_create_topics" not in config:
+        raise does_not_fit("its cluster has no setting allow_auto_create_topics")
+    config["allow_auto_create_topics"] = False
+
+
+# -- large reads from the socket --------------------------------------------------------------
+
+
 def receive_in_large_pieces(net: Any) -> str | None:
-    """Have the plain connections of one network client read so; TLS has pieces of its own.
+    """Make the plain connections of one network client read large pieces; TLS has its own.
 
     Parameters
     ----------
@@ -64,7 +115,7 @@ def receive_in_large_pieces(net: Any) -> str | None:
     Returns
     -------
     str or None
-        Why it goes on in small pieces; None where it reads in large ones.
+        Why it goes on in small pieces; None if it reads large ones.
     """
     manager = getattr(net, "_manager", None)
     build = getattr(manager, "_build_transport", None)
@@ -98,3 +149,132 @@ def _receive(transport: Any) -> tuple[bytes, Exception | None]:
             return b"".join(pieces), KafkaConnectionError("the broker closed the connection")
         pieces.append(piece)
     return b"".join(pieces), None
+
+
+# -- columns instead of records ---------------------------------------------------------------
+
+_Pairs = Sequence[tuple[bytes | None, bytes | None]]
+
+_SAMPLE_PARTITION: Final = TopicPartition("self-check", 0)
+_SAMPLE_TIME_MS: Final = 1_700_000_000_000
+_ABORTED, _COMMITTED = 7, 8  # producers
+_ABORT: Final = ((b"\0\0\0\0", b"\0" * 6),)  # a marker's key: version 0, type 0
+_COMMIT: Final = ((b"\0\0\0\1", b"\0" * 6),)
+_PAIRS: Final = ((b"key", b"value"), (None, b"no key"), (b"", b""), (b"gone", None))
+_HEADERS: Final = (("name", b"value"), ("null", None))
+
+
+def replace_decoder(consumer: Any) -> str | None:
+    """Make a consumer that has not polled yet return columns, if that is safe.
+
+    Returns
+    -------
+    str or None
+        Why it goes on returning records; None if it returns columns.
+    """
+    if not is_known():
+        return f"kafka-python is {kafka.__version__}; columns were made for 3.0, from 3.0.12 on"
+    why = difference(ColumnRecords)
+    if why is None:
+        consumer._fetcher.PartitionRecords = ColumnRecords  # noqa: SLF001
+    return why
+
+
+def difference(records_class: Any) -> str | None:
+    """Return where a class decodes the sample otherwise than the library's own; None if nowhere.
+
+    The sample holds what a log can hold without further packages: nulls and empty parts, headers,
+    the log's own times, a compressed batch, an aborted transaction with its marker, and damage at
+    the end.
+    """
+    try:
+        sample = _sample()
+        for fetch_offset in (0, 2, 15, 40):
+            ours = _decoded(records_class, sample, fetch_offset)
+            if ours != _decoded(Fetcher.PartitionRecords, sample, fetch_offset):
+                return f"a sample read from offset {fetch_offset} does not come out the same"
+    except Exception as error:  # noqa: BLE001 - a private class may have become anything
+        return f"a sample could not be read: {error!r}"
+    return None
+
+
+class _AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+def _decoded(records_class: Any, sample: bytes, fetch_offset: int) -> list[Any]:
+    """Return all that a class makes of the sample, and how it ends, as values to compare."""
+    records = records_class(
+        fetch_offset,
+        _SAMPLE_PARTITION,
+        MemoryRecords(sample),
+        key_deserializer=None,
+        value_deserializer=None,
+        check_crcs=True,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        aborted_transactions=[_AbortedTransaction(_ABORTED, 30)],
+        metric_aggregator=None,
+        on_drain=lambda _: None,
+    )
+    found: list[Any] = []
+    while records:
+        try:
+            taken = records.take(3)
+        except KafkaError as error:
+            found.append(type(error))
+            break
+        if len(taken) == 0:
+            break
+        columns = from_kafka_python(Partition(*_SAMPLE_PARTITION), list(taken))
+        found += zip(columns.offsets.tolist(), columns.times_ms.tolist(), strict=True)
+        found += [(columns.key(i), columns.value(i)) for i in range(len(columns))]
+    return [*found, records.next_fetch_offset, records.leader_epoch, bool(records)]
+
+
+def _sample() -> bytes:
+    """Return the batches; the last one is damaged."""
+    flags = DefaultRecordBatch
+    damaged = bytearray(_batch(60, _PAIRS))
+    damaged[-1] ^= 1
+    return b"".join(
+        (
+            _batch(0, _PAIRS, headers=_HEADERS),
+            _batch(4, [(None, b"x" * 200)], flags=flags.TIMESTAMP_TYPE_MASK),
+            _batch(10, _PAIRS * 5, flags=flags.CODEC_GZIP),
+            _batch(30, _PAIRS, producer=_ABORTED),
+            _batch(34, _PAIRS, producer=_COMMITTED),
+            _batch(38, _ABORT, producer=_ABORTED, flags=flags.CONTROL_MASK),
+            _batch(39, _COMMIT, producer=_COMMITTED, flags=flags.CONTROL_MASK),
+            _batch(40, _PAIRS, producer=_ABORTED),
+            damaged,
+        )
+    )
+
+
+def _batch(
+    first_offset: int,
+    pairs: _Pairs,
+    *,
+    flags: int = 0,
+    producer: int = -1,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> bytes:
+    """Return one batch as a broker would send it, transactional if it has a producer."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=flags & DefaultRecordBatch.CODEC_MASK,
+        is_transactional=producer >= 0,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0,
+        batch_size=1 << 20,
+    )
+    for delta, (key, value) in enumerate(pairs):
+        builder.append(delta, _SAMPLE_TIME_MS + delta, key, value, headers)
+    batch = builder.build()
+    struct.pack_into(">q", batch, 0, first_offset)
+    at = DefaultRecordBatch.ATTRIBUTES_OFFSET
+    batch[at + 1] |= flags
+    struct.pack_into(">I", batch, DefaultRecordBatch.CRC_OFFSET, crc32c(memoryview(batch)[at:]))
+    return bytes(batch)

@@ -31,7 +31,7 @@ from consumers.kafka.client import (
     Connecting,
     client_settings,
     no_answer,
-    quiet_client_log,
+    quiet_log,
     require_checksums,
 )
 from consumers.sinks.base import Record
@@ -91,7 +91,7 @@ class KafkaSink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         require_checksums()
-        quiet_client_log()
+        quiet_log("kafka")
         self._servers = tuple(servers)
         self._topic = topic
         self._settings = settings

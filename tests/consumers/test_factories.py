@@ -13,9 +13,9 @@ import pytest
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError
 from consumers.factories import build_decoder, build_sink, build_source, stream_identity
-from consumers.kafka.librdkafka_source import LibrdkafkaSource
+from consumers.kafka.group_source import GroupSource
+from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.kafka.sink import KafkaSink
-from consumers.kafka.source import KafkaSource
 from consumers.messages import Operation, Partition, RawColumns
 from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
@@ -38,7 +38,7 @@ def settings(**values: Any) -> Settings:
         ("generator", GeneratorSource),
         ("stdin", StdinSource),
         ("file:FOLDER/some.jsonl", FileSource),
-        (f"kafka://{NOBODY}/tweets", KafkaSource),
+        (f"kafka://{NOBODY}/tweets", GroupSource),
     ],
 )
 def test_a_source_is_built_by_its_name(
@@ -59,7 +59,8 @@ def test_kafka_is_read_by_the_client_that_is_named(monkeypatch: pytest.MonkeyPat
     """`kafka.client` chooses what reads; where that is not installed, the error says what to do."""
     given = settings(source=f"kafka://{NOBODY}/tweets", kafka={"client": "librdkafka"})
     built = build_source(given, until_end=True)
-    assert type(built) is LibrdkafkaSource
+    assert type(built) is GroupSource
+    assert type(built.client) is LibrdkafkaClient
     built.close()
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(ConfigError, match=r"kafka\.client.*pip install 'streamnb\[librdkafka\]'"):

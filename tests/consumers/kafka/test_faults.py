@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.kafka import connection as kafka_python
-from consumers.kafka import librdkafka_consumer as librdkafka
+from consumers.kafka import kafka_python, librdkafka
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import PATIENCE_S, SOURCES, Reader, fill, numbered
+from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, fill, numbered
 
 pytestmark = [
     pytest.mark.integration,
@@ -23,7 +22,7 @@ NewTopic = Callable[..., str]
 Read = Callable[..., Reader]
 
 
-@pytest.fixture(params=SOURCES)
+@pytest.fixture(params=CLIENTS)
 def read(request: pytest.FixtureRequest) -> Read:
     """Return what makes a reader with one of the clients, with both in turn."""
     return partial(Reader, client=request.param)

@@ -17,7 +17,7 @@ from kafka.record import MemoryRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from consumers.kafka import fetch_decoder as response
-from consumers.kafka.columns import batch_of
+from consumers.kafka.columns import from_kafka_python
 from consumers.kafka.fetch_decoder import ColumnRecords
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition
@@ -80,7 +80,7 @@ def drained(records: Any, n: int | None = None) -> tuple[list[Record], Exception
         if len(taken) == 0:
             break
         assert n is None or len(taken) <= n
-        columns = batch_of(Partition(*PLACE), list(taken))
+        columns = from_kafka_python(Partition(*PLACE), list(taken))
         assert len(columns) == len(taken)
         seen += [
             Record(int(offset), int(time_ms), columns.key(i), columns.value(i))

@@ -13,9 +13,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
-from consumers.kafka.librdkafka_columns import columns_of
-from consumers.kafka.librdkafka_consumer import consumer_settings
-from consumers.kafka.librdkafka_source import LibrdkafkaSource
+from consumers.kafka.librdkafka import LibrdkafkaClient, consumer_settings, from_messages
 from consumers.messages import Partition
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader, fill, numbered, until_all
@@ -90,11 +88,11 @@ def test_settings_that_the_client_refuses_are_told(tmp_path: Path) -> None:
     """A file that holds no certificates ends the start, with the client's reason."""
     authority = tmp_path / "ca.pem"
     authority.write_text("no certificate", encoding="utf-8")
-    source = LibrdkafkaSource(
+    client = LibrdkafkaClient(
         [NOBODY], "nowhere", KafkaSettings(security_protocol="SSL", ssl_cafile=authority)
     )
     with pytest.raises(ConfigError, match=r"refuses its settings: .*ssl\.ca\.location.*kafka\."):
-        source.open(lambda _: None)
+        client.open()
 
 
 def test_nothing_is_printed_where_nobody_is(
@@ -121,7 +119,7 @@ def test_columns_hold_what_the_messages_hold(
         Message("t", 3, 10 * i, key=key, value=value, timestamp=(1, time_ms))
         for i, (key, value, time_ms) in enumerate(rows)
     ]
-    batch = columns_of(Partition("t", 3), messages, 10 * len(rows))
+    batch = from_messages(Partition("t", 3), messages, 10 * len(rows))
     assert [(batch.key(i), batch.value(i)) for i in range(len(batch))] == [
         (key, value) for key, value, _ in rows
     ]

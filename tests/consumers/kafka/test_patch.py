@@ -20,13 +20,12 @@ from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
-from consumers.kafka import patch as seam
-from consumers.kafka import self_check
+from consumers.kafka import patch
 from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
-from consumers.kafka.connection import Connection, make_no_topics, require_privates
 from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.kernels import record_batch as rb
-from consumers.kafka.patch import receive_in_large_pieces
+from consumers.kafka.patch import make_no_topics, receive_in_large_pieces, require_privates
 from streamnb.kernels import warm_up
 
 STOCK = Fetcher.PartitionRecords
@@ -42,7 +41,7 @@ def warm() -> None:
 
 
 class Consumer:
-    """What the seam touches of a consumer."""
+    """What the patch touches of a consumer."""
 
     class _Fetcher:
         PartitionRecords = STOCK
@@ -59,7 +58,7 @@ class Consumer:
 def test_the_installed_client_fits() -> None:
     """The version of the client that is installed is given our class."""
     consumer = Consumer()
-    assert seam.replace_decoder(consumer) is None
+    assert patch.replace_decoder(consumer) is None
     assert consumer.decoder is ColumnRecords
 
 
@@ -68,7 +67,7 @@ def test_another_version_is_left_alone(version: str, monkeypatch: pytest.MonkeyP
     """A client that columns were not made for keeps its own class, and the reason says so."""
     monkeypatch.setattr(kafka, "__version__", version)
     consumer = Consumer()
-    assert f"kafka-python is {version}" in (seam.replace_decoder(consumer) or "")
+    assert f"kafka-python is {version}" in (patch.replace_decoder(consumer) or "")
     assert consumer.decoder is STOCK
 
 
@@ -77,18 +76,18 @@ def test_a_client_that_reads_otherwise_is_left_alone(monkeypatch: pytest.MonkeyP
     consumer = Consumer()
     with monkeypatch.context() as patched:
         patched.setattr(rb, "LAST_OFFSET", rb.FIRST_OFFSET)
-        assert "does not come out the same" in (seam.replace_decoder(consumer) or "")
+        assert "does not come out the same" in (patch.replace_decoder(consumer) or "")
     monkeypatch.setattr(Fetcher.PartitionRecords, "take", None)
-    assert "could not be read" in (self_check.difference(ColumnRecords) or "")
+    assert "could not be read" in (patch.difference(ColumnRecords) or "")
     assert consumer.decoder is STOCK
 
 
 def test_falling_back_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line of the log says that messages are read one by one, and why."""
     monkeypatch.setattr(kafka, "__version__", "3.1.0")
-    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    client = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
     with capture_logs() as said:
-        assert connection._choose_decoder(Consumer()) == "records"
+        assert client._choose_decoder(Consumer()) == "records"
     (line,) = said
     assert (line["event"], line["log_level"]) == ("kafka_decoded_slowly", "warning")
     assert "kafka-python is 3.1.0" in line["why"]
@@ -97,10 +96,10 @@ def test_falling_back_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_can_be_asked_for() -> None:
     """With `kafka.decode: records` the client keeps its class, and nothing is said."""
     settings = KafkaSettings(decode="records")
-    connection = Connection(["127.0.0.1:1"], "topic", settings, lambda: 0.0)
+    client = KafkaPythonClient(["127.0.0.1:1"], "topic", settings, lambda: 0.0)
     consumer = Consumer()
     with capture_logs() as said:
-        assert connection._choose_decoder(consumer) == "records"
+        assert client._choose_decoder(consumer) == "records"
     assert (said, consumer.decoder) == ([], STOCK)
 
 
@@ -128,8 +127,8 @@ def net_client() -> Any:
 def test_large_pieces_are_one_consumers_alone() -> None:
     """What a consumer in the same process changes, a producer's connections never see."""
     ours, theirs = net_client(), net_client()
-    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
-    connection._prepare(ours)
+    client = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    client._prepare(ours)
     with connected(ours) as (transport, other):
         assert transport._sock_recv.func is not STOCK_RECEIVE
         other.sendall(b"x" * 100_000)
@@ -154,13 +153,13 @@ def test_where_pieces_cannot_be_large_they_are_small(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A private that has gone or changed is left alone; one line of the log says so."""
-    connection = Connection(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
+    client = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
     monkeypatch.setattr(owner, name, lambda _one, _two: None)
     net = net_client()
     assert name in (receive_in_large_pieces(net) or "")
     with capture_logs() as said:
-        connection._prepare(net)
-        connection._prepare(net)
+        client._prepare(net)
+        client._prepare(net)
     (line,) = said
     assert (line["event"], line["log_level"]) == ("kafka_received_slowly", "warning")
     assert name in line["why"]

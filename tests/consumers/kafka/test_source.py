@@ -12,17 +12,18 @@ from kafka import KafkaProducer
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError
-from consumers.kafka.source import KafkaSource
+from consumers.kafka.group_source import GroupSource
+from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.messages import Partition
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import SOURCES, Reader, fill, numbered, until_all
+from tests.consumers.kafka.topics import CLIENTS, Reader, fill, numbered, until_all
 
 pytestmark = pytest.mark.integration
 NewTopic = Callable[..., str]
 Read = Callable[..., Reader]
 
 
-@pytest.fixture(params=SOURCES)
+@pytest.fixture(params=CLIENTS)
 def read(request: pytest.FixtureRequest) -> Read:
     """Return what makes a reader with one of the clients, with both in turn."""
     return partial(Reader, client=request.param)
@@ -59,8 +60,8 @@ def test_a_producer_beside_the_source_keeps_its_own_connections(
             theirs = transports(producer)
         finally:
             producer.close()
-        assert isinstance(reader.source, KafkaSource)
-        ours = transports(reader.source._connection.consumer)
+        assert isinstance(reader.source.client, KafkaPythonClient)
+        ours = transports(reader.source.client._consumer)
         assert theirs
         assert ours
         assert not [each for each in theirs if "_sock_recv" in vars(each)]
@@ -264,7 +265,7 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, read:
         reader.until(lambda: False)
 
 
-@pytest.mark.parametrize("client", SOURCES)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_topic_may_come_later(broker: Broker, client: str) -> None:
     """A topic that is not there yet is a trouble, not an end; once made, it is read."""
     topic = f"comes-later-to-{client}"
@@ -305,10 +306,11 @@ def test_a_missing_codec_is_named(
         reader.until(lambda: False)
 
 
-@pytest.mark.parametrize("client", SOURCES)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_blocks_before_opening(client: str) -> None:
     """Making a source and closing it talks to nobody."""
-    source = SOURCES[client](["127.0.0.1:1"], "nowhere", KafkaSettings())
+    settings = KafkaSettings()
+    source = GroupSource(CLIENTS[client](["127.0.0.1:1"], "nowhere", settings), settings)
     assert source.lag() == {}
     assert not source.at_end()
     source.commit({Partition("nowhere", 0): 1})

@@ -10,8 +10,9 @@ from typing import Self
 from confluent_kafka import Producer
 
 from consumers.config.settings import KafkaSettings
-from consumers.kafka.librdkafka_source import LibrdkafkaSource
-from consumers.kafka.source import KafkaSource
+from consumers.kafka.group_source import GroupSource
+from consumers.kafka.kafka_python import KafkaPythonClient
+from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.messages import Partition, RawColumns
 
 PATIENCE_S = 60.0
@@ -45,9 +46,9 @@ def numbered(start: int, stop: int) -> list[bytes]:
 
 
 # One for each value of `kafka.client`.
-SOURCES: Mapping[str, type[KafkaSource | LibrdkafkaSource]] = {
-    "kafka-python": KafkaSource,
-    "librdkafka": LibrdkafkaSource,
+CLIENTS: Mapping[str, type[KafkaPythonClient | LibrdkafkaClient]] = {
+    "kafka-python": KafkaPythonClient,
+    "librdkafka": LibrdkafkaClient,
 }
 
 
@@ -69,7 +70,8 @@ class Reader:
         self.batches: list[RawColumns] = []
         values = {"group_id": group or f"group-of-{topic}", **settings}
         checked = KafkaSettings.model_validate(values)
-        self.source = SOURCES[checked.client]([address], topic, checked)
+        client = CLIENTS[checked.client]([address], topic, checked)
+        self.source = GroupSource(client, checked)
         self.source.open(self._position_of)
 
     def _position_of(self, partition: Partition) -> int | None:

@@ -1,0 +1,427 @@
+"""The Kafka source: a member of a consumer group, whichever client library speaks to the broker.
+
+Its rules:
+
+1. The group decides who reads which partition. Our own checkpoint decides from where; the offsets
+   committed to the broker decide nothing. No assigned partition is read before `seek`.
+2. After any fault a partition is sought back to the last position handed over, so no message is
+   lost or repeated. A partition with a broken batch is tried again after a pause while the others
+   go on. Faults that pass are reported by `trouble` and retried.
+3. A broker that is away blocks nobody: connecting and every question have a time limit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Literal, NamedTuple, Protocol
+
+import structlog
+
+from consumers.config.settings import KafkaSettings
+from consumers.kafka.client import broken_batch, unreadable
+from consumers.kafka.offsets import Positions
+from consumers.messages import Partition, RawColumns
+from consumers.monitoring.health import Troubles
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+# How long one call into the client may wait: short, so that a new assignment is handled at once.
+POLL_SLICE_S: Final = 0.1
+# A silent topic and a silent broker look alike; after this long without a message we ask.
+ASK_INTERVAL_S: Final = 1.0
+ASK_TIMEOUT_S: Final = 0.5
+
+BROKER: Final = "broker"  # the key of the trouble that concerns everything
+GROUP: Final = "group"  # the key of the trouble that keeps us out of the group
+
+
+class ClientError(Exception):
+    """The broker or the group cannot be used now; the text says why and what to check."""
+
+
+class AssignmentChange(NamedTuple):
+    """Partitions that were assigned to us, or taken away."""
+
+    assigned: bool
+    partitions: tuple[Partition, ...]
+
+
+class GroupFault(NamedTuple):
+    """What keeps us from the topic (`BROKER`) or out of the group (`GROUP`), as a sentence."""
+
+    key: Literal["broker", "group"]
+    sentence: str
+
+
+class FetchFault(NamedTuple):
+    """Why a partition cannot be read on.
+
+    Attributes
+    ----------
+    kind : 'position', 'batch' or 'other'
+        The position must be sought again; the next batch is broken; anything else.
+    why : str
+        What the client says.
+    """
+
+    kind: Literal["position", "batch", "other"]
+    why: str
+
+
+class Fetched(NamedTuple):
+    """What one poll brought of a partition.
+
+    Attributes
+    ----------
+    partition : Partition
+        The partition.
+    columns : RawColumns or None
+        Its next messages, if there are any.
+    position : int
+        Where reading goes on, behind gaps and transaction markers; 0 if the client does not know.
+    log_end : int or None
+        Where the log ends as last heard of.
+    fault : FetchFault or None
+        Why what follows cannot be read.
+    """
+
+    partition: Partition
+    columns: RawColumns | None = None
+    position: int = 0
+    log_end: int | None = None
+    fault: FetchFault | None = None
+
+
+class GroupClient(Protocol):
+    """What the source asks of a client library.
+
+    One thread calls all methods. Those that raise `ClientError` may be called again.
+
+    Attributes
+    ----------
+    events : collections.deque
+        What happened to the group and was not handled yet, oldest first; any thread may append.
+    """
+
+    events: deque[AssignmentChange | GroupFault]
+
+    @property
+    def decoder(self) -> str | None:
+        """Return how responses are decoded; None if that is not known yet."""
+
+    def open(self) -> None:
+        """Check the settings without waiting for a broker; raise `ConfigError` if they are bad."""
+
+    def connect(self, timeout_s: float) -> bool:
+        """Return whether the client is connected and subscribed.
+
+        Raises
+        ------
+        ClientError
+            When that takes longer than it should.
+        """
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
+        """Return what came, at most once a partition; wait for the first message only.
+
+        Raises
+        ------
+        ClientError
+            When the client failed; every partition must be sought again.
+        """
+
+    def seek(self, positions: Mapping[Partition, int]) -> None:
+        """Read these partitions from there, and no others.
+
+        A partition that is being read from there already may be left alone.
+        """
+
+    def log_bounds(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return each log's first offset and the one after its last; may raise `ClientError`."""
+
+    def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
+        """Return the offset after the last one of each log; may raise `ClientError`."""
+
+    def find_topic(self, timeout_s: float) -> None:
+        """Raise `ClientError` if the topic is missing or nobody answers."""
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Commit positions without waiting; log a failure."""
+
+    def close(self, *, finish_commit: bool) -> None:
+        """Leave the group, after the last commit has arrived if `finish_commit` says so."""
+
+
+class GroupSource:
+    """Reads a topic as a member of a consumer group.
+
+    Parameters
+    ----------
+    client : GroupClient
+        The client library, not opened yet.
+    settings : KafkaSettings
+        Sizes, pauses, and where to begin.
+    clock : callable, optional
+        A monotonic clock, in seconds.
+
+    Attributes
+    ----------
+    client : GroupClient
+        The client library.
+    lost_messages : int
+        How many offsets retention had removed before they were read.
+    """
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        client: GroupClient,
+        settings: KafkaSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.lost_messages = 0
+        self._settings = settings
+        self._clock = clock
+        self._position_of: Callable[[Partition], int | None] = lambda _: None
+        self._connected = False
+        self._closed = threading.Event()
+        self._troubles = Troubles(log, clock, settings.retry_pause_max_s)
+        self._positions = Positions(settings.start_from)
+        # Assigned partitions that must be sought before they are read. None: ask `position_of`.
+        self._to_seek: dict[Partition, int | None] = {}
+        self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
+        self._joined = False
+        self._topic_seen = False
+        self._heard_at_s = clock()
+
+    @property
+    def decoder(self) -> str | None:
+        """Return how responses are decoded; None before the first broker has answered."""
+        return self.client.decoder
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin; see `Source.open`. Nothing blocks here.
+
+        Raises
+        ------
+        ConfigError
+            When the client refuses its settings. A broker that is away raises nothing.
+        """
+        self._position_of = position_of
+        self._heard_at_s = self._clock()
+        self.client.open()
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return the next messages; see `Source.poll`.
+
+        Raises
+        ------
+        SourceError
+            When a position lies behind its log's end, or batches are compressed in a way that
+            needs a package which is not installed.
+        """
+        deadline_s = self._clock() + timeout_s
+        while not self._closed.is_set():
+            batches = self._poll_once(max(0.0, deadline_s - self._clock()))
+            if batches or self._clock() >= deadline_s:
+                return batches
+        return []
+
+    def _poll_once(self, left_s: float) -> list[RawColumns]:
+        """Take one step: connect, or seek what was assigned and read."""
+        pause_s = self._troubles.pause_s(BROKER)
+        if pause_s > 0:
+            self._closed.wait(min(pause_s, left_s))
+            return []
+        if not self._connected:
+            self._connect(left_s)
+            return []
+        self._handle_events()
+        self._seek_assigned()
+        self._retry_broken()
+        try:
+            fetched = self.client.poll(self._settings.max_poll_messages, min(left_s, POLL_SLICE_S))
+        except ClientError as error:
+            self._troubles.say(BROKER, str(error))
+            self._to_seek |= {each: self._positions.position(each) for each in self._positions}
+            return []
+        self._handle_events()  # the group may have changed within that poll
+        batches = self._accept(fetched)
+        if batches:
+            self._heard()
+        else:
+            self._ask()
+        return batches
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return the unread messages of each assigned partition, removed ones not counted."""
+        self._handle_events()
+        return self._positions.lag()
+
+    def at_end(self) -> bool:
+        """Return whether each assigned partition is read up to its end as it was first seen.
+
+        A member without any partition is at its end once the topic is known to exist.
+        """
+        self._handle_events()
+        if self._to_seek or not self._joined:
+            return False
+        return self._positions.at_end() if len(self._positions) else self._topic_seen
+
+    def trouble(self) -> str | None:
+        """Return what keeps the source, or one of its partitions, from reading now."""
+        return self._troubles.first()
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Commit positions to the broker for lag tools; nothing waits for it or fails by it."""
+        ours = {each: offset for each, offset in positions.items() if each in self._positions}
+        if ours:
+            self.client.commit(ours)
+
+    def close(self) -> None:
+        """Leave the group and release everything, within about two seconds."""
+        self._closed.set()
+        self.client.close(finish_commit=self._troubles.first() is None)
+
+    def _connect(self, left_s: float) -> None:
+        try:
+            self._connected = self.client.connect(left_s)
+        except ClientError as error:
+            self._troubles.say(BROKER, str(error))
+        else:
+            if self._connected:
+                self._heard()
+
+    # -- assignment ----------------------------------------------------------------------------
+
+    def _handle_events(self) -> None:
+        """Apply what the group decided since the last call."""
+        while self.client.events:
+            event = self.client.events.popleft()
+            if isinstance(event, GroupFault):
+                self._troubles.say(event.key, event.sentence)
+                continue
+            for partition in event.partitions:
+                self._positions.forget(partition)
+                self._retry_at_s.pop(partition, None)
+                self._to_seek.pop(partition, None)
+                self._troubles.clear(str(partition))
+                if event.assigned:
+                    self._to_seek[partition] = None
+            if event.assigned:
+                self._joined = True
+                self._troubles.clear(GROUP)
+
+    def _seek_assigned(self) -> None:
+        """Decide where to read on in the partitions that must be sought, and seek there."""
+        if not self._to_seek:
+            return
+        try:
+            bounds = self.client.log_bounds(list(self._to_seek), ASK_TIMEOUT_S)
+        except ClientError as error:
+            self._troubles.say(BROKER, str(error))
+            return
+        for partition, (log_start, log_end) in bounds.items():
+            position = self._to_seek.pop(partition)
+            if position is None:
+                position = self._position_of(partition)
+            lost = self._positions.start(partition, position, log_start, log_end)
+            if lost:
+                self._report_lost(partition, lost, log_start)
+        self._seek()
+        self._heard()
+
+    def _seek(self) -> None:
+        """Read every partition whose position is known and whose next batch is not broken."""
+        self.client.seek(
+            {
+                each: self._positions.position(each)
+                for each in self._positions
+                if each not in self._to_seek and each not in self._retry_at_s
+            }
+        )
+
+    def _report_lost(self, partition: Partition, lost: int, log_start: int) -> None:
+        self.lost_messages += lost
+        log.error(
+            "messages_lost",
+            partition=str(partition),
+            lost=lost,
+            went_on_at=log_start,
+            why="retention removed them before they were read; give the topic a longer retention",
+        )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _accept(self, fetched: list[Fetched]) -> list[RawColumns]:
+        """Return the batches to hand over, and note where each partition stands now."""
+        batches = []
+        for partition, columns, position, log_end, fault in fetched:
+            # Messages of a partition that was taken away, or must be sought, are read again.
+            must_seek = partition in self._to_seek or partition in self._retry_at_s
+            if must_seek or partition not in self._positions:
+                continue
+            self._positions.advance(partition, position, log_end)
+            if columns is not None:
+                batches.append(columns)
+            if fault is not None:
+                self._handle_fault(partition, fault)
+            elif columns is not None or position == log_end:
+                self._troubles.clear(str(partition))
+        return batches
+
+    def _handle_fault(self, partition: Partition, fault: FetchFault) -> None:
+        """Have a partition sought again: at once, or after a pause if its batch is broken."""
+        position = self._positions.position(partition)
+        if fault.kind == "position":
+            self._to_seek[partition] = position
+            return
+        pause_max_s = self._settings.retry_pause_max_s
+        sentence = (
+            broken_batch(partition, position, pause_max_s, fault.why)
+            if fault.kind == "batch"
+            else f"{partition}: {unreadable(fault.why)}"
+        )
+        self._troubles.say(str(partition), sentence)
+        self._retry_at_s[partition] = self._clock() + self._troubles.pause_s(str(partition))
+
+    def _retry_broken(self) -> None:
+        """Read again from partitions whose pause after a broken batch is over."""
+        now_s = self._clock()
+        due = [each for each, retry_at_s in self._retry_at_s.items() if retry_at_s <= now_s]
+        for partition in due:
+            del self._retry_at_s[partition]
+        if due:
+            self._seek()
+
+    def _ask(self) -> None:
+        """If nothing has come for a while, ask whether the broker is there."""
+        # What must be sought is asked for anyhow.
+        if self._to_seek or self._clock() - self._heard_at_s < ASK_INTERVAL_S:
+            return
+        known = list(self._positions)
+        try:
+            if known:
+                ends = self.client.log_ends(known, ASK_TIMEOUT_S)
+            else:
+                self.client.find_topic(ASK_TIMEOUT_S)  # the group may well have no partition for us
+                ends = {}
+        except ClientError as error:
+            self._troubles.say(BROKER, str(error))
+            return
+        self._topic_seen = True
+        for partition, log_end in ends.items():
+            self._positions.advance(partition, self._positions.position(partition), log_end)
+        self._heard()
+
+    def _heard(self) -> None:
+        """Note that the broker answered."""
+        self._heard_at_s = self._clock()
+        self._troubles.clear(BROKER)

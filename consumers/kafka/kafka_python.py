@@ -1,0 +1,362 @@
+"""kafka-python as a `GroupClient`, with the faults of its version 3.0 made up for.
+
+Everything private that this needs of the library stands in `patch`, with its checks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import kafka
+import structlog
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import (
+    KafkaError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    UnsupportedCodecError,
+)
+from kafka.structs import MemberState
+
+from consumers.config.settings import KafkaSettings
+from consumers.errors import SourceError
+from consumers.kafka.client import (
+    FETCH_WAIT_MS,
+    MAX_POLL_INTERVAL_S,
+    CommitLog,
+    Connecting,
+    client_settings,
+    missing_codec,
+    no_answer,
+    quiet_log,
+    require_checksums,
+    unreadable,
+)
+from consumers.kafka.columns import from_kafka_python
+from consumers.kafka.group_source import (
+    AssignmentChange,
+    ClientError,
+    Fetched,
+    FetchFault,
+    GroupFault,
+)
+from consumers.kafka.patch import (
+    drop_broken_batch,
+    is_known,
+    make_no_topics,
+    receive_in_large_pieces,
+    rejoin,
+    replace_decoder,
+    require_privates,
+)
+from consumers.messages import Partition
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+# Connecting takes some milliseconds; after this long it is reported.
+CONNECT_GRACE_S: Final = 1.0
+CLOSE_TIMEOUT_S: Final = 1.0
+# A join that is cut off by the end of a poll must begin again, so it gets a little longer.
+JOIN_SLICE_S: Final = 0.5
+
+
+def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
+    """Return what the library's consumer is made with."""
+    return client_settings(servers, settings) | {
+        "group_id": settings.group_id,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",  # we decide where to go on
+        "isolation_level": "read_committed",  # what a transaction took back is never learned
+        # After a kill the group waits that long for the dead member before the new one may read.
+        "session_timeout_ms": round(settings.session_timeout_s * 1000),
+        "heartbeat_interval_ms": round(settings.session_timeout_s * 1000 / 4),
+        "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
+        "fetch_max_wait_ms": FETCH_WAIT_MS,
+        "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
+        "max_partition_fetch_bytes": settings.message_max_bytes,
+    }
+
+
+class AssignmentListener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """Pauses what is assigned, and notes all changes.
+
+    The library calls it on its own thread while ours is blocked in `poll`, so it takes no lock and
+    asks the broker nothing.
+    """
+
+    def __init__(self, consumer: Any, events: deque[AssignmentChange | GroupFault]) -> None:
+        self._consumer = consumer
+        self._events = events
+
+    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        """Keep the new partitions from being read before it is decided where."""
+        self._consumer.pause(*assigned)
+        for each in assigned:
+            # Any position will do while they are paused. With none, the library would look up the
+            # committed offsets within the same poll, and fail if there are none.
+            self._consumer.seek(each, 0)
+        self._note(True, assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """Note that partitions go to another member."""
+        self._note(False, revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        """Note that partitions went to another member while we were busy."""
+        self._note(False, lost)
+
+    def _note(self, assigned: bool, partitions: Iterable[Any]) -> None:
+        changed = tuple(Partition(*each) for each in partitions)
+        self._events.append(AssignmentChange(assigned, changed))
+
+
+class KafkaPythonClient:
+    """A consumer of kafka-python; see `GroupClient` for its methods.
+
+    Parameters
+    ----------
+    servers : sequence of str
+        `host:port` of the brokers to ask first.
+    topic : str
+        The topic; it may be created later.
+    settings : KafkaSettings
+        Group, sizes, security.
+    clock : callable, optional
+        A monotonic clock, in seconds.
+
+    Attributes
+    ----------
+    decoder : 'columns', 'records' or None
+        How responses are decoded; None before the first broker has answered.
+
+    Raises
+    ------
+    ConfigError
+        When the compiled checksum package is missing, or the library does not fit.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        topic: str,
+        settings: KafkaSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        require_checksums()
+        quiet_log("kafka")
+        self.decoder: Literal["columns", "records"] | None = None
+        self.events: deque[AssignmentChange | GroupFault] = deque()
+        self._decode = settings.decode
+        self._no_answer = no_answer(servers, settings)
+        self._topic = topic
+        self._clock = clock
+        self._connecting: Connecting[Any] = Connecting(
+            KafkaConsumer, consumer_settings(servers, settings), self._prepare
+        )
+        self._connecting_since_s: float | None = None
+        self._reported_small_pieces = False
+        self._consumer: Any = None
+        self._unconfirmed: dict[Any, Any] = {}
+        self._commit_log = CommitLog(log)
+
+    # -- connecting and closing ----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Do nothing: `connect` starts the thread that connects."""
+
+    def connect(self, timeout_s: float) -> bool:
+        """Wait for a broker; subscribe once there is one."""
+        if self._connecting_since_s is None:
+            self._connecting_since_s = self._clock()
+        consumer = self._connecting.wait(timeout_s)
+        if consumer is None:
+            if self._connecting.error is not None:
+                raise self._unanswered(self._connecting.error)
+            if self._clock() - self._connecting_since_s >= CONNECT_GRACE_S:
+                raise ClientError(self._no_answer)
+            return False
+        require_privates(consumer)
+        consumer.subscribe([self._topic], listener=AssignmentListener(consumer, self.events))
+        self.decoder = self._choose_decoder(consumer)
+        self._consumer = consumer
+        return True
+
+    def _prepare(self, net: Any) -> None:
+        """Set up the consumer's network client; on the thread that connects."""
+        make_no_topics(net)
+        if self._decode == "records":
+            return
+        why = receive_in_large_pieces(net) if is_known() else "it is of another version"
+        if why is not None and not self._reported_small_pieces:
+            self._reported_small_pieces = True
+            log.warning(
+                "kafka_received_slowly",
+                why=f"kafka-python {kafka.__version__}: {why}",
+                detail="answers are read in pieces of 4,096 bytes: the same ones, but slower",
+            )
+
+    def _choose_decoder(self, consumer: Any) -> Literal["columns", "records"]:
+        """Make the consumer return columns, if that is configured and safe."""
+        if self._decode == "records":
+            return "records"
+        why = replace_decoder(consumer)
+        if why is None:
+            return "columns"
+        log.warning(
+            "kafka_decoded_slowly",
+            why=why,
+            detail="messages are read record by record: the same ones, at a fifth of the speed",
+        )
+        return "records"
+
+    def close(self, *, finish_commit: bool) -> None:
+        """Leave the group and release everything, within about two seconds."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None and finish_commit and self._unconfirmed:
+            try:  # the last commit is often still on its way
+                consumer.commit(self._unconfirmed, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
+            except KafkaError as error:
+                self._commit_log.failed(repr(error))
+        self._connecting.give_up()
+        if consumer is None:
+            return
+        try:
+            consumer.close(autocommit=False, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
+        except Exception as error:  # noqa: BLE001 - it is over, whatever state the library is in
+            log.info("kafka_close_failed", error=repr(error))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
+        """Return what came; if nothing did, where each partition stands.
+
+        Raises
+        ------
+        SourceError
+            When batches are compressed in a way that needs a package which is not installed.
+        """
+        consumer = self._consumer
+        is_member = consumer.group_metadata().state == MemberState.STABLE
+        slice_s = timeout_s if is_member else JOIN_SLICE_S
+        try:
+            records = consumer.poll(timeout_ms=round(slice_s * 1000), max_records=max_messages)
+        except UnsupportedCodecError as error:
+            raise SourceError(missing_codec(self._topic, error)) from error
+        except Exception as error:  # noqa: BLE001 - the library lets errors of any class through
+            return self._recover(error)
+        if records:
+            return [self._fetched(each, some) for each, some in records.items()]
+        # A join that outlived its poll: the library never looks at the broker's answer, and from
+        # then on it neither reads nor sends heartbeats.
+        if consumer.group_metadata().state != MemberState.STABLE:
+            rejoin(consumer)
+        return [Fetched(Partition(*each), None, *self._offsets(each)) for each in self._assigned()]
+
+    def _fetched(self, each: Any, records: Sequence[Any]) -> Fetched:
+        columns = from_kafka_python(Partition(*each), records)
+        position, log_end = self._offsets(each)
+        position = max(position, columns.next_offset)
+        columns = replace(columns, next_offset=position)
+        return Fetched(columns.partition, columns, position, log_end)
+
+    def _offsets(self, each: Any) -> tuple[int, int | None]:
+        """Return a partition's position, which passes gaps and markers too, and its log's end."""
+        try:
+            return self._consumer.position(each, timeout_ms=0) or 0, self._consumer.highwater(each)
+        except KafkaError:  # taken away meanwhile, or in doubt: the next poll finds out
+            return 0, None
+
+    def _assigned(self) -> list[Any]:
+        return list(self._consumer.assignment())
+
+    def _recover(self, error: Exception) -> list[Fetched]:
+        """Pause everything after a poll has raised; return why each partition is to be sought."""
+        broken = drop_broken_batch(self._consumer)
+        assigned = self._assigned()
+        for each in assigned:
+            self._unless_revoked(self._consumer.pause, each)
+        why = repr(error)
+        if isinstance(error, OffsetOutOfRangeError | LogTruncationError):
+            broken = None
+        elif broken is None:
+            raise ClientError(unreadable(why)) from error
+        faults = {broken: FetchFault("batch", why)}
+        in_doubt = FetchFault("position", why)
+        partitions = [Partition(*each) for each in assigned]
+        return [Fetched(each, fault=faults.get(each, in_doubt)) for each in partitions]
+
+    def seek(self, positions: Mapping[Partition, int]) -> None:
+        """Let paused partitions be read from their positions; the others are being read."""
+        paused = self._consumer.paused()
+        for partition, position in positions.items():
+            each = TopicPartition(*partition)
+            if each in paused:
+                self._unless_revoked(self._consumer.seek, each, position)
+                self._unless_revoked(self._consumer.resume, each)
+
+    def _unless_revoked(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except (ValueError, KeyError):
+            log.debug("partition_revoked_meanwhile", partition=str(Partition(*args[0])))
+
+    # -- questions to the broker ---------------------------------------------------------------
+
+    def log_bounds(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return each log's first offset and the one after its last."""
+        starts = self._ask(self._consumer.beginning_offsets, partitions, timeout_s)
+        ends = self._ask(self._consumer.end_offsets, partitions, timeout_s)
+        return {each: (starts[each], ends[each]) for each in partitions}
+
+    def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
+        """Return the offset after the last one of each log."""
+        return self._ask(self._consumer.end_offsets, partitions, timeout_s)
+
+    def find_topic(self, timeout_s: float) -> None:
+        """Ask for the topic's first partition; the library does not say which of two is wrong."""
+        try:
+            self.log_ends([Partition(self._topic, 0)], timeout_s)
+        except ClientError as error:
+            raise ClientError(f"there is no topic {self._topic!r} yet, or {error}") from error
+
+    def _ask(
+        self, question: Callable[..., Any], partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, int]:
+        asked = [TopicPartition(*each) for each in partitions]
+        try:
+            answers = question(asked, timeout_ms=round(timeout_s * 1000))
+            return {Partition(*each): answers[each] for each in asked}
+        except (KafkaError, KeyError) as error:  # KeyError: the broker left a partition out
+            raise self._unanswered(error) from error
+
+    def _unanswered(self, error: Exception) -> ClientError:
+        return ClientError(f"{self._no_answer} (the client says: {error!r})")
+
+    # -- committing ----------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Commit positions without waiting; `close` makes up for it."""
+        if self._consumer is None:
+            return
+        self._unconfirmed = {
+            TopicPartition(*partition): OffsetAndMetadata(position, "", -1)
+            for partition, position in positions.items()
+        }
+        try:
+            self._consumer.commit_async(self._unconfirmed, callback=self._on_commit)
+        except KafkaError as error:
+            self._commit_log.failed(repr(error))
+
+    def _on_commit(self, offsets: Mapping[Any, Any], answer: object) -> None:
+        if isinstance(answer, Exception):
+            self._commit_log.failed(repr(answer))
+            return
+        self._commit_log.succeeded()
+        if offsets == self._unconfirmed:
+            self._unconfirmed = {}
