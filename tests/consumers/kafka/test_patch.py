@@ -238,5 +238,5 @@ def test_an_attempt_that_cannot_be_closed_is_not_the_last() -> None:
 
 def test_the_version_is_that_of_the_project() -> None:
     """The way out that an error names is what the project asks for."""
-    asked = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
-    assert KAFKA_PYTHON in asked
+    asked = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    assert KAFKA_PYTHON in asked["optional-dependencies"]["daemon"]
