@@ -9,12 +9,13 @@ SHELL := bash
 
 # Words of the command line go through: make run ARGS="--config my.yaml"
 ARGS ?=
+SEED ?=
 BIN := .venv/bin
 
 .PHONY: help
 help: ## Show this list
 	@printf 'streamnb: naive Bayes that learns from a stream, one message at a time.\n\n'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nMore for a command in ARGS:  make run ARGS="--help"   make test ARGS="-k gaussian"\n'
 
 .PHONY: setup
@@ -27,8 +28,12 @@ run: ## Learn from the made-up stream and show it live; ARGS go to `streamnb run
 	@exec $(BIN)/streamnb run $(ARGS)
 
 .PHONY: test
-test: setup lint ## Run linters, types, import contracts and every test; ARGS go to pytest
+test: setup lint ## Run linters, types, import contracts and the tests; ARGS go to pytest
 	@scripts/test.sh $(ARGS)
+
+.PHONY: test-all
+test-all: test ## Run `make test`, then what takes longer; SEED=1 replays the run of a seed
+	@scripts/test_long.sh $(SEED)
 
 .PHONY: boundscheck
 boundscheck: setup ## Test kernels and library with checked indices, a deep run; ARGS go to pytest

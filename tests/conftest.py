@@ -3,6 +3,7 @@
 Profiles of Hypothesis, chosen by ``--hypothesis-profile NAME``:
 
 - ``ci``, the default: the same examples at every run, and few of them;
+- ``fresh``: new examples at every run, and a few more; a failure prints what replays it;
 - ``deep``: ten thousand new examples for each law, for a night's search; no test has a timeout.
 """
 
@@ -39,9 +40,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
+    "fresh",
+    database=None,
+    max_examples=100,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
     "deep",
     max_examples=10_000,
     deadline=None,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")

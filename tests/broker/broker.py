@@ -9,6 +9,8 @@ The jars come from `fetch_jars.sh`, beside this file.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -74,6 +76,11 @@ logger.ready.level=INFO
 """
 READY_LINE = "Kafka Server started"
 
+_N_PORTS = 2_000  # of each worker
+_FIRST_PORT = 16_000 + _N_PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+# Begin elsewhere in each process: two runs on one machine seldom try the same port at once.
+_PORTS = itertools.cycle(_FIRST_PORT + (os.getpid() + i) % _N_PORTS for i in range(_N_PORTS))
+
 
 def missing_parts() -> str | None:
     """Return one line on what a broker lacks on this machine, or None where it can run."""
@@ -85,15 +92,18 @@ def missing_parts() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different loopback ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return `count` different loopback ports that nobody listens on.
+
+    They lie below those that Linux gives to outgoing connections, so that none of these takes the
+    port of a broker that is down for a moment; each worker of pytest-xdist has ports of its own.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as trial:
+            trial.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 class Broker:

@@ -32,6 +32,11 @@ class Opened(NamedTuple):
     watch: Watch
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test of this folder: browser and daemon share the machine with no other test."""
+    item.add_marker(pytest.mark.alone)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the browser tests last, in the order they came in.

@@ -121,6 +121,7 @@ def slowest_ms(page: Page, use: Callable[[], None]) -> float:
     return statistics.quantiles(took_ms, n=20, method="inclusive")[-1]
 
 
+@pytest.mark.deep
 def test_the_first_paint(book: Book, open_page: Callable[..., Opened]) -> None:
     """In a new profile the page is painted within 300 ms."""
 
@@ -140,6 +141,7 @@ def test_the_size_of_the_scripts() -> None:
     assert sum(sizes.values()) <= SCRIPT_BYTES_MAX, sizes
 
 
+@pytest.mark.deep
 def test_typing_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
     """With a thousand tweets a second a key shows within 100 ms, 95 times in a hundred."""
     page, _ = open_page(rush)
@@ -154,6 +156,7 @@ def test_typing_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]
     assert best_ms(lambda: slowest_ms(page, write), ANSWER_MS_MAX) <= ANSWER_MS_MAX
 
 
+@pytest.mark.deep
 def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
     """Tabs and buttons answer within 100 ms meanwhile, 95 times in a hundred."""
     page, _ = open_page(f"{rush}/?q=coffee")
@@ -172,6 +175,7 @@ def test_walking_about_while_tweets_rush_in(rush: str, open_page: Callable[..., 
     assert page.get_by_test_id("message").count() <= ROWS_MAX
 
 
+@pytest.mark.deep
 def test_searching_while_tweets_rush_in(rush: str, open_page: Callable[..., Opened]) -> None:
     """Of a new search all that fits on the screen is drawn within 100 ms, the rest within 250."""
     page, _ = open_page(rush)

@@ -169,7 +169,11 @@ def test_bad_counts_are_refused(count: Any) -> None:
     assert (by_fields.to_bytes(), by_field.to_bytes(), sparse.to_bytes()) == before
 
 
-@pytest.mark.parametrize("value", ["a b", b"a", 3, [1, 2], ["a", None], object()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["a b", b"a", 3, [1, 2], ["a", None], object()],
+    ids=["text", "bytes", "number", "numbers", "text and None", "object"],
+)
 def test_what_is_no_bag_is_refused(value: Any) -> None:
     """A bag is a mapping, or words in a list, a tuple or a set."""
     model = named(Multinomial(), field="b")

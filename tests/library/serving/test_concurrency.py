@@ -161,6 +161,7 @@ def readers_of(
     ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()], ids=["bernoulli", "multi"])
 def test_every_answer_is_of_the_snapshot_it_names(likelihood: Bernoulli | Multinomial) -> None:
     """No reader ever sees a torn, a mixed or a later state, whatever the writer does meanwhile."""
