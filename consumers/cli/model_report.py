@@ -17,14 +17,13 @@ from streamnb.inspection.summary import (
     flag_rows,
     n_features,
     number_rows,
-    reasons,
     value_rows,
     values_dropped,
 )
 from streamnb.inspection.words import MISSING
 from streamnb.storage import Stored, read
 
-FEATURES_TOLD = 8  # features of a kind that a prediction is explained by
+FEATURES_MAX = 8  # of each kind, to explain a prediction
 
 
 def read_model(path: Path) -> tuple[Stored, list[str]]:
@@ -62,22 +61,27 @@ def predict(
         most, each with its score: above 0 it speaks for the label, below 0 against.
     """
     label = model.predict_one(example)
-    told = reasons(model, example, label) if len(model.classes) > 1 and label is not None else []
-    words = set(_groups(model, "words"))
-    found = [reason for reason in told if reason.group in words and reason.feature != MISSING]
-    others = [reason for reason in told if reason.group not in words or reason.feature == MISSING]
+    scores: list[tuple[str, float, bool]] = []
+    if len(model.classes) > 1 and label is not None:
+        words = set(_groups(model, "words"))
+        scores = [
+            (each.value, each.against_others(label), each.group in words and each.value != MISSING)
+            for each in model.explain_one(example).contributions
+            if each.group is not None
+        ]
+        scores.sort(key=lambda each: (-abs(each[1]), each[0]))
     there = {field: value for field, value in example.items() if not _is_missing(value)}
     asked = {"text": text} if text is not None and len(there) <= 1 else {"fields": there}
     return {
         **asked,
         "label": label,
         "probabilities": model.predict_proba_one(example),
-        "words": [
-            {"word": reason.feature, "score": reason.score} for reason in found[:FEATURES_TOLD]
+        "words": [{"word": value, "score": score} for value, score, is_word in scores if is_word][
+            :FEATURES_MAX
         ],
         "features": [
-            {"feature": reason.feature, "score": reason.score} for reason in others[:FEATURES_TOLD]
-        ],
+            {"feature": value, "score": score} for value, score, is_word in scores if not is_word
+        ][:FEATURES_MAX],
     }
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.http.batcher import Judge, by_class, judged
+from consumers.http.batcher import Judge, judged
 from consumers.http.bodies import Bodies, decoded
 from consumers.http.parameters import Parameters
 from consumers.http.problems import ProblemError
@@ -30,7 +30,7 @@ from consumers.http.schemas import (
 from consumers.http.state import Rooms
 from streamnb import Snapshot
 from streamnb.errors import InputError
-from streamnb.inspection.summary import pushes
+from streamnb.labels import Label
 
 FEATURES_MAX = 200  # of a page of text the weightiest; the others hardly push
 
@@ -44,23 +44,29 @@ def explained(snapshot: Snapshot, example: Mapping[str, Any]) -> Explanation:
         With fewer than two classes.
     """
     whole = snapshot.explain_one(example)
-    classes = snapshot.classes
     prior = next(each for each in whole.contributions if each.group is None)
+    features = [each for each in whole.contributions if each.group is not None]
+    features.sort(key=lambda each: (-abs(each.weight), each.value))
     return Explanation(
         str(whole.label),
         str(whole.runner_up),
         prior.weight,
         [
             Feature(
-                push.group,
-                push.feature,
-                push.score,
-                {} if push.counts is None else by_class(classes, push.counts),
-                {} if push.likelihoods is None else by_class(classes, push.likelihoods),
+                each.group or "",
+                each.value,
+                each.weight,
+                _by_text(each.counts),
+                _by_text(each.likelihoods),
             )
-            for push in pushes(snapshot, example, whole.label, whole.runner_up)[:FEATURES_MAX]
+            for each in features[:FEATURES_MAX]
         ],
     )
+
+
+def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
+    """Return values with their classes as text; none if there are none."""
+    return {str(label): value for label, value in (values or {}).items()}
 
 
 def interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> Interval:

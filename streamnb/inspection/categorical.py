@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from streamnb.features.categorical import CategoriesState
 from streamnb.inspection.posterior_moments import log_beta_moments, log_betas
 from streamnb.inspection.view_protocol import (
+    Effect,
     FeatureLogs,
     Floats,
     Linear,
@@ -43,6 +44,12 @@ def log_ratio(tops: Floats, bottoms: Floats) -> Floats:
     """Return the logarithm of a quotient; -inf where nothing is known."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(tops > 0.0, np.log(tops / bottoms), -np.inf)
+
+
+def value_effect(field: str, value: str, log_theta: Floats) -> Effect:
+    """Return the effect of a field's value."""
+    feature = f"{field}={value}"
+    return Effect(feature, log_theta, feature, likelihoods=np.exp(log_theta))
 
 
 class CategoriesView(View):
@@ -145,10 +152,10 @@ class CategoriesView(View):
                 out.append((field, value, field.unseen))
         return out
 
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
         """Return log θ of each value of an example, named `field=value`."""
         return [
-            (f"{field.name}={value}", log_ratio(tops, field.bottoms))
+            value_effect(field.name, value, log_ratio(tops, field.bottoms))
             for field, value, tops in self._asked(fields, row)
         ]
 

@@ -10,6 +10,8 @@ import numpy as np
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
 from streamnb.inspection.linear import difference
+from streamnb.inspection.rank import against_others
+from streamnb.inspection.view_protocol import Effect
 from streamnb.labels import Label
 
 CLASS_PRIOR = "class prior"
@@ -17,25 +19,45 @@ CLASS_PRIOR = "class prior"
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one feature says.
+    """What one feature adds.
 
     Attributes
     ----------
     group : str or None
         None for the class prior.
     feature : str
-        Such as ``word 'good'``, ``income=high`` or ``age``.
+        Such as ``word 'good' ×2``, ``income=high`` or ``age``.
     weight : float
-        What it adds to the winner's log-odds against the runner-up, in nats: above 0 it speaks for
-        the winner. Never `nan`: 0 where it makes both impossible.
+        What it adds to the log-odds of the likeliest class against the runner-up, in nats: above 0
+        it speaks for the likeliest. Never `nan`: 0 if it makes both impossible.
     by_class : dict of class to float
         What it adds to log p(x, c), in nats.
+    value : str
+        The feature with its value, without a phrase: ``good``, ``income=high`` or ``age=31``.
+    counts : dict of class to float, or None
+        How often a word was learned in each class, decayed up to now; None for other features.
+    likelihoods : dict of class to float, or None
+        θ_jc, the probability of what was seen; None for numbers, which have a density.
     """
 
     group: str | None
     feature: str
     weight: float
     by_class: dict[Label, float]
+    value: str
+    counts: dict[Label, float] | None = None
+    likelihoods: dict[Label, float] | None = None
+
+    def against_others(self, label: Label) -> float:
+        """Return the log-likelihood in a class, less the log of the mean likelihood in the others.
+
+        In nats: above 0 the feature speaks for the class. 0 if it makes all classes impossible.
+        """
+        own = self.by_class[label]
+        if own == max(self.by_class.values()) == -np.inf:
+            return 0.0
+        c = list(self.by_class).index(label)
+        return float(against_others(np.array([[*self.by_class.values()]]), c)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,7 @@ def explain(
     classes: list[Label],
     log_posteriors: Floats,
     log_priors: Floats,
-    told: list[tuple[str, str, Floats]],
+    effects: list[tuple[str, Effect]],
     *,
     by_prior: bool,
 ) -> Explanation:
@@ -118,8 +140,8 @@ def explain(
     ----------
     classes : list of str, int or bool
     log_posteriors, log_priors : ndarray of shape (n_classes,)
-    told : list of (str, str, ndarray of shape (n_classes,))
-        Group, feature, and what it adds to each class.
+    effects : list of (str, Effect)
+        Each feature's effect, with the name of its group.
     by_prior : bool
         Whether every class is impossible.
 
@@ -133,17 +155,27 @@ def explain(
             f"explaining needs two classes to tell apart, and the model has {len(classes)}."
         )
     best, second = np.argsort(-log_posteriors, kind="stable")[:2].tolist()
-    rows: list[tuple[str | None, str, Floats]] = [(None, CLASS_PRIOR, log_priors), *told]
+
+    def named(values: Floats | None) -> dict[Label, float] | None:
+        return None if values is None else dict(zip(classes, values.tolist(), strict=True))
+
+    prior = Effect(CLASS_PRIOR, log_priors, CLASS_PRIOR)
+    rows: list[tuple[str | None, Effect]] = [(None, prior), *effects]
     contributions = [
         Contribution(
             group,
-            feature,
-            float(difference(values[best], values[second])),
-            dict(zip(classes, values.tolist(), strict=True)),
+            effect.feature,
+            float(difference(effect.by_class[best], effect.by_class[second])),
+            dict(zip(classes, effect.by_class.tolist(), strict=True)),
+            effect.value,
+            named(effect.counts),
+            named(effect.likelihoods),
         )
-        for group, feature, values in rows
+        for group, effect in rows
     ]
     contributions.sort(key=lambda each: (-abs(each.weight), each.group or "", each.feature))
-    total = sum((values for _, _, values in told), log_priors) if not by_prior else log_priors
+    total = log_priors
+    if not by_prior:
+        total = sum((effect.by_class for _, effect in effects), log_priors)
     log_odds = float(difference(total[best], total[second]))
     return Explanation(classes[best], classes[second], log_odds, by_prior, tuple(contributions))

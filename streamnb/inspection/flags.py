@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.flags import FlagsState
-from streamnb.inspection.categorical import log_ratio
+from streamnb.inspection.categorical import log_ratio, value_effect
 from streamnb.inspection.posterior_moments import log_beta_moments, log_betas
 from streamnb.inspection.view_protocol import (
+    Effect,
     FeatureLogs,
     Floats,
     Linear,
@@ -125,13 +126,14 @@ class FlagsView(View):
                 out.append((i, value))
         return out
 
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
         """Return log θ of each flag that is true, log(1 − θ) of each that is false."""
         places, one, other = self._tops()
         names = self._names(places)
         return [
-            (
-                f"{names[i]}={'true' if value else 'false'}",
+            value_effect(
+                names[i],
+                "true" if value else "false",
                 log_ratio(one[i] if value else other[i], one[i] + other[i]),
             )
             for i, value in self._asked(fields, row)

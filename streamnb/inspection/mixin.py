@@ -181,7 +181,7 @@ class Telling(Judging):
         return LinearForm(tuple(self._classes), self._log_class_priors(), groups)
 
     def explain_one(self, x: Mapping[str, Any]) -> Explanation:
-        """Return what the class prior and each feature add to the winner's log-odds.
+        """Return what the class prior and each feature add to the log-odds of the likeliest class.
 
         Raises
         ------
@@ -191,16 +191,16 @@ class Telling(Judging):
         columns = self._as_columns(x)
         log_posteriors, by_prior = self._judge_many(columns)
         fields, _ = self._read(columns)
-        told = [
-            (name, feature, values)
+        effects = [
+            (name, effect)
             for name, view in self._views().items()
-            for feature, values in view.contributions(fields[name], 0)
+            for effect in view.contributions(fields[name], 0)
         ]
         return explaining.explain(
             self._classes,
             log_posteriors[0],
             self._log_class_priors(),
-            told,
+            effects,
             by_prior=bool(by_prior[0]),
         )
 

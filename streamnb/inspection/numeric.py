@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError
 from streamnb.features.numeric import NumberRows, NumbersState
 from streamnb.inspection.view_protocol import (
+    Effect,
     FeatureLogs,
     Floats,
     Linear,
@@ -105,8 +106,8 @@ class NumbersView(View):
             [self.state.fields[j] for j in told.tolist()], (location / v).T.copy(), constants
         )
 
-    def contributions(self, fields: NumberRows, row: int) -> list[tuple[str, Floats]]:
-        """Return what each number of one example adds, by class; see `View`."""
+    def contributions(self, fields: NumberRows, row: int) -> list[Effect]:
+        """Return what each number of one example adds; see `View`."""
         values = fields.matrix[row]
         there = np.flatnonzero(~np.isnan(values))
         alone = np.full((len(there), len(values)), np.nan)
@@ -116,7 +117,11 @@ class NumbersView(View):
         batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
         out = np.zeros((len(there), len(self.state.held.n) - 1))
         self.state.run(batch, updates, out, learn=False)
-        return [(fields.names[t], out[i]) for i, t in enumerate(there) if out[i].any()]
+        return [
+            Effect(fields.names[t], out[i], f"{fields.names[t]}={values[t]:g}")
+            for i, t in enumerate(there)
+            if out[i].any()
+        ]
 
     def log_odds(self) -> FeatureLogs:
         """Return each field's mean log-likelihood ratio, class c's own examples against the others.

@@ -6,8 +6,7 @@ readers of their own (`Readable.words` and its neighbours). Scores are in nats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
 from streamnb.inspection.rank import rank
 from streamnb.inspection.views import view_of
-from streamnb.inspection.words import WordsView
 from streamnb.labels import Label
 from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.reading import Readable
@@ -184,121 +182,3 @@ def telling(known: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
             for each in ranked
         ]
     return found
-
-
-class Reason(NamedTuple):
-    """What one feature of an example says: above 0 it speaks for the class asked about."""
-
-    group: str
-    feature: str
-    score: float
-
-
-def reasons(known: Readable, x: Mapping[str, Any], label: Label) -> list[Reason]:
-    """Return what each feature of an example says of a class, the weightiest first.
-
-    The score is the feature's log-likelihood in that class, less the logarithm of its mean
-    likelihood in the other classes. Features that are not known are left out.
-
-    Examples
-    --------
-    >>> from streamnb import NaiveBayes
-    >>> from streamnb.features.flags import Flags
-    >>> model = NaiveBayes(["yes", "no"], features={"signs": Flags(fields=["seen"])})
-    >>> model.learn_many({"seen": [True, False]}, ["yes", "no"])
-    >>> reasons(model, {"seen": True}, "yes")[0].feature
-    'seen=true'
-    """
-    c = known.classes.index(label)
-    found = [Reason(said.group, said.feature, _score(said.logs, c)) for said in _said(known, x)]
-    return sorted(found, key=lambda reason: (-abs(reason.score), reason.feature))
-
-
-class Push(NamedTuple):
-    """What one feature of an example says, and what was learned of it.
-
-    Attributes
-    ----------
-    group, feature : str
-    score : float
-        log p(feature | label) − log p(feature | other), in nats: above 0 it speaks for the label. 0
-        where it makes both impossible.
-    counts : ndarray of shape (n_classes,) or None
-        N_jc of a word, decayed up to now; None of other features.
-    likelihoods : ndarray of shape (n_classes,) or None
-        θ_jc, the probability of what was seen; None of numbers, which have a density.
-    """
-
-    group: str
-    feature: str
-    score: float
-    counts: Floats | None
-    likelihoods: Floats | None
-
-
-def pushes(known: Readable, x: Mapping[str, Any], label: Label, other: Label) -> list[Push]:
-    """Return how each feature of an example pushes between two classes, the weightiest first.
-
-    The scores and the class prior's add up to the log-odds of the two.
-
-    Examples
-    --------
-    >>> from streamnb import Multinomial, NaiveBayes, Words
-    >>> model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
-    >>> model.learn_many({"text": ["lunch today", "a prize"]}, ["ham", "spam"])
-    >>> push, = pushes(model, {"text": "the prize"}, "spam", "ham")
-    >>> push.feature, round(push.score, 3), push.counts.tolist()
-    ('prize', 0.693, [0.0, 1.0])
-    """
-    c, o = known.classes.index(label), known.classes.index(other)
-    found = [
-        Push(
-            said.group,
-            said.feature,
-            0.0 if said.logs[c] == said.logs[o] else float(said.logs[c] - said.logs[o]),
-            said.counts,
-            said.likelihoods,
-        )
-        for said in _said(known, x)
-    ]
-    return sorted(found, key=lambda push: (-abs(push.score), push.feature))
-
-
-class _Said(NamedTuple):
-    """What a feature adds to each class's log-likelihood, with its counts and likelihoods."""
-
-    group: str
-    feature: str
-    logs: Floats
-    counts: Floats | None
-    likelihoods: Floats | None
-
-
-def _said(known: Readable, x: Mapping[str, Any]) -> Iterator[_Said]:
-    """Yield what each feature of an example says; features that are not known are left out."""
-    fields, _ = known._read(known._as_columns(x))  # noqa: SLF001
-    for group, state in known._groups.items():  # noqa: SLF001
-        view = view_of(state, known._clock.scale)  # noqa: SLF001
-        told = view.contributions(fields[group], 0)
-        if isinstance(view, WordsView):  # the words as they are, instead of a phrase about each
-            columns = view.row(fields[group], 0).columns
-            words = view.state.vocabulary.words(columns)
-            counts, theta = view.counts_of(columns), np.exp(view.log_theta(columns))
-            for i, word in enumerate(words):
-                yield _Said(group, word, told[i][1], counts[i], theta[i])
-            told = told[len(words) :]
-        is_number = isinstance(state, NumbersState)
-        for feature, logs in told:
-            name = f"{feature}={x[feature]:g}" if is_number else feature
-            yield _Said(group, name, logs, None, None if is_number else np.exp(logs))
-
-
-def _score(logs: Floats, c: int) -> float:
-    """Return one class's log-likelihood, less that of the others' mean likelihood."""
-    own, others = float(logs[c]), np.delete(logs, c)
-    highest = float(others.max(initial=-np.inf))
-    if own == highest == -np.inf or not len(others):
-        return 0.0
-    if highest == -np.inf:
-        return np.inf
-    return own - highest - float(np.log(np.exp(others - highest).mean()))

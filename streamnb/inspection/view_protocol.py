@@ -66,6 +66,29 @@ class FeatureLogs(NamedTuple):
     are_ratios: bool = False
 
 
+class Effect(NamedTuple):
+    """What one feature of an example adds to the log-likelihood.
+
+    Attributes
+    ----------
+    feature : str
+        Such as ``word 'good' ×2``, ``income=high`` or ``age``.
+    by_class : ndarray of shape (n_classes,), in nats
+    value : str
+        The feature with its value, without a phrase: ``good``, ``income=high`` or ``age=31``.
+    counts : ndarray of shape (n_classes,) or None
+        N_jc of a word, decayed up to now; None for other features.
+    likelihoods : ndarray of shape (n_classes,) or None
+        θ_jc, the probability of what was seen; None for numbers, which have a density.
+    """
+
+    feature: str
+    by_class: Floats
+    value: str
+    counts: Floats | None = None
+    likelihoods: Floats | None = None
+
+
 def names_from(names: list[str]) -> Callable[[NDArray[np.int64]], list[str]]:
     """Return a function that looks up the names of rows in a list."""
     return lambda rows: [names[j] for j in rows.tolist()]
@@ -111,11 +134,11 @@ class View(ABC):
         """
 
     @abstractmethod
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
-        """Return what each feature of one example adds to the log-likelihood, by class.
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
+        """Return what each feature of one example adds to the log-likelihood.
 
-        `fields` is what the state's `read` gave. The second of each pair has shape (n_classes,).
-        Together they add up to what `run` adds; a feature that says nothing is left out.
+        `fields` is what the state's `read` returned. Together the effects are what `run` adds; a
+        feature without effect is left out.
         """
 
     @abstractmethod

@@ -22,7 +22,14 @@ from streamnb.inspection.posterior_moments import (
     log_gammas,
     trigamma,
 )
-from streamnb.inspection.view_protocol import FeatureLogs, Floats, Linear, ParameterCount, View
+from streamnb.inspection.view_protocol import (
+    Effect,
+    FeatureLogs,
+    Floats,
+    Linear,
+    ParameterCount,
+    View,
+)
 from streamnb.labels import unlabelled
 from streamnb.likelihoods.multinomial import vocabulary_size
 
@@ -120,12 +127,34 @@ class WordsView(View):
         # A copy: the arrays of the batch may be a desk's, and used again.
         return Row(bool(batch.there[0]), columns[known], batch.rows.counts[:n][known].copy())
 
-    def told(self, row: Row) -> list[str]:
-        """Return how the words of an example are shown: ``word 'good' ×2``."""
+    def parameters(self) -> ParameterCount:
+        """Count k·V entries; those of each class, or of its complement, add up to 1."""
+        k, v = len(self.tokens), len(self.live)
+        return ParameterCount(k * v, k * max(v - 1, 0))
+
+    def linear(self) -> Linear:
+        """Return log θ_jc, or the score of the complement, as weights; there is no constant."""
+        return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
+
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
+        """Return x_j·log θ_jc for each word of the example; see `View`."""
+        words = self.row(fields, row)
+        log_theta = self.log_theta(words.columns)
+        return self.effects(words, log_theta, words.times[:, None] * log_theta)
+
+    def effects(self, row: Row, log_theta: Floats, by_class: Floats) -> list[Effect]:
+        """Return the effects of an example's words, named ``word 'good' ×2``."""
         words = self.state.vocabulary.words(row.columns)
+        counts, theta = self.counts_of(row.columns), np.exp(log_theta)
         return [
-            f"word {word!r}" if times == 1.0 else f"word {word!r} ×{times:g}"
-            for word, times in zip(words, row.times.tolist(), strict=True)
+            Effect(
+                f"word {word!r}" if times == 1.0 else f"word {word!r} ×{times:g}",
+                by_class[i],
+                word,
+                counts[i],
+                theta[i],
+            )
+            for i, (word, times) in enumerate(zip(words, row.times.tolist(), strict=True))
         ]
 
     # ---- sampling ------------------------------------------------------------------------------
@@ -172,11 +201,6 @@ class WordsView(View):
 class MultinomialView(WordsView):
     """A view of words by how often they occur."""
 
-    def parameters(self) -> ParameterCount:
-        """Count k·V entries; each class's add up to 1."""
-        k, v = len(self.tokens), len(self.live)
-        return ParameterCount(k * v, k * max(v - 1, 0))
-
     def log_likelihood(self) -> float:
         """Return Σ_c Σ_j N_jc·log θ_jc; see `View`."""
         counts = self.counts_of(self.live)
@@ -193,16 +217,6 @@ class MultinomialView(WordsView):
         each = np.array([gammaln(row.times + 1.0).sum() for row in rows])
         out: Floats = gammaln(whole + 1.0) - each
         return out
-
-    def linear(self) -> Linear:
-        """Return log θ_jc as weights, with no constant."""
-        return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
-
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
-        """Return x_j·log θ_jc for each word of the example."""
-        words = self.row(fields, row)
-        values = words.times[:, None] * self.log_theta(words.columns)
-        return list(zip(self.told(words), values, strict=True))
 
     # ---- the generative side -------------------------------------------------------------------
 
@@ -338,14 +352,18 @@ class BernoulliView(WordsView):
         constants = np.where(self.is_void, -np.inf, column_sums(missing))
         return Linear(self.names, weights, constants)
 
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
-        """Return log θ_jc for each word of the example, and one sum for all that are missing."""
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
+        """Return log θ_jc for each word of the example, and one sum for all missing words."""
         words = self.row(fields, row)
         if not words.there:
             return []
-        told = list(zip(self.told(words), self.log_theta(words.columns), strict=True))
+        log_theta = self.log_theta(words.columns)
         missing = column_sums(self.log_absent(self._missing(words)))
-        return [*told, (MISSING, np.where(self.is_void, -np.inf, missing))]
+        missing = np.where(self.is_void, -np.inf, missing)
+        return [
+            *self.effects(words, log_theta, log_theta),
+            Effect(MISSING, missing, MISSING, likelihoods=np.exp(missing)),
+        ]
 
     def _missing(self, words: Row) -> NDArray[np.int64]:
         """Return the columns of the words that an example does not have."""
@@ -411,21 +429,6 @@ class BernoulliView(WordsView):
 
 class ComplementView(WordsView):
     """A view of words by how often they occur in all other classes."""
-
-    def parameters(self) -> ParameterCount:
-        """Count k·V entries; each complement's probabilities add up to 1."""
-        k, v = len(self.tokens), len(self.live)
-        return ParameterCount(k * v, k * max(v - 1, 0))
-
-    def linear(self) -> Linear:
-        """Return each word's score by class, with no constant."""
-        return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
-
-    def contributions(self, fields: Any, row: int) -> list[tuple[str, Floats]]:
-        """Return what each word of the example adds to the classes' scores."""
-        words = self.row(fields, row)
-        values = words.times[:, None] * self.log_theta(words.columns)
-        return list(zip(self.told(words), values, strict=True))
 
     def log_likelihood(self) -> float:
         """Refuse: a score is no log-probability."""

@@ -73,7 +73,7 @@ def test_contributions_add_up_to_the_answer(taught: Any) -> None:
     """What each feature adds is, together, the group's log-likelihood."""
     state, view, _, x = taught
     parts = view(state, 1.0).contributions(state.read(columns_of([x]), 1), 0)
-    total = sum((each for _, each in parts), np.zeros(N_CLASSES))
+    total = sum((each.by_class for each in parts), np.zeros(N_CLASSES))
     assert deviation(total[None, :], judge(state, [x]).tolist()) < RELATIVE
 
 

@@ -117,7 +117,7 @@ def test_contributions_add_up(name: str) -> None:
     view = view_of(model)
     x = {"b": 1.5, "a": 1004.0}
     fields = model._groups["x"].read({k: [None, v] for k, v in (x | {"new": 3.0}).items()}, 2)
-    shares = dict(view.contributions(fields, 1))
+    shares = {each.feature: each.by_class for each in view.contributions(fields, 1)}
     assert set(shares) == {"a", "b"}
     assert np.allclose(shares["a"] + shares["b"], likelihoods(model, x), rtol=1e-12)
     assert np.allclose(shares["a"], likelihoods(model, {"a": 1004.0}), rtol=1e-12)

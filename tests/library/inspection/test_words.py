@@ -60,7 +60,7 @@ def test_contributions_add_up_to_what_the_kernel_adds(
     model = learned(stream, {"text": Words(likelihood, **options)})
     x = {"text": " ".join([*words, "unheard"])}
     joint = model.joint_log_likelihood_many({"text": [x["text"]]})[0]
-    told = [values for _, values in view(model).contributions(read(model, x), 0)]
+    told = [each.by_class for each in view(model).contributions(read(model, x), 0)]
     total = sum(told, np.log(model.class_priors()))
     assert not np.isnan(np.concatenate([total, *told])).any()
     for found, wanted in zip(total.tolist(), joint.tolist(), strict=True):
@@ -75,7 +75,7 @@ def test_missing_words_keep_their_digits_in_a_large_vocabulary() -> None:
     model.learn_many({"text": texts}, ["ab"[i % 2] for i in range(len(texts))])
     x = {"text": "w1 w2 w40000"}
     told = view(model).contributions(read(model, x), 0)
-    total = sum((values for _, values in told), np.log(model.class_priors()))
+    total = sum((each.by_class for each in told), np.log(model.class_priors()))
     joint = model.joint_log_likelihood_many({"text": [x["text"]]})[0]
     np.testing.assert_allclose(total, joint, rtol=TOLERANCE)
 
@@ -92,14 +92,14 @@ def test_a_missing_text_says_nothing_and_an_empty_one_speaks_of_missing_words() 
     model = learned([({"text": "good"}, "ham")], {"text": Words(Bernoulli())})
     assert view(model).contributions(read(model, {"text": None}), 0) == []
     told = view(model).contributions(read(model, {"text": ""}), 0)
-    assert [name for name, _ in told] == ["(words that are missing)"]
+    assert [each.feature for each in told] == ["(words that are missing)"]
 
 
 def test_words_are_shown_as_text_with_how_often_they_came() -> None:
     """Each contribution names its word, and how many times it counts."""
     model = learned([({"text": "good sun"}, "ham")], {"text": Words(Multinomial())})
     told = view(model).contributions(read(model, {"text": "good good sun"}), 0)
-    assert sorted(name for name, _ in told) == ["word 'good' ×2", "word 'sun'"]
+    assert sorted(each.feature for each in told) == ["word 'good' ×2", "word 'sun'"]
 
 
 @given(streams(), word_likelihoods(0.0, 0.3, 1.0))
