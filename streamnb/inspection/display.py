@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from streamnb.features.categorical import CategoriesState
-from streamnb.features.counted_words import CountedState
-from streamnb.features.protocol import Floats, GroupState
+from streamnb.features.protocol import Floats
+from streamnb.inspection.group_view import quantity
+from streamnb.inspection.views import view_of
 from streamnb.labels import Label
-from streamnb.likelihoods.multinomial import vocabulary_size
 
 _CLASSES_MAX = 20  # shown; of more, how many there are
 _STYLE = (
@@ -20,31 +19,17 @@ _STYLE = (
 _CELL = "border:1px solid color-mix(in srgb,currentColor 30%,transparent);padding:.2em .6em"
 
 
-def size_of(state: GroupState) -> str:
-    """Return how large a group is: its words, values or fields."""
-    if isinstance(state, CountedState):
-        return _counted(vocabulary_size(state.counts), "word")
-    # Of an open group those that something is known of: a field that was unlearned is none.
-    fields = _counted(len(state.state_to_dict()["fields"]), "field")
-    if isinstance(state, CategoriesState):
-        return f"{fields}, {_counted(int(state.counts.n_values.sum()), 'value')}"
-    return fields
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
 def one_line(name: str, classes: Sequence[Label], n_examples: int, groups: Any) -> str:
     """Return a line: what it is, its classes, how much it has learned, its groups."""
     shown = ", ".join(map(repr, classes[:_CLASSES_MAX]))
     if len(classes) > _CLASSES_MAX:
         shown += f", … {len(classes):,} in all"
     parts = [
-        f"{group}: {type(state.spec).__name__}({state.spec.likelihood!r}), {size_of(state)}"
+        f"{group}: {type(state.spec).__name__}({state.spec.likelihood!r}),"
+        f" {view_of(state, 1.0).size}"
         for group, state in groups.items()
     ]
-    return f"<{name} of [{shown}], {_counted(n_examples, 'example')} learned; {'; '.join(parts)}>"
+    return f"<{name} of [{shown}], {quantity(n_examples, 'example')} learned; {'; '.join(parts)}>"
 
 
 def as_html(
@@ -67,11 +52,11 @@ def as_html(
     if more > 0:
         rows = [*rows[:_CLASSES_MAX], [f"… and {more:,} more", "", ""]]
     own = [
-        [group, type(state.spec).__name__, repr(state.spec.likelihood), size_of(state)]
+        [group, type(state.spec).__name__, repr(state.spec.likelihood), view_of(state, 1.0).size]
         for group, state in groups.items()
     ]
     return (
-        f'<div class="streamnb"><b>{escape(name)}</b>, {_counted(n_examples, "example")} learned'
+        f'<div class="streamnb"><b>{escape(name)}</b>, {quantity(n_examples, "example")} learned'
         + _table(["class", "examples", "prior"], rows)
         + _table(["group", "kind", "likelihood", "size"], own)
         + "</div>"

@@ -9,9 +9,9 @@ import numpy as np
 
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
+from streamnb.inspection.group_view import Effect
 from streamnb.inspection.linear import difference
 from streamnb.inspection.rank import against_others
-from streamnb.inspection.view_protocol import Effect
 from streamnb.labels import Label
 
 CLASS_PRIOR = "class prior"

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
-from streamnb.inspection.views import Linear
+from streamnb.inspection.group_view import Linear
 from streamnb.labels import Label
 
 

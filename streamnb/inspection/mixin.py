@@ -19,10 +19,12 @@ from streamnb.inspection import intervals as credible
 from streamnb.inspection import parameters, sampling
 from streamnb.inspection.data_likelihood import DataLikelihood
 from streamnb.inspection.explain import Explanation
+from streamnb.inspection.group_view import GroupView, ParameterCount
 from streamnb.inspection.linear import LinearForm
 from streamnb.inspection.parameters import Parameters
 from streamnb.inspection.rank import RankedFeature, rank
-from streamnb.inspection.views import MultinomialView, ParameterCount, View, view_of
+from streamnb.inspection.views import view_of
+from streamnb.inspection.words import MultinomialView
 from streamnb.labels import Codes, Label, unlabelled_rows
 from streamnb.predict import Judging
 from streamnb.priors import Fixed
@@ -299,7 +301,7 @@ class Telling(Judging):
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _views(self) -> dict[str, View]:
+    def _views(self) -> dict[str, GroupView]:
         scale = self._clock.scale
         return {name: view_of(state, scale) for name, state in self._groups.items()}
 

@@ -14,21 +14,22 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.numeric import NumberRows, NumbersState
-from streamnb.inspection.view_protocol import (
+from streamnb.inspection.group_view import (
     Effect,
     FeatureLogs,
     Floats,
+    GroupView,
     Linear,
     ParameterCount,
-    View,
+    Table,
     names_from,
 )
 from streamnb.labels import unlabelled_rows
 from streamnb.likelihoods.gaussian import Posterior
 
 
-class NumbersView(View):
-    """What is asked of numbers beyond judging; see `View`."""
+class NumbersView(GroupView):
+    """The view of a group of numbers; see `GroupView`."""
 
     state: NumbersState
 
@@ -93,21 +94,21 @@ class NumbersView(View):
                 " numbers. Take variance='shared' for a linear form."
             )
         p = self._posterior
-        told = np.flatnonzero(p.speaks.any(axis=0))
-        v, location = p.variance[:, told], p.location[:, told]
+        known = np.flatnonzero(p.speaks.any(axis=0))
+        v, location = p.variance[:, known], p.location[:, known]
         if (v == 0.0).any():
             raise InputError(
                 f"{where}: a field has no variance within any class, so that its weight is"
                 " infinite. Take a VarianceFloor above 0."
             )
         constants = -0.5 * np.sum(location * location / v, axis=1)
-        constants[(p.n[:, told] == 0.0).any(axis=1)] = -np.inf
+        constants[(p.n[:, known] == 0.0).any(axis=1)] = -np.inf
         return Linear(
-            [self.state.fields[j] for j in told.tolist()], (location / v).T.copy(), constants
+            [self.state.fields[j] for j in known.tolist()], (location / v).T.copy(), constants
         )
 
     def contributions(self, fields: NumberRows, row: int) -> list[Effect]:
-        """Return what each number of one example adds; see `View`."""
+        """Return what each number of one example adds; see `GroupView`."""
         values = fields.matrix[row]
         there = np.flatnonzero(~np.isnan(values))
         alone = np.full((len(there), len(values)), np.nan)
@@ -153,6 +154,24 @@ class NumbersView(View):
                 total[:, seen] += log_normal(d, variance + self._floor(p, j))
                 total[:, ~seen] = -np.inf
         return total
+
+    def export(self) -> tuple[dict[str, Any], Table]:
+        """Return what the export holds: n, mean and M2, and the density's parameters."""
+        p = self._posterior
+        known = np.flatnonzero(p.speaks.any(axis=0))
+        table: Table = {"field": [self.state.fields[j] for j in known.tolist()]}
+        table |= {
+            "n": p.n[:, known].T,
+            "mean": p.mean[:, known].T,
+            "m2": p.m2[:, known].T,
+            "location": p.location[:, known].T,
+        }
+        if not self._is_bayes:
+            return {"density": "normal"}, table | {"variance": p.variance[:, known].T}
+        kappa = p.kappa[:, known]
+        spread = p.variance[:, known] * (kappa + 1.0) / kappa
+        freedom = 2.0 * p.shape[:, known]
+        return {"density": "student_t"}, table | {"df": freedom.T, "scale_squared": spread.T}
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -7,13 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamnb.features.categorical import CategoriesState
-from streamnb.features.counted_words import CountedState
-from streamnb.features.flags import FlagsState
 from streamnb.features.protocol import GroupState
-from streamnb.inspection.views import ParameterCount
-from streamnb.likelihoods import Bernoulli
-from streamnb.likelihoods.multinomial import vocabulary_size
+from streamnb.inspection.group_view import ParameterCount
+from streamnb.inspection.views import view_of
 
 _EXACT_BITS_MAX = 4096  # a larger number is nothing to look at: its logarithm says as much
 
@@ -70,7 +66,7 @@ def count(
     """Return a model's parameters from those of its groups."""
     sizes: Counter[int] = Counter()
     for state in groups.values():
-        own = _sizes(state)
+        own = view_of(state, 1.0).outcomes()
         if own is None:
             return Parameters(class_prior, counts, None, None)
         sizes += own
@@ -81,18 +77,3 @@ def count(
     outcomes = math.prod(size**times for size, times in sizes.items())
     exact = k * (outcomes - 1) + class_prior.independent
     return Parameters(class_prior, counts, exact, math.log2(exact) if exact else None)
-
-
-def _sizes(state: GroupState) -> Counter[int] | None:
-    """Return how many features have how many values; None where they cannot be counted."""
-    if isinstance(state, CountedState):
-        if isinstance(state.spec.likelihood, Bernoulli):
-            return Counter({2: vocabulary_size(state.counts)})
-        return None
-    if isinstance(state, FlagsState):
-        return Counter({2: len(state.live_fields())})
-    if isinstance(state, CategoriesState):
-        declared = state.table.declared(state.table.fields).tolist()
-        seen = state.counts.n_values.tolist()
-        return Counter(max(d or e, 1) for d, e in zip(declared, seen, strict=False))
-    return None

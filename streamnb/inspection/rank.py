@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.features.protocol import Floats
-from streamnb.inspection.views import FeatureLogs, View
+from streamnb.inspection.group_view import FeatureLogs, GroupView
 from streamnb.labels import Label
 
 Score = Literal["log_odds", "contribution"]
@@ -36,7 +36,7 @@ class RankedFeature(NamedTuple):
 
 
 def rank(
-    views: Mapping[str, View], classes: Sequence[Label], n: int, score: Score
+    views: Mapping[str, GroupView], classes: Sequence[Label], n: int, score: Score
 ) -> dict[Label, list[RankedFeature]]:
     """Return the `n` features with the highest scores of each class, the highest first.
 
@@ -44,7 +44,7 @@ def rank(
 
     Parameters
     ----------
-    views : mapping of str to View
+    views : mapping of str to GroupView
         The groups to rank.
     classes : sequence of str, int or bool
     n : int

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
-from streamnb.inspection.views import View
+from streamnb.inspection.group_view import GroupView
 from streamnb.labels import Label
 
 
@@ -74,7 +74,7 @@ def draw_classes(
 
 
 def draw_fields(
-    views: Mapping[str, View], places: NDArray[np.int32], rng: np.random.Generator
+    views: Mapping[str, GroupView], places: NDArray[np.int32], rng: np.random.Generator
 ) -> dict[str, list[Any]]:
     """Return each group's fields, one example for each class that was drawn.
 

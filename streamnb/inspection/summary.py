@@ -18,7 +18,6 @@ from streamnb.features.protocol import Floats
 from streamnb.inspection.rank import rank
 from streamnb.inspection.views import view_of
 from streamnb.labels import Label
-from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.reading import Readable
 
 
@@ -134,15 +133,8 @@ def field_kinds(known: Readable) -> dict[str, str]:
 
 def n_features(known: Readable) -> int:
     """Return how many features a model knows: words, values, flags and numbers; a quick look."""
-    total = 0
-    for state in known._groups.values():  # noqa: SLF001
-        if isinstance(state, CountedState):
-            total += vocabulary_size(state.counts)
-        elif isinstance(state, CategoriesState):
-            total += int(state.counts.n_values.sum())
-        else:
-            total += len(state.fields)
-    return total
+    views = (view_of(state, 1.0) for state in known._groups.values())  # noqa: SLF001
+    return sum(view.n_features for view in views)
 
 
 def values_dropped(known: Readable) -> int:

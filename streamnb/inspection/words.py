@@ -15,20 +15,22 @@ from streamnb.features import statistics
 from streamnb.features.bag import BagState
 from streamnb.features.counted_words import CountedState
 from streamnb.features.words import WordsState
-from streamnb.inspection.posterior_moments import (
+from streamnb.inspection.group_view import (
+    Effect,
+    FeatureLogs,
+    Floats,
+    GroupView,
+    Linear,
+    ParameterCount,
+    Table,
+    quantity,
+)
+from streamnb.inspection.intervals import (
     digamma,
     log_beta_moments,
     log_betas,
     log_gammas,
     trigamma,
-)
-from streamnb.inspection.view_protocol import (
-    Effect,
-    FeatureLogs,
-    Floats,
-    Linear,
-    ParameterCount,
-    View,
 )
 from streamnb.labels import unlabelled
 from streamnb.likelihoods.multinomial import vocabulary_size
@@ -61,7 +63,7 @@ def column_sums(grid: Floats) -> Floats:
     return out
 
 
-class WordsView(View):
+class WordsView(GroupView):
     """A view of counted words.
 
     Attributes
@@ -103,7 +105,7 @@ class WordsView(View):
         return self.state.log_theta(columns, self.scale)
 
     def log_odds(self) -> FeatureLogs:
-        """Return log θ_jc of each word; see `View`."""
+        """Return log θ_jc of each word; see `GroupView`."""
         return self._log_odds(self.live)
 
     def log_odds_of_values(self) -> FeatureLogs:
@@ -137,7 +139,7 @@ class WordsView(View):
         return Linear(self.names, self.log_theta(self.live), np.zeros(len(self.tokens)))
 
     def contributions(self, fields: Any, row: int) -> list[Effect]:
-        """Return x_j·log θ_jc for each word of the example; see `View`."""
+        """Return x_j·log θ_jc for each word of the example; see `GroupView`."""
         words = self.row(fields, row)
         log_theta = self.log_theta(words.columns)
         return self.effects(words, log_theta, words.times[:, None] * log_theta)
@@ -157,10 +159,28 @@ class WordsView(View):
             for i, (word, times) in enumerate(zip(words, row.times.tolist(), strict=True))
         ]
 
+    # ---- size and export -----------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """Number of words."""
+        return int(vocabulary_size(self.state.counts))
+
+    @property
+    def size(self) -> str:
+        """How many words there are, such as "3 words"."""
+        return quantity(self.n_features, "word")
+
+    def export(self) -> tuple[dict[str, Any], Table]:
+        """Return what the export holds: counts and log θ of each word."""
+        header = {"examples": self.examples, "tokens": self.tokens}
+        table: Table = {"word": self.names, "count": self.counts_of(self.live)}
+        return header, table | {"log_theta": self.log_theta(self.live)}
+
     # ---- sampling ------------------------------------------------------------------------------
 
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
-        """Draw an example's words for each label; see `View`.
+        """Draw an example's words for each label; see `GroupView`.
 
         Text is the words with a space between; that they would be read as these words again is sure
         for plain ones. Counts come as the group's fields have them.
@@ -202,7 +222,7 @@ class MultinomialView(WordsView):
     """A view of words by how often they occur."""
 
     def log_likelihood(self) -> float:
-        """Return Σ_c Σ_j N_jc·log θ_jc; see `View`."""
+        """Return Σ_c Σ_j N_jc·log θ_jc; see `GroupView`."""
         counts = self.counts_of(self.live)
         with np.errstate(invalid="ignore"):
             terms = np.where(counts > 0.0, counts * self.log_theta(self.live), 0.0)
@@ -256,7 +276,7 @@ class MultinomialView(WordsView):
         return self.counts_of(words.columns) + own, self.tokens + sums
 
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
-        """Return Σ x_j·log θ_jc under draws of θ_c from its Dirichlet; see `View`.
+        """Return Σ x_j·log θ_jc under draws of θ_c from its Dirichlet; see `GroupView`.
 
         All words that the example does not have enter as one.
         """
@@ -292,6 +312,16 @@ _HEAVY = 512  # missing words drawn one by one; the others' sum is drawn at once
 
 class BernoulliView(WordsView):
     """A view of words by presence."""
+
+    def outcomes(self) -> Counter[int]:
+        """Return how many words there are, each present or absent."""
+        return Counter({2: self.n_features})
+
+    def export(self) -> tuple[dict[str, Any], Table]:
+        """Return what the export holds, with log(1 − θ) of each word."""
+        header, table = super().export()
+        header |= {"is_void": self.is_void.tolist()}
+        return header, table | {"log_absent": self.log_absent(self.live)}
 
     @cached_property
     def betas(self) -> tuple[Floats, Floats]:
@@ -330,7 +360,7 @@ class BernoulliView(WordsView):
         return ParameterCount(n, n)
 
     def log_likelihood(self) -> float:
-        """Return Σ_c Σ_j N_jc·log θ_jc + (N_c − N_jc)·log(1 − θ_jc); see `View`."""
+        """Return Σ_c Σ_j N_jc·log θ_jc + (N_c − N_jc)·log(1 − θ_jc); see `GroupView`."""
         held = self.counts_of(self.live)
         others = self.examples - held
         with np.errstate(invalid="ignore"):
@@ -379,7 +409,7 @@ class BernoulliView(WordsView):
     # ---- the posterior of the parameters -------------------------------------------------------
 
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
-        """Return one example's log-likelihoods under draws of each θ_jc; see `View`.
+        """Return one example's log-likelihoods under draws of each θ_jc; see `GroupView`.
 
         The most frequent of the missing words are drawn one by one. The sum of the others is drawn
         from a Gamma of the same mean and variance: −log(1 − θ) is all but Gamma-distributed where
@@ -429,6 +459,12 @@ class BernoulliView(WordsView):
 
 class ComplementView(WordsView):
     """A view of words by how often they occur in all other classes."""
+
+    def export(self) -> tuple[dict[str, Any], Table]:
+        """Return what the export holds, with a score in the place of log θ."""
+        header, table = super().export()
+        table["score"] = table.pop("log_theta")
+        return header, table
 
     def log_likelihood(self) -> float:
         """Refuse: a score is no log-probability."""

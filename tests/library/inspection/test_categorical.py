@@ -13,10 +13,9 @@ from streamnb.errors import InputError
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.protocol import GroupState
-from streamnb.inspection.categorical import CategoriesView
-from streamnb.inspection.flags import FlagsView
-from streamnb.inspection.posterior_moments import log_betas
-from streamnb.inspection.view_protocol import View
+from streamnb.inspection.categorical import CategoriesView, FlagsView
+from streamnb.inspection.group_view import GroupView
+from streamnb.inspection.intervals import log_betas
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Beta, Dirichlet
@@ -54,7 +53,7 @@ def flags() -> st.SearchStrategy[Any]:
     return _taught(spec, x, FlagsView)
 
 
-def _taught(spec: Any, x: Any, view: type[View]) -> st.SearchStrategy[Any]:
+def _taught(spec: Any, x: Any, view: type[GroupView]) -> st.SearchStrategy[Any]:
     stream = st.lists(st.tuples(x, st.integers(0, N_CLASSES - 1)), max_size=20)
 
     def build(given_: tuple[Any, list[Example], Any]) -> Any:

@@ -8,7 +8,7 @@ from streamnb import Bernoulli, Dirichlet, Fixed, Multinomial, NaiveBayes, Words
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
-from streamnb.inspection.views import ParameterCount
+from streamnb.inspection.group_view import ParameterCount
 from tests.library.inspection.mixed_models import mixed_model
 
 

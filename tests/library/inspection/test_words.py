@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from streamnb import Bag, Bernoulli, Beta, Dirichlet, HalfLife, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.inspection.views import BernoulliView, MultinomialView, view_of
-from streamnb.inspection.words import WordsView, column_sums
+from streamnb.inspection.views import view_of
+from streamnb.inspection.words import BernoulliView, MultinomialView, WordsView, column_sums
 from streamnb.likelihoods.complement import Complement
 from tests.library.inspection.mixed_models import (
     CLASSES,

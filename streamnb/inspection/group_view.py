@@ -1,12 +1,13 @@
 """What a group's statistics say beyond a posterior: to people, and to other programs.
 
-A view stands on a group's state and changes nothing. There is one a kind of group; `view_of` in the
-package finds it. All log-likelihoods are in nats.
+A view reads a group's state and changes nothing. Each kind of group has one; `views.view_of`
+returns it. All log-likelihoods are in nats.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError
 
 Floats = NDArray[np.float64]
+Table = dict[str, list[str] | Floats]  # columns by name; arrays have a row for each feature
 
 
 class ParameterCount(NamedTuple):
@@ -89,13 +91,18 @@ class Effect(NamedTuple):
     likelihoods: Floats | None = None
 
 
+def quantity(n: int, what: str) -> str:
+    """Return a number with its unit in the right form, such as "1 word" or "2 words"."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 def names_from(names: list[str]) -> Callable[[NDArray[np.int64]], list[str]]:
     """Return a function that looks up the names of rows in a list."""
     return lambda rows: [names[j] for j in rows.tolist()]
 
 
-class View(ABC):
-    """What is asked of a group beyond judging.
+class GroupView(ABC):
+    """The questions that a group answers beyond prediction.
 
     Parameters
     ----------
@@ -107,6 +114,25 @@ class View(ABC):
     def __init__(self, state: Any, scale: float) -> None:
         self.state = state
         self.scale = scale
+
+    @property
+    def n_features(self) -> int:
+        """Number of features: words, values, flags or numbers."""
+        return len(self.state.fields)
+
+    @property
+    def size(self) -> str:
+        """How large the group is, such as "3 fields"."""
+        # Of an open group only the fields that something is known of: not those unlearned.
+        return quantity(len(self.state.state_to_dict()["fields"]), "field")
+
+    def outcomes(self) -> Counter[int] | None:
+        """Return how many features have how many values; None if they cannot be counted."""
+        return None
+
+    @abstractmethod
+    def export(self) -> tuple[dict[str, Any], Table]:
+        """Return what the export holds of the group as a whole, and of its features."""
 
     @abstractmethod
     def parameters(self) -> ParameterCount:
