@@ -22,7 +22,6 @@ from prometheus_client import CollectorRegistry
 
 from consumers import browser
 from consumers.config.settings import Settings
-from consumers.erasure import Erasure
 from consumers.errors import ConsumerError
 from consumers.factories import (
     Components,
@@ -42,7 +41,8 @@ from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
 from consumers.reporter import Reporter
@@ -178,7 +178,7 @@ def _serve(
     clock = time.monotonic
     registry = CollectorRegistry()
     checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), clock)
-    stack.enter_context(checkpoint.alone())
+    stack.enter_context(checkpoint.locked())
     metrics = Metrics(registry, settings.model.classes, clock)
     health = Health(clock, settings.http.stuck_after_s)
     fields = settings.model.fields
@@ -199,7 +199,7 @@ def _serve(
     metrics.watch_health(lambda: health.report().alive, lambda: health.report().ready)
     reader = Reader(source, build_decoder(settings, source), health, stop)
     reporter = Reporter(
-        source.name, reader.seen, board, tally, metrics, health, components.quality, view,
+        source.name, reader.source_status, board, tally, metrics, health, components.quality, view,
         checkpoint, clock=clock,
     )  # fmt: skip
     reporter.http_address, watch_http = serve(
@@ -253,7 +253,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
         predictions=served.predictions,
         rejects=served.rejects,
         checkpoint=served.checkpoint,
-        saving=Saving(
+        checkpoint_writer=CheckpointWriter(
             served.checkpoint,
             served.predictor,
             (served.predictions, served.rejects, served.erasure),

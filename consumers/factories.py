@@ -28,7 +28,6 @@ from consumers.corrections.message_lookup import Examples, Remembers
 from consumers.corrections.service import Desk
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
-from consumers.erasure import Erasure, Output
 from consumers.errors import ConfigError
 from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
@@ -41,6 +40,7 @@ from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.erasure import Erasure, Output
 from consumers.search.live_updater import Hub
 from consumers.search.store import Recent
 from consumers.sinks.base import NoSink, Sink
@@ -308,7 +308,7 @@ def build_erasure(
     entries = None if components.corrections is None else components.corrections.log
     return Erasure(
         settings.checkpoint.folder,
-        checkpoint.applied,
+        checkpoint.oldest_position,
         entries if isinstance(entries, Journal) else None,
         outputs,
         components.recent,

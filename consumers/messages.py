@@ -259,7 +259,7 @@ class Messages:
         return np.flatnonzero((self.labels != NO_LABEL) & (self.operations != _DELETE))
 
     @property
-    def to_judge(self) -> NDArray[np.int64]:
+    def to_predict(self) -> NDArray[np.int64]:
         """Rows that have no label and are no deletion, ascending, int64."""
         return np.flatnonzero((self.labels == NO_LABEL) & (self.operations != _DELETE))
 

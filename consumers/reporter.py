@@ -18,7 +18,7 @@ from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Status, Summary
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.reader import Seen
+from consumers.pipeline.reader import SourceStatus
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
 from streamnb.inspection.summary import n_features, telling, values_dropped
@@ -38,8 +38,8 @@ class Reporter:
     ----------
     source : str
         The source's name.
-    seen : callable
-        What the source said of itself last.
+    source_status : callable
+        Returns the status of the source after its last poll.
     board : SnapshotBoard
     tally : Tally
     metrics : Metrics
@@ -63,7 +63,7 @@ class Reporter:
     def __init__(  # noqa: PLR0913, PLR0917 -- it gathers from every room
         self,
         source: str,
-        seen: Callable[[], Seen],
+        source_status: Callable[[], SourceStatus],
         board: SnapshotBoard,
         tally: Tally,
         metrics: Metrics,
@@ -78,7 +78,7 @@ class Reporter:
         self.http_address: str | None = None
         self.note: str | None = None
         self._source = source
-        self._seen = seen
+        self._source_status = source_status
         self._board = board
         self._tally = tally
         self._metrics = metrics
@@ -128,7 +128,7 @@ class Reporter:
             return
         self._due_at_s = now_s + UPDATE_INTERVAL_S
         snapshot = self._board.current()
-        seen = self._seen()
+        seen = self._source_status()
         self._metrics.set_decoder(seen.decoder)
         self._metrics.set_lag(seen.lag)
         self._note_source(up=seen.trouble is None)
@@ -171,7 +171,7 @@ class Reporter:
     def _status(
         self,
         snapshot: Snapshot | None,
-        seen: Seen,
+        seen: SourceStatus,
         now_s: float,
     ) -> Status:
         tally = self._tally

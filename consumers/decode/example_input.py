@@ -117,7 +117,7 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
     decoded = decoder.decode(_raw(text.encode("utf-8", "surrogateescape")))
     for reject in decoded.rejects:
         raise QuestionError(f"the message cannot be used ({reject.reason}): {reject.detail}")
-    if not len(decoded.to_judge):
+    if not len(decoded.to_predict):
         raise QuestionError("the message is a deletion: there is nothing in it to judge")
     columns = decoded.fields | ({"text": decoded.texts} if "text" in kinds else {})
     return example_at(columns, kinds, 0)

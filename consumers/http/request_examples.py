@@ -102,7 +102,7 @@ class Asker:
         for reject in decoded.rejects:
             place = _place(name, reject.offset)
             raise ProblemError(422, f"{place} cannot be used ({reject.reason}): {reject.detail}")
-        rows = decoded.to_judge
+        rows = decoded.to_predict
         if len(rows) != len(messages):
             at = int(np.setdiff1d(np.arange(len(messages)), rows)[0])
             raise ProblemError(

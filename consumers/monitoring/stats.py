@@ -119,7 +119,7 @@ class Tally:
         self._last_s = self._clock()
         reasons = Counter(reject.reason for reject in messages.rejects)
         self.rejected.update({reason.value: count for reason, count in reasons.items()})
-        n_learned, n_without = len(messages.to_learn), len(messages.to_judge)
+        n_learned, n_without = len(messages.to_learn), len(messages.to_predict)
         n_deleted = len(messages) - n_learned - n_without
         # A rejected or deleted message may have been ambiguous too; each counts in one place only.
         n_ambiguous = min(messages.n_ambiguous, n_without)

@@ -1,22 +1,22 @@
-"""The checkpoint: the model and the positions of its stream, saved as one.
+"""The checkpoint: the model and the positions of its stream, saved as one file.
 
-The state has one section a partition (next offset, and the counts of that partition's log alone);
-the model is their sum. A checkpoint is made in this order, and learning goes on from step 2 on:
+The state has one section a partition: its next offset, and the counts of that partition's log
+alone. The model is the sum of the sections. The steps of a checkpoint, in this order:
 
-1. between two batches, counts **and** next offsets of every partition are frozen together;
-2. the predictor answers everything it was asked up to there, and the sinks make safe what they were
-   given;
-3. counts and offsets, as they were frozen, go into one file: write, fsync, rename, fsync the
-   folder;
-4. positions are told to the source, for its lag tools only.
+1. Between two batches, the consuming thread freezes the counts and the next offsets together, and
+   queues a marker behind the messages that wait for the predictor. Learning continues.
+2. When the predictor's thread reaches the marker, it has answered everything before it and flushes
+   the sinks.
+3. The checkpoint thread writes the frozen counts and offsets to a new file and syncs it.
+4. It renames the file over the last checkpoint and syncs the folder.
+5. The reader commits the positions to the source, for lag tools only.
 
-So the judgements of all messages up to the file's positions are safe before it stands. `saving`
-carries the steps out; here are the folder and the file.
+So the predictions of all messages before the file's positions are safe when the file appears.
+`checkpoint_writer` carries out the steps; this module knows the folder and the file.
 
 At the start and at every assignment of a partition the file's position wins over any other. So
 after a kill at any instant the counts are, bit for bit, those of a run that was never killed. What
-left by the sinks after the last checkpoint leaves again (at least once, with the message's id as
-its key).
+the sinks wrote after the last checkpoint is written again (at least once, keyed by message id).
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from streamnb.serialization import FrozenModel
 from streamnb.storage import older_files, positions_of, read
 
 FILE_NAME = "model.nb"
-# What the daemon keeps in the folder, by the beginnings of the names. Version 0.1.0 let everybody
-# read it.
-_OURS = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
+# The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
+_PREFIXES = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What writing a checkpoint took."""
+class SavedCheckpoint:
+    """A checkpoint on the disk: the next offsets in it, its size, and the time to write it."""
 
-    n_bytes: int
-    seconds: float
+    positions: Mapping[Partition, int]
+    n_bytes: int = 0
+    seconds: float = 0.0
 
 
 class Checkpoint:
-    """The folder where the state is kept.
+    """The folder that holds the state.
 
     Parameters
     ----------
     settings : CheckpointSettings
     identity : mapping
-        What the stream is (topic, seed, ...): a checkpoint of another stream is refused.
+        What identifies the stream (topic, seed, ...): another stream's checkpoint is refused.
     clock : callable
         Monotonic seconds.
     """
@@ -83,21 +83,21 @@ class Checkpoint:
 
     @property
     def path(self) -> Path | None:
-        """The file, or None where nothing is kept."""
+        """The file, or None if no folder is configured."""
         folder = self._settings.folder
         return None if folder is None else folder / FILE_NAME
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep every other process off the folder; two would overwrite each other's counts.
+    def locked(self) -> Iterator[None]:
+        """Lock the folder against other processes; two would overwrite each other's counts.
 
-        The lock ends with the process, however that ends. Where the file system knows no locks,
-        nothing is kept off.
+        The lock ends with the process, however that ends. A file system without locks is used
+        unlocked, with a warning.
 
         Raises
         ------
         CheckpointError
-            Where another process uses the folder.
+            If another process uses the folder.
         """
         path = self.path
         if path is None:
@@ -115,8 +115,8 @@ class Checkpoint:
             ) from None
         except OSError as error:
             log.warning("checkpoint_folder_without_lock", detail=str(error))
-        tighten(each for prefix in _OURS for each in sorted(path.parent.glob(prefix + "*")))
-        with contextlib.suppress(OSError):  # a save that was killed; it holds words, and is no use
+        tighten(each for prefix in _PREFIXES for each in sorted(path.parent.glob(prefix + "*")))
+        with contextlib.suppress(OSError):  # left by a killed save; it holds words
             fresh = path.with_name(f".{FILE_NAME}.new")
             if not fresh.is_symlink():
                 fresh.unlink(missing_ok=True)
@@ -126,26 +126,26 @@ class Checkpoint:
             os.close(folder)
 
     def is_due(self) -> bool:
-        """Tell whether the interval is over."""
+        """Return whether the interval is over."""
         return self.path is not None and self._clock() >= self._due_at
 
     def age_s(self) -> float | None:
-        """Return how long ago this run wrote its last checkpoint; None before the first."""
+        """Return the age of this run's last checkpoint; None before the first."""
         return None if self._written_at is None else self._clock() - self._written_at
 
     def postpone(self) -> None:
-        """Begin the next interval, after a checkpoint or a failed one."""
+        """Start the next interval, after a checkpoint or a failed one."""
         self._due_at = self._clock() + self._settings.interval_s
 
     def restore(self, fresh: NaiveBayes) -> tuple[NaiveBayes, dict[Partition, int]]:
-        """Return the saved model and its positions; `fresh` and none where nothing was saved yet.
+        """Return the saved model and its positions; `fresh` and none if nothing was saved yet.
 
         Raises
         ------
         MismatchError
-            Where the saved state is of another configuration or another stream.
+            If the saved state belongs to another configuration or another stream.
         CheckpointError
-            Where none of the kept files can be read.
+            If none of the kept files can be read.
         """
         path = self.path
         if path is None:
@@ -168,22 +168,24 @@ class Checkpoint:
         for name, group in fresh.describe()["groups"].items():
             if "max_words" in group:
                 stored.model.set_max_words(name, group["max_words"])
-        # The configuration decides what may join from here on, not the file: older ones cannot say.
+        # The configuration decides whether classes may join; older files do not say.
         stored.model.new_classes = fresh.new_classes
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
-    def write(self, model: NaiveBayes | FrozenModel, positions: Mapping[Partition, int]) -> Written:
+    def write(
+        self, model: NaiveBayes | FrozenModel, positions: Mapping[Partition, int]
+    ) -> SavedCheckpoint:
         """Write model and positions as one file.
 
         Raises
         ------
         CheckpointError
-            Where it cannot be written; the file before it still stands.
+            If it cannot be written; the file before it stays.
         """
         path = self.path
         if path is None:
-            return Written(0, 0.0)
+            return SavedCheckpoint(positions)
         began = self._clock()
         try:
             size = save(
@@ -192,17 +194,17 @@ class Checkpoint:
                 positions={part_name(p): at for p, at in positions.items()},
                 notes=self._identity,
                 keep=self._settings.keep,
-                mode=FILE_MODE,  # the vocabulary is people's words
+                mode=FILE_MODE,  # the vocabulary holds people's words
             )
         except StreamnbError as error:
             raise CheckpointError(f"checkpoint.folder: {error}") from error
         self._written_at = self._clock()
-        return Written(size, self._written_at - began)
+        return SavedCheckpoint(positions, size, self._written_at - began)
 
-    def applied(self, partition: Partition) -> int:
-        """Return up to where every kept file knows a log: what is before it is read never again.
+    def oldest_position(self, partition: Partition) -> int:
+        """Return the offset of a log before which no kept file will ever read again.
 
-        Not to be called while one is being written.
+        Must not be called while a checkpoint is being written.
         """
         path = self.path
         if path is None:
@@ -210,7 +212,7 @@ class Checkpoint:
         name = part_name(partition)
         try:
             return min(positions_of(each).get(name, 0) for each in (path, *older_files(path)))
-        except StoreError as error:  # it may be mended: then all of the log is needed
+        except StoreError as error:  # it may be repaired, and then needs the whole log
             log.warning("checkpoint_not_readable", detail=str(error))
             return 0
 
@@ -241,7 +243,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _comparable(model: NaiveBayes) -> dict[str, Any]:
-    """Return a model's description without the bound on its words, which may always be moved."""
+    """Return a model's description without the limit on its words, which may change."""
     description = model.describe()
     for group in description["groups"].values():
         group.pop("max_words", None)

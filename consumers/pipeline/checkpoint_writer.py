@@ -1,10 +1,9 @@
-"""Carries a checkpoint's steps out beside the learning; `checkpoint` numbers them.
+"""Carries out a checkpoint's steps while learning continues; `checkpoint` numbers them.
 
-The consuming thread freezes model and positions, which takes as long as copying the counts, and
-sends a mark after the batches that wait to be judged. When the mark comes out on the predictor's
-thread, everything before it has been judged and handed on, and the sinks are flushed there, by the
-thread that they belong to. A third thread waits for that and writes the file. Meanwhile the
-learning goes on. There is at most one checkpoint in the making.
+The consuming thread freezes the model and its positions, which takes as long as copying the counts,
+and queues a marker behind the messages that wait for the predictor. When the predictor's thread
+reaches the marker, it flushes the sinks, which it owns. A third thread waits for that and writes
+the file. At most one checkpoint is under way at a time.
 """
 
 from __future__ import annotations
@@ -13,42 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
 from consumers.monitoring.tracing import span
-from consumers.pipeline.checkpoint import Checkpoint, Written
+from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
 from consumers.sinks.base import Flushable
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
 from streamnb.serialization import FrozenModel, freeze
 
-# How long a checkpoint may wait for the predictor and the sinks, all together; and how long once
-# the daemon is told to stop, for whoever told it will kill it after half a minute.
+# How long a checkpoint may wait for the predictor and the sinks together; less once the daemon is
+# told to stop, as supervisors kill after half a minute.
 _SAFE_TIMEOUT_S = 30.0
 _SAFE_TIMEOUT_AT_STOP_S = 5.0
-_SLICE_S = 1.0  # how often a wait looks whether the daemon is told to stop
+_SLICE_S = 1.0  # how often a wait checks for a stop
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint that stands.
-
-    Attributes
-    ----------
-    positions : mapping of Partition to int
-        The next offsets in it.
-    written : Written
-        What writing it took.
-    """
-
-    positions: Mapping[Partition, int]
-    written: Written
-
-
-class _Patience:
-    """How long may still be waited, which shrinks once the daemon is told to stop."""
+class _Deadline:
+    """The time until which a checkpoint may wait; it moves closer once the daemon must stop."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -58,11 +40,11 @@ class _Patience:
 
     @property
     def waited_s(self) -> float:
-        """How long it has been waited."""
+        """Seconds since the wait began."""
         return time.monotonic() - self._since_s
 
     def slice_s(self) -> float:
-        """Return how long to wait before asking again; 0 where patience is over."""
+        """Return how long to wait before checking again; 0 once the deadline has passed."""
         now_s = time.monotonic()
         if self._stop.is_set() and not self._stop_seen:
             self._stop_seen = True
@@ -70,20 +52,20 @@ class _Patience:
         return max(0.0, min(_SLICE_S, self._until_s - now_s))
 
 
-class Saving:
-    """Makes checkpoints, one at a time.
+class CheckpointWriter:
+    """Writes checkpoints, one at a time.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     predictor : Predictor
-        Whose answers to the stream have to be safe first.
+        Its answers to the stream must be safe first.
     sinks : sequence of Flushable
-        Written to by the predictor's thread alone.
+        Used by the predictor's thread alone.
     stop : threading.Event
         Set when the daemon is to end.
     after : callable
-        Called on the writing thread once a checkpoint stands; it must be quick.
+        Called on the checkpoint thread after each checkpoint; it must be quick.
     """
 
     def __init__(
@@ -99,13 +81,13 @@ class Saving:
         self._sinks = tuple(sinks)
         self._stop = stop
         self._after = after
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._making: Future[Saved] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[SavedCheckpoint] | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is in the making, or made and not yet asked for by `outcome`."""
-        return self._making is not None
+        """Whether a checkpoint is under way, or done and not yet returned by `outcome`."""
+        return self._pending is not None
 
     def begin(
         self,
@@ -113,7 +95,7 @@ class Saving:
         positions: Mapping[Partition, int],
         waiting: Callable[[], None],
     ) -> None:
-        """Freeze model and positions; the rest goes on by itself.
+        """Freeze model and positions, and have them written.
 
         Parameters
         ----------
@@ -121,59 +103,59 @@ class Saving:
         positions : mapping of Partition to int
             The next offset of each partition that was read.
         waiting : callable
-            Called now and then while the predictor's queue has no place.
+            Called now and then while the predictor's queue is full.
 
         Raises
         ------
         CheckpointError
-            Where there was no place in time, or the predictor has ended.
+            If the queue stayed full, or the predictor has ended.
         """
-        patience = _Patience(self._stop)
+        deadline = _Deadline(self._stop)
         safe: Future[None] = Future()
         while True:
             try:
-                self._predictor.call(lambda: self._make_safe(safe, patience), timeout_s=_SLICE_S)
+                self._predictor.call(lambda: self._make_safe(safe, deadline), timeout_s=_SLICE_S)
                 break
             except QueueFullError as error:
                 waiting()
-                if not patience.slice_s():
+                if not deadline.slice_s():
                     raise CheckpointError(f"no checkpoint was written: {error}") from error
             except PredictorError as error:
                 raise CheckpointError(f"no checkpoint was written: {error}") from error
         frozen, at = freeze(model), dict(positions)
-        self._making = self._writer.submit(self._write, frozen, at, safe, patience)
+        self._pending = self._thread.submit(self._write, frozen, at, safe, deadline)
 
-    def outcome(self, timeout_s: float = 0.0) -> Saved | None:
-        """Return what came of the one in the making; None where there is none, or not yet.
+    def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
+        """Return the checkpoint under way once it is written; None if there is none, or not yet.
 
         Raises
         ------
         CheckpointError
-            Where it was not written; the one before stands.
+            If it was not written; the one before stays.
         """
-        making = self._making
-        if making is None or not wait([making], timeout_s).done:
+        pending = self._pending
+        if pending is None or not wait([pending], timeout_s).done:
             return None
-        self._making = None
-        return making.result()
+        self._pending = None
+        return pending.result()
 
     def close(self) -> None:
-        """End the writing thread, once it has nothing more to write."""
-        self._writer.shutdown()
+        """End the checkpoint thread once it has written what is under way."""
+        self._thread.shutdown()
 
-    def _make_safe(self, safe: Future[None], patience: _Patience) -> None:
-        """Flush the sinks, which hold all judgements before the mark; on the predictor's thread."""
+    def _make_safe(self, safe: Future[None], deadline: _Deadline) -> None:
+        """Flush the sinks, which hold all predictions before the marker; on the predictor."""
         lost = self._predictor.failure
         if lost is not None:
             safe.set_exception(SinkError(f"what was judged could not be handed on: {lost}"))
             return
         try:
             for sink in self._sinks:
-                _flush(sink, patience)
+                _flush(sink, deadline)
         except SinkError as error:
             safe.set_exception(error)
         except Exception as error:
-            # It is the predictor's failure, which ends the run; the checkpoint must not wait on.
+            # It fails the predictor too, which ends the run; the checkpoint must not keep waiting.
             safe.set_exception(SinkError(f"a sink failed: {error!r}"))
             raise
         else:
@@ -184,42 +166,42 @@ class Saving:
         frozen: FrozenModel,
         positions: Mapping[Partition, int],
         safe: Future[None],
-        patience: _Patience,
-    ) -> Saved:
-        """Wait until the mark has passed, then write; on the writing thread."""
+        deadline: _Deadline,
+    ) -> SavedCheckpoint:
+        """Wait until the marker has passed, then write; on the checkpoint thread."""
         try:
             with span("checkpoint"):
-                _wait_for(safe, patience)
-                saved = Saved(positions, self._checkpoint.write(frozen, positions))
+                _wait_for(safe, deadline)
+                saved = self._checkpoint.write(frozen, positions)
             self._after()
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
 
 
-def _flush(sink: Flushable, patience: _Patience) -> None:
-    """Flush in slices, so that a stop is seen meanwhile."""
+def _flush(sink: Flushable, deadline: _Deadline) -> None:
+    """Flush in slices, so that a stop is noticed meanwhile."""
     while True:
-        slice_s = patience.slice_s()
+        slice_s = deadline.slice_s()
         began_s = time.monotonic()
         try:
             sink.flush(slice_s)
         except SinkError:
-            # What is refused before its slice is over has another reason than time.
-            if time.monotonic() < began_s + slice_s or not patience.slice_s():
+            # A refusal before the slice is over has another reason than time.
+            if time.monotonic() < began_s + slice_s or not deadline.slice_s():
                 raise
         else:
             return
 
 
-def _wait_for(safe: Future[None], patience: _Patience) -> None:
+def _wait_for(safe: Future[None], deadline: _Deadline) -> None:
     while True:
-        slice_s = patience.slice_s()
+        slice_s = deadline.slice_s()
         try:
             return safe.result(slice_s)
         except TimeoutError:
             if not slice_s:
                 raise SinkError(
-                    f"messages still wait to be judged after {patience.waited_s:.0f} s; a sink may "
+                    f"messages still wait to be judged after {deadline.waited_s:.0f} s; a sink may "
                     "be slow, or the stream faster than the predictor"
                 ) from None

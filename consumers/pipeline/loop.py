@@ -1,9 +1,9 @@
-"""The loop, whole on one screen: take what was read, learn, hand on, publish, checkpoint.
+"""The loop: take a batch, learn, predict, apply corrections, publish, checkpoint.
 
-It runs on the consuming thread, which owns the learner and the stream's positions. The `reader`
-polls and decodes ahead of it, on a thread of its own. Labelled messages are judged by the learner
-just before it learns them; unlabelled ones go to the predictor's thread, and so do rejects: that
-thread alone writes to the sinks. Checkpoints are written beside the learning, see `saving`.
+It runs on the consuming thread, which owns the learner and the stream's positions. The reader polls
+and decodes ahead of it on a thread of its own. The learner predicts each labelled message just
+before it learns it; messages without a label go to the predictor's thread, and so do rejects and
+deletions: that thread alone writes to the sinks. Checkpoints are written while learning continues.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.corrections import Applying
-from consumers.erasure import Erasure
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import Tally
-from consumers.pipeline.batch_queue import Batch
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.reader import Limits, Reader
 from consumers.search.store import Recent
 from consumers.sinks.base import NoSink, Sink
@@ -39,26 +38,26 @@ from streamnb.errors import QueueFullError
 from streamnb.labels import to_indices
 
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
-_SLICE_S = 1.0  # how often a longer wait says that it is not stuck
+_SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """The rooms that the loop walks through, and the stream's positions.
+    """The components that the loop connects, and the stream's positions.
 
     Attributes
     ----------
     watch : callable
-        Called each turn; raises what ended a thread that runs beside.
+        Called each turn; raises the error that ended another thread, if any.
     corrections : Applying or None
-        What people said of messages, to be learned between two batches.
+        Labels and deletions that people sent, learned between two batches.
     recent : Recent or None
-        Where the newest messages are kept to be searched, if they are.
+        The store of the newest messages.
     erasure : Erasure or None
-        What takes the texts of deleted messages out of the files; None where there are none.
+        Erases the texts of deleted messages from the state folder.
     positions : dict of Partition to int
-        The next offset of each partition of which something was learned.
+        The next offset of each partition.
     """
 
     reader: Reader
@@ -67,7 +66,7 @@ class Pipeline:
     predictions: Sink
     rejects: Sink
     checkpoint: Checkpoint
-    saving: Saving
+    checkpoint_writer: CheckpointWriter
     metrics: Metrics
     health: Health
     tally: Tally
@@ -77,8 +76,8 @@ class Pipeline:
     corrections: Applying | None = None
     erasure: Erasure | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
-    _amid_batch: bool = False
-    _safe_positions: Mapping[Partition, int] | None = None
+    _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
+    _saved_positions: Mapping[Partition, int] | None = None
 
     def run(self, limits: Limits) -> str:
         """Learn until told to stop.
@@ -93,73 +92,80 @@ class Pipeline:
             self.corrections.start(self.positions)
         while not self.stop.is_set():
             is_behind = self.corrections is not None and self.corrections.is_behind()
-            batch = self.reader.take(0.0 if is_behind else TURN_S)
-            if batch is not None:
-                self._take(batch)
-            owes = self._correct()
-            self._look_around(0 if batch is None else batch.n_raw)
-            end = self.reader.end
+            messages = self.reader.take(0.0 if is_behind else TURN_S)
+            if messages is not None:
+                self._process(messages)
+            owes = self._apply_corrections()
+            self._do_due(0 if messages is None else len(messages.raw))
+            end = self.reader.end_reason
             if end is not None and not owes:
                 return end
         return "told to stop"
 
+    def _process(self, messages: Messages) -> None:
+        """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
+        self.tally.begin()
+        self._is_mid_batch = True
+        began_s = time.perf_counter()
+        self._learn(messages)
+        self.reader.learned(len(messages), time.perf_counter() - began_s)
+        self._predict(messages)
+        if messages.rejects:
+            self._after_predictions(partial(self._write_rejects, messages.rejects))
+        if self.erasure is not None and len(messages.deleted):
+            self._after_predictions(partial(self._erase, self.erasure, messages))
+        self.positions[messages.partition] = messages.next_offset
+        self._is_mid_batch = False
+        self.tally.count(len(messages.raw), messages)
+
+    def _do_due(self, n_messages: int) -> None:
+        """Do what is due between two batches: publish, check other threads, checkpoint."""
+        self.health.beat(n_messages)
+        self.learner.publish_if_due()
+        self.watch()
+        if self.predictor.failure is not None:
+            raise SinkError(
+                "a judgement or a reject could not be handed on: "
+                f"{self.predictor.failure}. Start again: the stream goes on from the last"
+                " checkpoint, and it comes again."
+            ) from self.predictor.failure
+        with _checkpoint_errors_logged():
+            if self.checkpoint_writer.is_busy:
+                self._collect_checkpoint(0.0)
+            elif self.checkpoint.is_due() and self.positions == self._saved_positions:
+                # Nothing was read since: the file is current, and must not push out older ones.
+                self.checkpoint.postpone()
+                self.metrics.checkpoint_is_current()
+            elif self.checkpoint.is_due():
+                self._begin_checkpoint()
+
     def finish(self) -> None:
-        """Publish, write the last checkpoint, unless it stands already, and let the source go.
+        """Publish, write the last checkpoint if positions moved, and close the source.
 
         Raises
         ------
         CheckpointError
-            Where the last checkpoint could not be written.
+            If the last checkpoint could not be written.
         """
         try:
             self.learner.publish()
-            with _telling_failures():
+            with _checkpoint_errors_logged():
                 self._await_checkpoint()
-            if self._amid_batch:
+            if self._is_mid_batch:
                 raise CheckpointError(
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
                 )
-            if self.positions != self._safe_positions:
+            if self.positions != self._saved_positions:
                 self._begin_checkpoint()
                 self._await_checkpoint()
         finally:
             self.reader.close()
             if self.corrections is not None:
                 self.corrections.close()
-            self.saving.close()
+            self.checkpoint_writer.close()
 
-    def _take(self, batch: Batch) -> None:
-        messages = batch.messages
-        self.tally.begin()
-        self._amid_batch = True  # whatever fails from here on, no checkpoint may hold half a batch
-        began_s = time.perf_counter()
-        self._learn(messages)
-        self.reader.learned(len(messages), time.perf_counter() - began_s)
-        self._judge(messages)
-        if messages.rejects:
-            self._hand_on(partial(self._reject, messages.rejects))
-        if self.erasure is not None and len(messages.deleted):
-            self._hand_on(partial(self._forget, self.erasure, messages))
-        self.positions[batch.partition] = batch.next_offset
-        self._amid_batch = False
-        self.tally.count(batch.n_raw, messages)
-
-    def _correct(self) -> bool:
-        """Apply corrections; return whether some of those of before are still to come."""
-        if self.corrections is None:
-            return False
-        if self.corrections.is_due():
-            self._amid_batch = True  # no checkpoint may hold half a correction
-            assigned = self.reader.seen().lag
-            rejects = self.corrections.apply(self.learner, self.positions, assigned)
-            if rejects:
-                self._hand_on(partial(self._reject, rejects))
-            deleted = self.corrections.take_deleted()
-            if self.erasure is not None and deleted:
-                self._hand_on(partial(self.erasure.add, deleted, from_stream=False))
-            self._amid_batch = False
-        return self.corrections.owes()
+    # ---- learning and predicting ---------------------------------------------------------------
 
     def _learn(self, messages: Messages) -> None:
         rows = messages.to_learn
@@ -173,28 +179,52 @@ class Pipeline:
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
 
-    def _judge(self, messages: Messages) -> None:
-        rows = messages.to_judge
-        if not len(rows):
-            return
-        columns = columns_of(messages, rows, self.tally.fields)
-        then = partial(self._judged, messages, rows, time.perf_counter())
+    def _predict(self, messages: Messages) -> None:
+        rows = messages.to_predict
+        if len(rows):
+            columns = columns_of(messages, rows, self.tally.fields)
+            then = partial(self._write_predictions, messages, rows, time.perf_counter())
+            self._submit(partial(self.predictor.submit, columns, then=then))
+
+    def _apply_corrections(self) -> bool:
+        """Apply corrections that are due; return whether earlier ones are still being read."""
+        if self.corrections is None:
+            return False
+        if self.corrections.is_due():
+            self._is_mid_batch = True
+            assigned = self.reader.source_status().lag
+            rejects = self.corrections.apply(self.learner, self.positions, assigned)
+            if rejects:
+                self._after_predictions(partial(self._write_rejects, rejects))
+            deleted = self.corrections.take_deleted()
+            if self.erasure is not None and deleted:
+                self._after_predictions(partial(self.erasure.add, deleted, from_stream=False))
+            self._is_mid_batch = False
+        return self.corrections.owes()
+
+    def _after_predictions(self, run: Callable[[], None]) -> None:
+        """Run a callback on the predictor's thread after every batch submitted so far."""
+        self._submit(partial(self.predictor.call, run))
+
+    def _submit(self, submit: Callable[..., object]) -> None:
+        """Submit to the predictor, waiting while its queue is full."""
         while True:
             try:
-                self.predictor.submit(columns, then=then, timeout_s=1.0)
+                submit(timeout_s=_SLICE_S)
             except QueueFullError:
-                self.health.beat()  # waiting for the predictor is work, not a stuck consumer
+                self.health.beat()  # waiting for the predictor is not a stuck consumer
             else:
                 return
 
-    def _judged(
-        self, messages: Messages, rows: NDArray[np.int64], asked_at: float, answer: Answer
+    # ---- on the predictor's thread -------------------------------------------------------------
+
+    def _write_predictions(
+        self, messages: Messages, rows: NDArray[np.int64], submitted_at_s: float, answer: Answer
     ) -> None:
-        """Hand judgements on; runs on the predictor's thread."""
         self.tally.judged(messages, rows, answer)
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
-        self.metrics.observe_predict(time.perf_counter() - asked_at, len(rows))
+        self.metrics.observe_predict(time.perf_counter() - submitted_at_s, len(rows))
         if isinstance(self.predictions, NoSink):
             return
         classes = [str(label) for label in answer.classes]
@@ -206,85 +236,52 @@ class Pipeline:
         ]
         self.predictions.add(records)
 
-    def _reject(self, rejects: Sequence[Reject]) -> None:
-        """Hand rejects on; runs on the predictor's thread."""
+    def _write_rejects(self, rejects: Sequence[Reject]) -> None:
         self.rejects.add([reject_record(reject) for reject in rejects])
 
-    def _forget(self, erasure: Erasure, messages: Messages) -> None:
-        """Forget what the stream deleted; runs on the predictor's thread, behind what it judged."""
+    def _erase(self, erasure: Erasure, messages: Messages) -> None:
+        """Erase what the stream deleted, behind the predictions of the messages before it."""
         ids = messages.about(messages.raw, messages.at[messages.deleted]).ids
         offsets = messages.offsets[messages.deleted].tolist()
-        places = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
-        erasure.add(places, from_stream=True)
+        deleted = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
+        erasure.add(deleted, from_stream=True)
 
-    def _hand_on(self, run: Callable[[], None]) -> None:
-        """Have something done on the predictor's thread, behind all that it was asked so far."""
-        while True:
-            try:
-                self.predictor.call(run, timeout_s=_SLICE_S)
-            except QueueFullError:
-                self.health.beat()  # as in `_judge`
-            else:
-                return
-
-    def _look_around(self, n_messages: int) -> None:
-        """Do what is due between two batches."""
-        self.health.beat(n_messages)
-        self.learner.publish_if_due()
-        self.watch()
-        if self.predictor.failure is not None:
-            raise SinkError(
-                "a judgement or a reject could not be handed on: "
-                f"{self.predictor.failure}. Start again: the stream goes on from the last"
-                " checkpoint, and it comes again."
-            ) from self.predictor.failure
-        with _telling_failures():
-            if self.saving.is_busy:
-                self._note_checkpoint(0.0)
-            elif self.checkpoint.is_due() and self.positions == self._safe_positions:
-                # Nothing was read since: the file is current, and older ones must not be pushed
-                # out.
-                self.checkpoint.postpone()
-                self.metrics.checkpoint_is_current()
-            elif self.checkpoint.is_due():
-                self._begin_checkpoint()
+    # ---- checkpoints ---------------------------------------------------------------------------
 
     def _begin_checkpoint(self) -> None:
-        """Freeze what there is; it is written beside the learning."""
         try:
-            self.saving.begin(self.learner.model, self.positions, self.health.beat)
+            self.checkpoint_writer.begin(self.learner.model, self.positions, self.health.beat)
         except CheckpointError:
-            self._note_failure()
+            self._count_failed_checkpoint()
             raise
 
     def _await_checkpoint(self) -> None:
-        """Wait until none is in the making."""
-        while self.saving.is_busy:
+        while self.checkpoint_writer.is_busy:
             self.health.beat()
-            self._note_checkpoint(_SLICE_S)
+            self._collect_checkpoint(_SLICE_S)
 
-    def _note_checkpoint(self, timeout_s: float) -> None:
-        """Take in what came of the one in the making, once that is known."""
+    def _collect_checkpoint(self, timeout_s: float) -> None:
+        """Record the checkpoint under way once it is written, and commit its positions."""
         try:
-            saved = self.saving.outcome(timeout_s)
+            saved = self.checkpoint_writer.outcome(timeout_s)
         except CheckpointError:
-            self._note_failure()
+            self._count_failed_checkpoint()
             raise
         if saved is not None:
             self.checkpoint.postpone()
-            self._safe_positions = saved.positions
-            self.metrics.checkpoint_written(saved.written.seconds, saved.written.n_bytes)
+            self._saved_positions = saved.positions
+            self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
             self.reader.commit(saved.positions)
 
-    def _note_failure(self) -> None:
+    def _count_failed_checkpoint(self) -> None:
         self.checkpoint.postpone()
         self.metrics.checkpoint_failed()
 
 
 @contextlib.contextmanager
-def _telling_failures() -> Iterator[None]:
-    """Let a checkpoint that was not written be a line in the log: the one before it stands."""
+def _checkpoint_errors_logged() -> Iterator[None]:
+    """Log a checkpoint that was not written instead of raising: the one before it stands."""
     try:
         yield
     except CheckpointError as error:
-        log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- all is said
+        log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- the detail says it all

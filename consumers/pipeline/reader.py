@@ -1,15 +1,15 @@
 """The reader: a thread that polls and decodes ahead of the learner.
 
-It owns the source and the decoder: all their methods are called here. What it reads goes, decoded,
-through a `Handover` to the consuming thread, which learns it in that order or ends. So when a
-partition is assigned anew, reading goes on behind the last batch that was handed over; before the
-first, at the checkpoint's position.
+It owns the source and the decoder: all their methods are called here. Decoded batches go through a
+`BatchQueue` to the consuming thread, which learns them in that order or ends. So if a partition is
+assigned again, reading continues behind the last batch that was queued; before the first, at the
+checkpoint's position.
 
-Batches adapt. The reader never waits to fill one: what a poll brings is handed over at once, so a
-quiet stream is answered message by message. Under a backlog polls bring much, and the handover's
-bound makes the next poll bring more; such a batch is cut into pieces that hold the consuming thread
-for about `PIECE_S` each, by the pace at which it learned the last ones. Learning is exact one at a
-time, so no result depends on where a batch was cut.
+Batch sizes adapt. The reader never waits to fill a batch: what a poll returns is queued at once, so
+a quiet stream is answered message by message. Under a backlog polls return much, and the bounded
+queue makes the next poll return more. Such a batch is cut into pieces that take the learner about
+`PIECE_S` each, at the pace of the last ones. Learning is exact one at a time, so no result depends
+on where a batch was cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from types import MappingProxyType
 import structlog
 
 from consumers.decode.decoder import Decoder
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.health import Health
-from consumers.pipeline.batch_queue import Batch, Handover
+from consumers.pipeline.batch_queue import BatchQueue
 from consumers.sources.base import Source
 
 POLL_TIMEOUT_S = 0.1
@@ -45,9 +45,9 @@ class Limits:
     Attributes
     ----------
     until_end : bool
-        Where the source's end was when it was opened.
+        At the source's end as it was when it was opened.
     messages_max : int, optional
-        After so many messages, exactly.
+        After exactly this many messages.
     """
 
     until_end: bool = False
@@ -55,15 +55,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a source said of itself after a poll.
+class SourceStatus:
+    """The state of a source after a poll.
 
     Attributes
     ----------
     trouble : str or None
         What keeps it from reading, in a sentence.
     lag : mapping of Partition to int
-        Messages of each assigned partition that it has not read.
+        Unread messages of each assigned partition.
     lost_messages : int
         Messages that were removed before they could be read.
     decoder : str or None
@@ -76,8 +76,8 @@ class Seen:
     decoder: str | None = None
 
     @classmethod
-    def of(cls, source: Source) -> Seen:
-        """Ask a source; on the thread that owns it."""
+    def of(cls, source: Source) -> SourceStatus:
+        """Return the status of a source; called on the thread that owns it."""
         return cls(
             source.trouble(),
             MappingProxyType(dict(source.lag())),
@@ -95,10 +95,10 @@ class Reader:
         Not opened yet.
     decoder : Decoder
     health : Health
-        Told of each turn, and of trouble.
+        Hears of each poll, and of what keeps the source from reading.
     stop : threading.Event
-        Set when the daemon is to end; what was read and not learned by then is left.
-    handover : Handover, optional
+        Set when the daemon is to end; batches that were not learned by then are dropped.
+    queue : BatchQueue, optional
         Where the batches go.
     """
 
@@ -108,66 +108,59 @@ class Reader:
         decoder: Decoder,
         health: Health,
         stop: threading.Event,
-        handover: Handover | None = None,
+        queue: BatchQueue | None = None,
     ) -> None:
         self.name = source.name
         self._source = source
         self._decoder = decoder
         self._health = health
         self._stop = stop
-        self._handover = handover or Handover()
+        self._queue = queue or BatchQueue()
         self._limits = Limits()
         self._positions: dict[Partition, int] = {}
         self._n_read = 0
         self._piece_messages = _PIECE_MIN
-        self._seen = Seen()
+        self._status = SourceStatus()
         self._to_commit: deque[Mapping[Partition, int]] = deque(maxlen=1)
         self._closing = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="read", daemon=True)
 
-    # ---- the consuming thread's side -----------------------------------------------------------
+    # ---- called by the consuming thread --------------------------------------------------------
 
     def start(self, positions: Mapping[Partition, int], limits: Limits) -> None:
-        """Open the source and begin to read.
-
-        Parameters
-        ----------
-        positions : mapping of Partition to int
-            The checkpoint's next offsets.
-        limits : Limits
-        """
+        """Open the source at the checkpoint's next offsets and begin to read."""
         self._positions = dict(positions)
         self._limits = limits
         self._thread.start()
 
-    def take(self, timeout_s: float) -> Batch | None:
-        """Return the next batch, None where none came in time.
+    def take(self, timeout_s: float) -> Messages | None:
+        """Return the next batch, or None if none came in time.
 
         Raises
         ------
         Exception
-            What ended the reading thread, once all that it read before has been taken.
+            What ended the reading thread, once every batch before it has been taken.
         """
-        return self._handover.take(timeout_s)
+        return self._queue.take(timeout_s)
 
     @property
-    def end(self) -> str | None:
-        """Why there is nothing more to take; None as long as there may be."""
-        return self._handover.reason
+    def end_reason(self) -> str | None:
+        """Why no batch will follow; None while one waits or may come."""
+        return self._queue.end_reason
 
     def learned(self, n: int, seconds: float) -> None:
-        """Say how long learning a batch of `n` messages took, so that the next are cut by it."""
+        """Adapt the size of pieces to the time that learning `n` messages took."""
         if n and seconds > 0:
-            wanted = (self._piece_messages + n / seconds * PIECE_S) / 2
-            self._piece_messages = int(min(max(wanted, _PIECE_MIN), _PIECE_MAX))
+            target = (self._piece_messages + n / seconds * PIECE_S) / 2
+            self._piece_messages = int(min(max(target, _PIECE_MIN), _PIECE_MAX))
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Leave positions for the source to tell its broker; newer ones replace older ones."""
+        """Have the source commit positions after its next poll; newer ones replace older ones."""
         self._to_commit.append(dict(positions))
 
     def close(self) -> None:
-        """Let the source go, after what was left to commit; never started, it is closed here.
+        """Commit what is left to commit and close the source, also if it was never started.
 
         Raises
         ------
@@ -184,13 +177,11 @@ class Reader:
         if self._failure is not None:
             raise self._failure
 
-    # ---- what anybody may ask ------------------------------------------------------------------
-
-    def seen(self) -> Seen:
-        """Return what the source said last; read but not learned counts as unread."""
-        seen, waiting = self._seen, self._handover.waiting()
-        lag = {each: n + waiting.get(each, 0) for each, n in seen.lag.items()}
-        return replace(seen, lag=MappingProxyType(lag))
+    def source_status(self) -> SourceStatus:
+        """Return the status after the last poll; messages read but not learned count as lag."""
+        status, waiting = self._status, self._queue.waiting()
+        lag = {each: n + waiting.get(each, 0) for each, n in status.lag.items()}
+        return replace(status, lag=MappingProxyType(lag))
 
     # ---- the reading thread --------------------------------------------------------------------
 
@@ -199,33 +190,30 @@ class Reader:
             try:
                 self._health.beat_reader()
                 self._source.open(self._positions.get)
-                self._handover.end(self._read())
-            except BaseException as error:  # noqa: BLE001 -- it comes out of `take`, on the thread that ends the run
-                self._handover.fail(error)
+                self._queue.end(self._read())
+            except BaseException as error:  # noqa: BLE001 -- `take` raises it on the thread that ends the run
+                self._queue.fail(error)
             while not self._closing.wait(POLL_TIMEOUT_S):
                 self._health.beat_reader()  # the last checkpoint's positions are still to come
-            self._carry_out()
-        except BaseException as error:  # noqa: BLE001 -- it comes out of `close`
+            self._commit_pending()
+        except BaseException as error:  # noqa: BLE001 -- `close` raises it
             self._failure = error
         finally:
-            self._close_source()
-
-    def _close_source(self) -> None:
-        try:
-            self._source.close()
-        except BaseException as error:  # noqa: BLE001 -- it comes out of `close`
-            self._failure = self._failure or error
+            try:
+                self._source.close()
+            except BaseException as error:  # noqa: BLE001 -- `close` raises it
+                self._failure = self._failure or error
 
     def _read(self) -> str:
-        """Read until the run is over; return why it is."""
+        """Read until the run is over; return the reason."""
         while not self._is_over():
             batches = self._source.poll(POLL_TIMEOUT_S)
             self._health.beat_reader()
-            self._carry_out()
-            self._seen = Seen.of(self._source)
-            self._health.set_trouble(self._seen.trouble)
+            self._commit_pending()
+            self._status = SourceStatus.of(self._source)
+            self._health.set_trouble(self._status.trouble)
             for raw in batches:
-                self._hand_over(raw)
+                self._enqueue(raw)
             if self._n_read == self._limits.messages_max:
                 return "max messages"
             if self._limits.until_end and not batches and self._source.at_end():
@@ -235,28 +223,26 @@ class Reader:
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._closing.is_set()
 
-    def _carry_out(self) -> None:
-        """Commit what was left to be committed."""
+    def _commit_pending(self) -> None:
         if self._to_commit:
             self._source.commit(self._to_commit.pop())
 
-    def _hand_over(self, raw: RawColumns) -> None:
-        """Decode a poll's batch piece by piece, and hand the pieces over."""
+    def _enqueue(self, raw: RawColumns) -> None:
+        """Decode a polled batch piece by piece, and queue the pieces."""
         if self._limits.messages_max is not None:
             left = self._limits.messages_max - self._n_read
             if left == 0:
-                return  # read too far: not counted, not learned, and its position not moved on
+                return  # beyond the limit: not counted, not learned, its position not advanced
             raw = raw.head(left)
         self._n_read += len(raw)
         for piece in pieces(raw, self._piece_messages):
-            # The buffer is the whole poll's: each piece answers for its share.
+            # The buffer belongs to the whole poll: each piece counts for its share.
             n_bytes = len(raw.buffer) * len(piece) // max(len(raw), 1)
             messages = self._decoder.decode(piece)
-            batch = Batch(raw.partition, piece.next_offset, len(piece), n_bytes, messages)
-            while not self._handover.put(batch, POLL_TIMEOUT_S):
+            while not self._queue.put(messages, n_bytes, POLL_TIMEOUT_S):
                 if self._is_over():
                     return
-                self._health.beat_reader()  # waiting for the learner is work, not a stuck reader
+                self._health.beat_reader()  # waiting for the learner is not a stuck reader
             self._positions[raw.partition] = piece.next_offset
 
 

@@ -302,7 +302,7 @@ def test_any_time_of_a_source_can_be_shown() -> None:
     recent = made(None)
     recent.start()
     try:
-        recent.offer(told, told.to_judge, np.log(np.full((len(times), 2), 0.5)))
+        recent.offer(told, told.to_predict, np.log(np.full((len(times), 2), 0.5)))
         settle(recent)
         assert check_page(settings_of(Path("nowhere"), "stdin"), recent) == len(times)
     finally:

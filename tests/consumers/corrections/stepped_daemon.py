@@ -129,7 +129,7 @@ class Life:
         journal = self.room.log
         assert isinstance(journal, Journal)
         wanted = {name: (partition, offset) for name, partition, offset in journal.deletions()}
-        journal.erase(wanted, self.checkpoint.applied(journal.partition), lambda: True)
+        journal.erase(wanted, self.checkpoint.oldest_position(journal.partition), lambda: True)
 
     def kill(self) -> Life:
         """Forget all that is in no file, and begin anew."""

@@ -17,7 +17,7 @@ from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import Tally
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.reader import Seen
+from consumers.pipeline.reader import SourceStatus
 from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
 from streamnb import (
     Categories,
@@ -84,7 +84,7 @@ class Run:
         self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
         quality = Quality(CLASSES, self.tally.prequential, metrics, 30, clock=self.clock)
         self.reporter = Reporter(
-            self.source.name, lambda: Seen.of(self.source), self.board, self.tally, metrics,
+            self.source.name, lambda: SourceStatus.of(self.source), self.board, self.tally, metrics,
             self.health, quality, self.view, self.checkpoint, clock=self.clock,
         )  # fmt: skip
         self.reporter.http_address = "http://127.0.0.1:1"

@@ -15,7 +15,7 @@ from consumers.messages import Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
-    Written,
+    SavedCheckpoint,
     differences,
 )
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
@@ -114,9 +114,9 @@ def test_without_a_folder_nothing_is_kept() -> None:
     clock.now_s += 1_000.0
     assert nowhere.path is None
     assert not nowhere.is_due()
-    with nowhere.alone():
+    with nowhere.locked():
         assert nowhere.restore(model) == (model, {})
-        assert nowhere.write(model, {}) == Written(0, 0.0)
+        assert nowhere.write(model, {}) == SavedCheckpoint({})
 
 
 def test_it_is_due_each_interval(tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
 def test_two_daemons_do_not_share_a_folder(tmp_path: Path) -> None:
     """While one holds the folder another is refused; afterwards it may have it."""
     with (
-        checkpoint(tmp_path).alone(),
+        checkpoint(tmp_path).locked(),
         pytest.raises(CheckpointError, match="another streamnb uses it") as caught,
-        checkpoint(tmp_path).alone(),
+        checkpoint(tmp_path).locked(),
     ):
         pass
     assert str(tmp_path) in str(caught.value)
-    with checkpoint(tmp_path).alone():
+    with checkpoint(tmp_path).locked():
         assert tmp_path.is_dir()
 
 

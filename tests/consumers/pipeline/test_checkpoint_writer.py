@@ -11,9 +11,9 @@ import pytest
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition, part_name
-from consumers.pipeline import checkpoint_writer as saving
-from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
-from consumers.pipeline.checkpoint_writer import Saved, Saving
+from consumers.pipeline import checkpoint_writer
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint, SavedCheckpoint
+from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
 from streamnb import (
@@ -63,7 +63,9 @@ class Run:
         self.file = folder / FILE_NAME
         self.stop = threading.Event()
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {})
-        self.saving = Saving(self.checkpoint, self.predictor, sinks or (NoSink(),), self.stop)
+        self.writer = CheckpointWriter(
+            self.checkpoint, self.predictor, sinks or (NoSink(),), self.stop
+        )
 
     def teach(self, n: int) -> None:
         """Teach some examples."""
@@ -72,11 +74,11 @@ class Run:
     def begin(self) -> None:
         """Begin a checkpoint of what was learned."""
         positions = {PART: self.model.n_examples}
-        self.saving.begin(self.model, positions, lambda: None)
+        self.writer.begin(self.model, positions, lambda: None)
 
-    def outcome(self) -> Saved:
+    def outcome(self) -> SavedCheckpoint:
         """Wait for what comes of it."""
-        saved = self.saving.outcome(LONG_S)
+        saved = self.writer.outcome(LONG_S)
         assert saved is not None
         return saved
 
@@ -94,7 +96,7 @@ class Run:
 
     def close(self) -> None:
         """End the threads."""
-        self.saving.close()
+        self.writer.close()
         self.predictor.stop(LONG_S)
 
 
@@ -112,13 +114,13 @@ def test_what_was_frozen_is_what_stands(run: Run) -> None:
     go_on = run.hold()
     run.begin()
     run.teach(40)
-    assert run.saving.is_busy
-    assert run.saving.outcome() is None
+    assert run.writer.is_busy
+    assert run.writer.outcome() is None
     go_on()
     saved = run.outcome()
-    assert not run.saving.is_busy
+    assert not run.writer.is_busy
     assert saved.positions == {PART: 3}
-    assert saved.written.n_bytes == run.file.stat().st_size
+    assert saved.n_bytes == run.file.stat().st_size
     stored = read(run.file)
     assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 3})
     run.begin()
@@ -128,8 +130,8 @@ def test_what_was_frozen_is_what_stands(run: Run) -> None:
 
 def test_nothing_in_the_making_has_no_outcome(run: Run) -> None:
     """Where none was begun there is nothing to tell."""
-    assert not run.saving.is_busy
-    assert run.saving.outcome(LONG_S) is None
+    assert not run.writer.is_busy
+    assert run.writer.outcome(LONG_S) is None
 
 
 def test_judgements_are_safe_before_the_file_stands(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ def test_a_sink_that_is_full_is_waited_for(tmp_path: Path) -> None:
     run.teach(1)
     run.begin()
     assert sink.tried.wait(LONG_S)
-    assert run.saving.outcome() is None
+    assert run.writer.outcome() is None
     assert not run.file.exists()
     sink.has_room.set()
     assert run.outcome().positions == {PART: 1}
@@ -177,9 +179,9 @@ def test_patience_has_an_end(
     tmp_path: Path, told_to_stop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sink that stays full costs this checkpoint, sooner when the daemon is to end."""
-    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
+    monkeypatch.setattr(checkpoint_writer, "_SLICE_S", 0.01)
     times = ("_SAFE_TIMEOUT_AT_STOP_S", "_SAFE_TIMEOUT_S")
-    monkeypatch.setattr(saving, times[not told_to_stop], 0.02)
+    monkeypatch.setattr(checkpoint_writer, times[not told_to_stop], 0.02)
     sink = FullSink()
     run = Run(tmp_path, sink)
     run.teach(1)
@@ -188,7 +190,7 @@ def test_patience_has_an_end(
     run.begin()
     with pytest.raises(CheckpointError, match="no checkpoint was written: "):
         run.outcome()
-    assert not run.saving.is_busy
+    assert not run.writer.is_busy
     assert not run.file.exists()
     run.close()
 
@@ -197,8 +199,8 @@ def test_a_predictor_that_is_held_costs_the_checkpoint(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the mark does not come out in time no file is written, and the next one may be."""
-    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
-    monkeypatch.setattr(saving, "_SAFE_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(checkpoint_writer, "_SLICE_S", 0.01)
+    monkeypatch.setattr(checkpoint_writer, "_SAFE_TIMEOUT_S", 0.02)
     go_on = run.hold()
     run.begin()
     with pytest.raises(CheckpointError, match="wait to be judged"):
@@ -211,16 +213,16 @@ def test_a_predictor_that_is_held_costs_the_checkpoint(
 
 def test_a_full_queue_costs_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the mark finds no place in time, that is an error, and who waits is told meanwhile."""
-    monkeypatch.setattr(saving, "_SLICE_S", 0.01)
-    monkeypatch.setattr(saving, "_SAFE_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(checkpoint_writer, "_SLICE_S", 0.01)
+    monkeypatch.setattr(checkpoint_writer, "_SAFE_TIMEOUT_S", 0.02)
     run = Run(tmp_path, queue_size_max=1)
     go_on = run.hold()
     run.predictor.call(lambda: None)
     told: list[None] = []
     with pytest.raises(CheckpointError, match="no checkpoint was written: 1 requests are waiting"):
-        run.saving.begin(run.model, {}, lambda: told.append(None))
+        run.writer.begin(run.model, {}, lambda: told.append(None))
     assert told
-    assert not run.saving.is_busy
+    assert not run.writer.is_busy
     go_on()
     run.close()
 

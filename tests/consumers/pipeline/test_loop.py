@@ -18,9 +18,9 @@ from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import Tally
-from consumers.pipeline.batch_queue import Handover
+from consumers.pipeline.batch_queue import BatchQueue
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
-from consumers.pipeline.checkpoint_writer import Saving
+from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
 from consumers.sinks.base import NoSink, Record, Sink
@@ -67,7 +67,7 @@ class Run:
         *steps: Step,
         predictions: Sink | None = None,
         rejects: Sink | None = None,
-        handover: Handover | None = None,
+        queue: BatchQueue | None = None,
         watch: Callable[[], None] = lambda: None,
     ) -> None:
         settings = Settings()
@@ -85,13 +85,13 @@ class Run:
         model, positions = checkpoint.restore(build_model(settings.model))
         sinks = predictions or NoSink(), rejects or NoSink()
         self.pipeline = Pipeline(
-            reader=Reader(self.source, decoder(), health, self.stop, handover),
+            reader=Reader(self.source, decoder(), health, self.stop, queue),
             learner=Learner(model, board, EveryExamples(1000), self.clock),
             predictor=self.predictor,
             predictions=sinks[0],
             rejects=sinks[1],
             checkpoint=checkpoint,
-            saving=Saving(checkpoint, self.predictor, sinks, self.stop),
+            checkpoint_writer=CheckpointWriter(checkpoint, self.predictor, sinks, self.stop),
             metrics=metrics,
             health=health,
             tally=Tally(settings.model.classes, ("text",), 1000, metrics, self.clock),
@@ -103,7 +103,7 @@ class Run:
     def look_around(self, after_s: float) -> None:
         """Let time pass, then look around as the loop does, up to the checkpoint's end."""
         self.clock.now_s += after_s
-        self.pipeline._look_around(0)
+        self.pipeline._do_due(0)
         self.pipeline._await_checkpoint()
 
     def value(self, name: str) -> float | None:
@@ -135,7 +135,7 @@ def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
     for number in range(2):
         batch = reader.take(LONG_S)
         assert batch is not None
-        run.pipeline._take(batch)
+        run.pipeline._process(batch)
         run.look_around(11.0)
         first.append(run.file.stat().st_ino)
         run.look_around(11.0)
@@ -154,12 +154,12 @@ def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
     for _ in range(2):
         batch = run.pipeline.reader.take(LONG_S)
         assert batch is not None
-        run.pipeline._take(batch)
+        run.pipeline._process(batch)
         if batch.next_offset == 3:
             run.predictor.call(lambda: assert_set(goes_on))
             run.clock.now_s = 11.0
-        run.pipeline._look_around(0)
-    assert run.pipeline.saving.is_busy
+        run.pipeline._do_due(0)
+    assert run.pipeline.checkpoint_writer.is_busy
     assert not run.file.exists()
     goes_on.set()
     run.pipeline._await_checkpoint()
@@ -181,11 +181,11 @@ def test_a_checkpoint_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> 
     assert run.pipeline.run(Limits(until_end=True)) == "end of source"
     with capture_logs() as said:
         run.clock.now_s = 11.0
-        run.pipeline._look_around(0)
+        run.pipeline._do_due(0)
         with pytest.raises(CheckpointError, match="no checkpoint was written"):
             run.pipeline._await_checkpoint()
         run.clock.now_s = 22.0
-        run.pipeline._look_around(0)
+        run.pipeline._do_due(0)
         with pytest.raises(CheckpointError, match="no checkpoint was written"):
             run.end()
     assert run.value("checkpoint_failures_total") == 3.0
@@ -206,7 +206,7 @@ def test_what_was_read_before_an_error_is_learned(tmp_path: Path) -> None:
 def test_what_was_read_and_not_learned_is_read_again(tmp_path: Path) -> None:
     """Told to stop, the run leaves what waits; the next one begins behind what was learned."""
     batches = [raw(LOG, [LABELLED] * 3, at) for at in (0, 3, 6, 9)]
-    run = Run(tmp_path, batches, handover=Handover(batches_max=2))
+    run = Run(tmp_path, batches, queue=BatchQueue(batches_max=2))
     run.pipeline.watch = run.stop.set
     assert run.pipeline.run(Limits()) == "told to stop"
     run.end()

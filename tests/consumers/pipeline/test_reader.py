@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.errors import SourceError
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.health import Health
-from consumers.pipeline.batch_queue import Batch, Handover
-from consumers.pipeline.reader import Limits, Reader, Seen, pieces
+from consumers.pipeline.batch_queue import BatchQueue
+from consumers.pipeline.reader import Limits, Reader, SourceStatus, pieces
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
 
@@ -34,16 +34,16 @@ class Clock:
 class Run:
     """A reader over a scripted source."""
 
-    def __init__(self, *steps: Step, handover: Handover | None = None) -> None:
+    def __init__(self, *steps: Step, queue: BatchQueue | None = None) -> None:
         self.source = ScriptedSource(*steps)
         self.stop = threading.Event()
         self.health = Health(Clock(), 30.0)
         self.decoder = decoder()
-        self.reader = Reader(self.source, self.decoder, self.health, self.stop, handover)
+        self.reader = Reader(self.source, self.decoder, self.health, self.stop, queue)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Messages]:
         """Yield what comes until the reader ends."""
-        while self.reader.end is None:
+        while self.reader.end_reason is None:
             batch = self.reader.take(LONG_S)
             if batch is not None:
                 yield batch
@@ -54,9 +54,9 @@ def lines(n: int, first: int = 0, partition: Partition = FIRST) -> RawColumns:
     return raw(partition, [LINE] * n, first)
 
 
-def places(batches: Iterator[Batch]) -> list[tuple[int, int, int]]:
+def places(batches: Iterator[Messages]) -> list[tuple[int, int, int]]:
     """Return partition, number of messages and next offset of each batch."""
-    return [(each.partition.partition, each.n_raw, each.next_offset) for each in batches]
+    return [(each.partition.partition, len(each.raw), each.next_offset) for each in batches]
 
 
 def test_what_is_read_comes_in_order_up_to_the_end() -> None:
@@ -65,8 +65,8 @@ def test_what_is_read_comes_in_order_up_to_the_end() -> None:
     run.reader.start({}, Limits(until_end=True))
     found = list(run.batches())
     assert places(iter(found)) == [(0, 3, 3), (1, 2, 2), (0, 1, 4)]
-    assert [len(each.messages) for each in found] == [3, 2, 1]
-    assert run.reader.end == "end of source"
+    assert [len(each) for each in found] == [3, 2, 1]
+    assert run.reader.end_reason == "end of source"
     run.reader.close()
 
 
@@ -118,7 +118,7 @@ def test_an_error_of_the_source_comes_behind_what_was_read() -> None:
     run = Run([lines(3)], [lines(2, 3)], SourceError("the disk is gone"))
     run.reader.start({}, Limits())
     taken = [run.reader.take(LONG_S) for _ in range(2)]
-    assert [each.n_raw for each in taken if each is not None] == [3, 2]
+    assert [len(each.raw) for each in taken if each is not None] == [3, 2]
     with pytest.raises(SourceError, match="the disk is gone"):
         run.reader.take(LONG_S)
     run.reader.close()
@@ -160,25 +160,25 @@ def test_a_number_of_messages_is_exact(n: int, found: list[int]) -> None:
     batches = places(run.batches())
     assert [each[1] for each in batches] == found
     assert batches[-1][2] == found[-1] + 3 * (len(found) == 3)
-    assert run.reader.end == "max messages"
+    assert run.reader.end_reason == "max messages"
     run.reader.close()
 
 
 def test_a_stop_is_heeded_while_there_is_no_room() -> None:
     """A reader that waits for the learner ends when told to, and what it holds is left."""
-    run = Run([lines(1, i) for i in range(50)], handover=Handover(batches_max=1))
+    run = Run([lines(1, i) for i in range(50)], queue=BatchQueue(batches_max=1))
     run.reader.start({}, Limits())
     assert run.reader.take(LONG_S) is not None
     run.stop.set()
     run.reader.close()
     assert run.source.calls == ["open", "poll", "close"]
     assert run.reader.take(LONG_S) is not None
-    assert run.reader.end == "told to stop"
+    assert run.reader.end_reason == "told to stop"
 
 
 def test_a_reader_that_waits_for_room_is_not_stuck() -> None:
     """While the learner is busy the reader goes on saying that it lives."""
-    run = Run([lines(1, i) for i in range(5)], handover=Handover(batches_max=1))
+    run = Run([lines(1, i) for i in range(5)], queue=BatchQueue(batches_max=1))
     beats = threading.Semaphore(0)
     run.health.beat_reader = beats.release  # type: ignore[method-assign]
     run.reader.start({}, Limits())
@@ -192,15 +192,15 @@ def test_what_the_source_says_is_seen() -> None:
     run = Run([lines(3)])
     run.source.lags, run.source.lost_messages = {FIRST: 10, SECOND: 5}, 2
     run.source.sentence = "nobody answers"
-    assert run.reader.seen() == Seen()
+    assert run.reader.source_status() == SourceStatus()
     run.reader.start({}, Limits())
     assert run.source.idle.wait(LONG_S)
-    seen = run.reader.seen()
+    seen = run.reader.source_status()
     assert (seen.trouble, seen.lost_messages) == ("nobody answers", 2)
     assert seen.lag == {FIRST: 13, SECOND: 5}
     assert run.health.report().reason == "nobody answers"
     run.reader.take(LONG_S)
-    assert run.reader.seen().lag == {FIRST: 10, SECOND: 5}
+    assert run.reader.source_status().lag == {FIRST: 10, SECOND: 5}
     run.reader.close()
 
 

@@ -85,7 +85,7 @@ def tweets(rows: Sequence[dict[str, Any] | str], first: int = 0) -> Messages:
 
 def offer(store: Recent, told: Messages, probability: float = 0.8) -> None:
     """Offer all messages that are no deletions, each judged as it is labelled."""
-    rows = np.concatenate([told.to_learn, told.to_judge])
+    rows = np.concatenate([told.to_learn, told.to_predict])
     rows.sort()
     labels = np.maximum(told.labels[rows], 0)
     shares = np.full((len(rows), 2), 1 - probability)

@@ -242,7 +242,7 @@ def test_labelled_and_judged_messages_may_overtake_each_other() -> None:
         for told in (first, second):
             store.offer(told, told.to_learn, log_posteriors)
         for told in (first, second):
-            store.offer(told, told.to_judge, log_posteriors)
+            store.offer(told, told.to_predict, log_posteriors)
         settle(store)
         assert ids(store, "") == ["m3", "m1", "m2", "m0"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, encode
-from consumers.erasure import Erasure, Output
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
+from consumers.pipeline.erasure import Erasure, Output
 from consumers.sinks.records import (
     prediction_record,
     prediction_without_text,

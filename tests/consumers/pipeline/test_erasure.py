@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from consumers.corrections.journal import Journal
-from consumers.erasure import FILE_NAME, Erasure, Output
 from consumers.errors import SinkError
 from consumers.messages import Partition, Reason
+from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
     prediction_without_text,
     reject_without_bytes,
 )
 from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
-from tests.consumers.erasure_folder import LOG, SECRET, Folder, correction
 from tests.consumers.full_disk import disk_full_at
+from tests.consumers.pipeline.erasure_folder import LOG, SECRET, Folder, correction
 from tests.endtoend.expected_counts import examples
 
 
