@@ -1,4 +1,4 @@
-"""Messages to the columns that the model's groups read, and the model of the settings."""
+"""The model of the settings, and the columns of messages that its groups read."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from consumers.config.model import (
     WordsSettings,
 )
 from consumers.config.sections import MESSAGE_PARTS
+from consumers.decode.fields import take
 from consumers.messages import Messages
 from streamnb import (
     Bernoulli,
@@ -39,13 +40,12 @@ from streamnb import (
     Words,
 )
 from streamnb.columns import missing_text
-from streamnb.kernels.layout import Texts
 
 Column = TextColumn | NDArray[np.float64]
 
 
 def build_model(settings: ModelSettings) -> NaiveBayes:
-    """Return the untrained model that the settings describe."""
+    """Return the untrained model of the settings."""
     return NaiveBayes(
         classes=settings.classes,
         class_prior=_class_prior(settings.class_prior, settings.classes),
@@ -107,7 +107,7 @@ def _words(settings: WordsSettings) -> Words:
 
 
 def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
-    """Return the fields of a message that the model reads, with what its groups make of them."""
+    """Return the fields of a message that the model reads, with the kind of their group."""
     return {
         field: group.kind
         for name, group in settings.features.items()
@@ -131,14 +131,14 @@ def columns_of(
     rows : ndarray of shape (n,), int64
         Places in `messages`, ascending.
     names : sequence of str
-        The text, or other fields that were decoded for the model.
+        The text, or other fields decoded for the model.
 
     Returns
     -------
     dict of str to TextColumn or ndarray of float64
         By name, each of length n.
     """
-    return {name: _chosen(_column(messages, name), rows) for name in names}
+    return {name: _rows_of(_column(messages, name), rows) for name in names}
 
 
 def _column(messages: Messages, name: str) -> Column:
@@ -147,10 +147,7 @@ def _column(messages: Messages, name: str) -> Column:
     return messages.fields[name] if name in messages.fields else missing_text(len(messages))
 
 
-def _chosen(column: Column, rows: NDArray[np.int64]) -> Column:
+def _rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
     if len(rows) == len(column):
         return column
-    if not isinstance(column, TextColumn):
-        return column[rows]
-    data, starts, ends = column.texts
-    return TextColumn(Texts(data, starts[rows], ends[rows]))
+    return take(column.texts if isinstance(column, TextColumn) else column, rows)

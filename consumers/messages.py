@@ -174,7 +174,7 @@ def pairs(fields: Mapping[str, Any]) -> str:
     )
 
 
-class About(NamedTuple):
+class Metadata(NamedTuple):
     """What messages say of themselves beside what is learned: for sinks, the screen and people.
 
     They are lists side by side, one entry a message.
@@ -216,8 +216,8 @@ class Messages:
     fields : dict of str to TextColumn or ndarray of shape (n,), float64
         The other fields that the model reads: words and categories as text; numbers, and flags as
         0 and 1, nan where they are missing.
-    about : callable
-        Decodes what else stands in the messages at some places of `raw`.
+    metadata : callable
+        Decodes the metadata of the messages at some places of `raw`.
     rejects : list of Reject
         The messages of `raw` that cannot be used: all that are not in `at`.
     n_ambiguous : int
@@ -231,7 +231,7 @@ class Messages:
     operations: NDArray[np.int8]
     texts: TextColumn
     fields: dict[str, TextColumn | NDArray[np.float64]]
-    about: Callable[[RawColumns, NDArray[np.int64]], About]
+    metadata: Callable[[RawColumns, NDArray[np.int64]], Metadata]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0
 
@@ -282,15 +282,15 @@ class Messages:
 
     def envelopes(self, rows: NDArray[np.int64]) -> list[Envelope]:
         """Return some messages as rows."""
-        about = self.about(self.raw, self.at[rows])
+        metadata = self.metadata(self.raw, self.at[rows])
         labels = [self.label(i) for i in rows.tolist()]
         operations = [OPERATIONS[code] for code in self.operations[rows].tolist()]
         texts = self.shown_texts(rows)
         return [
             Envelope(name, time_ms, user, lang, text, label, operation, fields)
             for name, time_ms, user, lang, text, label, operation, fields in zip(
-                about.ids, about.times_ms, about.users, about.langs, texts, labels, operations,
-                about.fields, strict=True,
+                metadata.ids, metadata.times_ms, metadata.users, metadata.langs, texts, labels,
+                operations, metadata.fields, strict=True,
             )
         ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
 from consumers.corrections.model import UnusableExample
-from consumers.decode.fields import Fault, converter, reads_of
+from consumers.decode.fields import DecodeError, converter, field_specs
 from consumers.messages import Partition
 
 Place = tuple[Partition, int]  # a log of the stream, and an offset in it
@@ -75,7 +75,7 @@ class Examples:
 
     def __init__(self, kinds: Mapping[str, Kind], message: MessageSettings) -> None:
         self._kinds = dict(kinds)
-        reads = reads_of(kinds, message)
+        reads = field_specs(kinds, message)
         self._converters: dict[str, Callable[[Any], Any]] = {
             name: converter(read._replace(path=name), is_csv=False) for name, read in reads.items()
         }
@@ -110,6 +110,6 @@ class Examples:
                 raise UnusableExample(f"{name} must be a string, not {value!r:.60}")
             return value
         read = self._converters[name](value)
-        if isinstance(read, Fault):
+        if isinstance(read, DecodeError):
             raise UnusableExample(read.detail)
         return read

@@ -1,16 +1,15 @@
-"""Raw bytes to messages: the columns of a batch in, the columns of its messages out.
+"""Kafka messages, file records and generated messages to examples, a batch at a time.
 
-Nothing a message holds can end the program, and no message vanishes: each becomes one row of
-`Messages` or one `Reject`, and offsets keep their order.
+`Decoder.decode` turns the raw columns of a batch into the columns of its messages. No message can
+end the program and none vanishes: each becomes one row of `Messages` or one `Reject`, and offsets
+keep their order.
 
-Most messages are plain JSON: compiled loops find their text, label, operation and declared fields,
-without a Python object for any of them. A message of which these are not sure goes the way of all
-messages before, one by one (`decode_rows`), and so do records of other forms. Both ways say the
-same of a message.
+Most messages are plain JSON: compiled loops (`json_scanner`) find their text, label, operation and
+declared fields without a Python object for any of them. A message that these cannot decide is
+decoded by itself (`rows`), and so are records of other formats. Both paths give the same result.
 
-A mistake of ours in here must not cost the stream: a message at which the code fails is rejected as
-`decoder_failed`, with the exception's name, and the first failure of each kind is an error in the
-log. A test that decodes sees such a reject where it wants none.
+A bug in the decoder must not cost the stream: a message at which it raises is rejected as
+`decoder_failed`, with the exception's name, and the first failure of each kind is logged.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
 from consumers.decode.fields import (
     Column,
-    Fault,
-    How,
-    Read,
-    chosen,
-    chosen_texts,
-    missing,
-    reads_of,
-    replaced,
+    DecodeError,
+    FieldSpec,
+    ValueType,
+    field_specs,
+    missing_column,
+    take,
+    take_texts,
+    with_entries,
     with_texts,
 )
 from consumers.decode.json import JsonReader
-from consumers.decode.json_scanner import JsonScanner, Scan, names_of
+from consumers.decode.json_scanner import JsonScanner, ScanResult, name_table_of
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,
@@ -51,12 +50,12 @@ from consumers.decode.kernels.json_scan import (
 from consumers.decode.kernels.spans import OTHER
 from consumers.decode.labels import Labeller
 from consumers.decode.record_format import RecordFormat
-from consumers.decode.rows import RowReader, Rows
+from consumers.decode.rows import DecodedRows, RowDecoder
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
-    About,
     Messages,
+    Metadata,
     Operation,
     RawColumns,
     Reason,
@@ -72,9 +71,9 @@ _CODES = {operation: code for code, operation in enumerate(OPERATIONS)}
 
 @dataclass(slots=True)
 class _Columns:
-    """What is known of each message of a batch so far, as arrays of one length."""
+    """The columns of a batch while it is decoded, one entry a message."""
 
-    again: NDArray[np.bool_]
+    undecided: NDArray[np.bool_]
     operations: NDArray[np.int8]
     labels: NDArray[np.int32]
     texts: Texts
@@ -83,24 +82,24 @@ class _Columns:
 
 
 class Decoder:
-    """Makes `Messages` of a source's `RawColumns`.
+    """Decodes `RawColumns` to `Messages`.
 
     Parameters
     ----------
     message : MessageSettings
-        Where in a message its parts are.
+        Where the parts of a message are.
     labeller : Labeller
         Where its label is.
     record_format : RecordFormat, optional
-        How the source writes its records; JSON when left out.
+        ValueType the source writes its records; JSON when left out.
     reads : mapping of str to Kind, optional
-        The fields that the model reads (``text``, ``user``, ``lang``, or a path) and what its
-        groups make of them; words of the text when left out.
+        The fields that the model reads (``text``, ``user``, ``lang``, or a path) and the kind of
+        their group; by default the words of the text.
 
     Raises
     ------
     ConfigError
-        When a configured path cannot be a JSON name.
+        If a configured path cannot be a JSON name.
     """
 
     def __init__(
@@ -114,21 +113,21 @@ class Decoder:
         self._labeller = labeller
         reads = {"text": "words"} if reads is None else reads
         self._needs_text = "text" in reads or labeller.reads_text
-        self._reads = reads_of(reads, message)
+        self._reads = field_specs(reads, message)
         form = record_format or RecordFormat()
-        self._rows = RowReader(message, labeller, form, self._reads, needs_text=self._needs_text)
+        self._rows = RowDecoder(message, labeller, form, self._reads, needs_text=self._needs_text)
         self._code_of = {None: NO_LABEL} | {name: c for c, name in enumerate(labeller.classes)}
-        self._operation_names = names_of([str(operation) for operation in OPERATIONS])
-        self._label_names = names_of(list(labeller.known))
+        self._operation_names = name_table_of([str(operation) for operation in OPERATIONS])
+        self._label_names = name_table_of(list(labeller.known))
         codes = [self._code_of[name] for name in labeller.known.values()]
-        # What `match` answers → code; its last two are OTHER and NOTHING.
+        # What `match` returns → code; its last two are OTHER and NOTHING.
         self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
         self._failures: set[tuple[str, str, int]] = set()
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
         if isinstance(reader, JsonReader) and form.encoding == "utf-8":
             paths = {*message.id_paths, message.operation}
-            paths |= {read.path for read in self._reads.values()}
+            paths |= {spec.path for spec in self._reads.values()}
             if self._needs_text:
                 paths.add(message.text)
             self._scanner = JsonScanner(reader.root, paths | set(filter(None, [labeller.path])))
@@ -139,64 +138,63 @@ class Decoder:
         Parameters
         ----------
         raw : RawColumns
-            The messages of one partition as they came.
+            Messages of one partition.
 
         Returns
         -------
         Messages
-            One row for each message that can be used, and a reject for each that cannot: together
-            as many as `raw` holds.
+            One row for each valid message and a reject for each other, together `len(raw)`.
         """
-        faults = self._unfit(raw)
+        errors = self._unreadable(raw)
         try:
-            columns = self._scanned(raw, faults)
-        except Exception as error:  # noqa: BLE001 -- the authority finds out of which message it is
-            self._note(error)
-            columns = self._nothing(len(raw))
-        columns.again[list(faults)] = False
-        at = np.flatnonzero(columns.again)
+            columns = self._scanned(raw, errors)
+        except Exception as error:  # noqa: BLE001 -- decoding one by one finds the message
+            self._log_failure(error)
+            columns = self._empty_columns(len(raw))
+        columns.undecided[list(errors)] = False
+        at = np.flatnonzero(columns.undecided)
         if len(at):
-            rows = self._read([raw.value(i) or b"" for i in at.tolist()])
-            faults |= {int(at[k]): fault for k, fault in rows.faults.items()}
-            self._put(columns, at[rows.at], rows)
+            rows = self._decode_rows([raw.value(i) or b"" for i in at.tolist()])
+            errors |= {int(at[k]): error for k, error in rows.errors.items()}
+            self._set_rows(columns, at[rows.at], rows)
         keep = np.ones(len(raw), np.bool_)
-        keep[list(faults)] = False
-        return self._messages(raw, np.flatnonzero(keep), columns, faults)
+        keep[list(errors)] = False
+        return self._messages(raw, np.flatnonzero(keep), columns, errors)
 
-    def _read(self, values: list[bytes]) -> Rows:
-        """Read messages one by one; one at which the code fails has a fault."""
+    def _decode_rows(self, values: list[bytes]) -> DecodedRows:
+        """Decode messages one by one; one at which the code raises becomes an error."""
         try:
-            return self._rows.read(values)
+            return self._rows.decode(values)
         except Exception as error:  # noqa: BLE001 -- named in the reject, and logged
-            detail = self._note(error)
+            detail = self._log_failure(error)
         if len(values) == 1:
-            return Rows(
+            return DecodedRows(
                 fields={name: [] for name in self._reads},
-                faults={0: Fault(Reason.DECODER_FAILED, detail)},
+                errors={0: DecodeError(Reason.DECODER_FAILED, detail)},
             )
-        rows = Rows()
+        rows = DecodedRows()
         for k, value in enumerate(values):
-            rows.add(self._read([value]), k)
+            rows.add(self._decode_rows([value]), k)
         return rows
 
-    def _about(self, raw: RawColumns, places: NDArray[np.int64]) -> About:
-        """Return what messages say of themselves; nothing of one at which the code fails.
+    def _metadata(self, raw: RawColumns, places: NDArray[np.int64]) -> Metadata:
+        """Return the metadata of messages; of one at which the code raises, only its place.
 
-        It may have been learned already, so that a reject would count it twice.
+        It may have been learned already, so a reject would count it twice.
         """
         try:
-            return self._rows.about(raw, places)
+            return self._rows.metadata(raw, places)
         except Exception as error:  # noqa: BLE001 -- logged
-            self._note(error)
+            self._log_failure(error)
         if len(places) == 1:
-            return self._rows.nothing_about(raw, places)
-        each = [self._about(raw, places[k : k + 1]) for k in range(len(places))]
-        return About(*([entry for (entry,) in column] for column in zip(*each, strict=True)))
+            return self._rows.metadata_without_decoding(raw, places)
+        each = [self._metadata(raw, places[k : k + 1]) for k in range(len(places))]
+        return Metadata(*([entry for (entry,) in column] for column in zip(*each, strict=True)))
 
-    def _note(self, error: Exception) -> str:
-        """Log an exception that nobody expected, once a kind and place; return its sentence.
+    def _log_failure(self, error: Exception) -> str:
+        """Log an unexpected exception, once a kind and place; return its description.
 
-        Where memory is short it is no message's fault, and the error goes on.
+        A `MemoryError` is raised again: no message is to blame.
         """
         if isinstance(error, MemoryError):
             raise error
@@ -215,92 +213,93 @@ class Decoder:
         raw: RawColumns,
         at: NDArray[np.int64],
         columns: _Columns,
-        faults: dict[int, Fault],
+        errors: dict[int, DecodeError],
     ) -> Messages:
-        """Return the messages at some places of a batch, and the rejects that faults make."""
+        """Return the messages at some places of a batch, with the errors as rejects."""
         return Messages(
             raw=raw,
             at=at,
             classes=self._labeller.classes,
             labels=columns.labels[at],
             operations=columns.operations[at],
-            texts=chosen_texts(columns.texts, at),
-            fields={name: chosen(column, at) for name, column in columns.fields.items()},
-            about=self._about,
+            texts=take_texts(columns.texts, at),
+            fields={name: take(column, at) for name, column in columns.fields.items()},
+            metadata=self._metadata,
             rejects=[
                 Reject(
                     reason, detail, raw.partition, int(raw.offsets[i]), int(raw.times_ms[i]),
                     raw.key(i), raw.value(i),
                 )
-                for i, (reason, detail) in sorted(faults.items())
+                for i, (reason, detail) in sorted(errors.items())
             ],
             n_ambiguous=columns.n_ambiguous,
         )  # fmt: skip
 
-    def _unfit(self, raw: RawColumns) -> dict[int, Fault]:
-        """Return what is wrong with messages whose bytes need not be looked at."""
+    def _unreadable(self, raw: RawColumns) -> dict[int, DecodeError]:
+        """Return the errors of messages that are null or too large."""
         sizes = raw.value_ends - raw.value_starts
         null = raw.value_ends < 0
         large = ~null & (sizes > self._settings.max_bytes)
-        return {
-            i: Fault(Reason.TOMBSTONE, "the value is null") for i in np.flatnonzero(null).tolist()
-        } | {
-            i: Fault(
-                Reason.TOO_LARGE,
-                f"{sizes[i]} bytes, message.max_bytes is {self._settings.max_bytes}",
-            )
-            for i in np.flatnonzero(large).tolist()
+        errors = {
+            i: DecodeError(Reason.TOMBSTONE, "the value is null")
+            for i in np.flatnonzero(null).tolist()
         }
+        for i in np.flatnonzero(large).tolist():
+            detail = f"{sizes[i]} bytes, message.max_bytes is {self._settings.max_bytes}"
+            errors[i] = DecodeError(Reason.TOO_LARGE, detail)
+        return errors
 
-    def _scanned(self, raw: RawColumns, faults: dict[int, Fault]) -> _Columns:
-        """Return what the scan is sure of; all else is to be looked at again."""
+    def _scanned(self, raw: RawColumns, errors: dict[int, DecodeError]) -> _Columns:
+        """Return what the scan decides; all else is marked undecided."""
         if self._scanner is None:
-            return self._nothing(len(raw))
+            return self._empty_columns(len(raw))
         ends = raw.value_ends.copy()
-        ends[list(faults)] = -1
+        ends[list(errors)] = -1
         scan = self._scanner.scan(raw.buffer, raw.value_starts, ends)
-        again, settings = scan.again, self._settings
+        undecided, settings = scan.undecided, self._settings
         operations = scan.match(settings.operation, self._operation_names)
         deleted = operations == _CODES[Operation.DELETE]
-        again |= operations == OTHER
+        undecided |= operations == OTHER
         for path in settings.id_paths:
-            again |= ~scan.is_any(path, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER))
+            undecided |= ~scan.is_any(path, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER))
         texts = missing_text(len(raw)).texts
         if self._needs_text:
-            again |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
+            undecided |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
             texts = scan.texts(settings.text)
             texts.ends[deleted] = -1
         labels = np.full(len(raw), NO_LABEL, np.int32)
         if self._labeller.path:
             found = scan.match(self._labeller.path, self._label_names)
-            again |= ~deleted & (found == OTHER)
+            undecided |= ~deleted & (found == OTHER)
             labels = np.where(deleted, np.int32(NO_LABEL), self._label_codes[found])
-        # Absent is NOTHING, below zero: to create is what nearly all messages ask for, unsaid.
+        # Absent is NOTHING, below zero: nearly all messages create, without saying so.
         columns = _Columns(
-            again=again,
+            undecided=undecided,
             operations=np.maximum(operations, _CODES[Operation.CREATE]).astype(np.int8),
             labels=labels,
             texts=texts,
-            fields={name: _field(scan, read, deleted, again) for name, read in self._reads.items()},
+            fields={
+                name: _field(scan, spec, deleted, undecided) for name, spec in self._reads.items()
+            },
         )
         if self._labeller.reads_text:
             self._label_by_text(columns)
         return columns
 
-    def _nothing(self, n: int) -> _Columns:
-        """Return columns of `n` messages that all are to be looked at."""
+    def _empty_columns(self, n: int) -> _Columns:
+        """Return the columns of `n` undecided messages."""
         return _Columns(
-            again=np.ones(n, np.bool_),
+            undecided=np.ones(n, np.bool_),
             operations=np.zeros(n, np.int8),
             labels=np.full(n, NO_LABEL, np.int32),
             texts=missing_text(n).texts,
-            fields={name: missing(read, n) for name, read in self._reads.items()},
+            fields={name: missing_column(spec, n) for name, spec in self._reads.items()},
         )
 
     def _label_by_text(self, columns: _Columns) -> None:
-        """Have the labeller read the texts, and change those that gave a label away."""
+        """Label by the texts, and replace those that gave their label away."""
         data, starts, ends = columns.texts
-        at = np.flatnonzero(~columns.again & (ends >= 0))
+        at = np.flatnonzero(~columns.undecided & (ends >= 0))
         plain = data.tobytes()
         bounds = zip(starts[at].tolist(), ends[at].tolist(), strict=True)
         texts = [plain[start:end].decode() for start, end in bounds]
@@ -310,32 +309,34 @@ class Decoder:
         changed = [k for k, text in enumerate(texts) if done.texts[k] is not text]
         columns.texts = with_texts(columns.texts, at[changed], [done.texts[k] for k in changed])
 
-    def _put(self, columns: _Columns, at: NDArray[np.int64], rows: Rows) -> None:
-        """Enter messages that were read one by one."""
+    def _set_rows(self, columns: _Columns, at: NDArray[np.int64], rows: DecodedRows) -> None:
+        """Set the entries of messages that were decoded one by one."""
         columns.operations[at] = [_CODES[operation] for operation in rows.operations]
         columns.labels[at] = [self._code_of[label] for label in rows.labels]
         if self._needs_text:
             columns.texts = with_texts(columns.texts, at, rows.texts)
         for name, column in columns.fields.items():
-            columns.fields[name] = replaced(column, at, rows.fields[name])
+            columns.fields[name] = with_entries(column, at, rows.fields[name])
         columns.n_ambiguous += rows.n_ambiguous
 
 
-def _field(scan: Scan, read: Read, deleted: NDArray[np.bool_], again: NDArray[np.bool_]) -> Column:
-    """Return a declared field as a column; where it is not sure, note so in `again`."""
-    if read.how in {How.NUMBER, How.FLAG}:
-        values, unsure = (scan.numbers if read.how is How.NUMBER else scan.flags)(read.path)
-        again |= unsure & ~deleted
+def _field(
+    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
+) -> Column:
+    """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
+    if spec.type in {ValueType.NUMBER, ValueType.FLAG}:
+        values, unsure = (scan.numbers if spec.type is ValueType.NUMBER else scan.flags)(spec.path)
+        undecided |= unsure & ~deleted
         values[deleted] = np.nan
         return values
     also: tuple[int, ...] = ()
-    if read.how is How.ABOUT:
+    if spec.type is ValueType.METADATA:
         also = (INTEGER,)
-        # Of a list the first entry counts, which the scan knows nothing of.
-        again |= ~deleted & (scan.kinds(read.path) == ARRAY)
-    elif read.how is How.CATEGORY:
+        # The first entry of a list counts, which the scan does not find.
+        undecided |= ~deleted & (scan.kinds(spec.path) == ARRAY)
+    elif spec.type is ValueType.CATEGORY:
         also = (INTEGER, TRUE, FALSE)
-        again |= ~deleted & ~scan.is_any(read.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
-    texts = scan.texts(read.path, also)
+        undecided |= ~deleted & ~scan.is_any(spec.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
+    texts = scan.texts(spec.path, also)
     texts.ends[deleted] = -1
     return texts

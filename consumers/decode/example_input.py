@@ -1,7 +1,7 @@
-"""What a person asks a model about: texts, fields by name, or a whole message, as examples.
+"""Examples that a person types: a text, fields by name, or a whole message.
 
-A value that is given by name is read as a cell of CSV is, a message as the daemon reads it. So what
-is refused here is what a stream's message would be refused for, in the same words.
+A value given by name is read like a cell of CSV, a message as the daemon reads it. So an invalid
+one is refused as a stream's message would be, in the same words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from consumers.config.model import GROUPS, Kind
 from consumers.config.settings import MessageSettings
 from consumers.decode.decoder import Decoder
-from consumers.decode.fields import Fault, Read, converter, reads_of
+from consumers.decode.fields import DecodeError, FieldSpec, converter, field_specs
 from consumers.decode.labels import NoLabels
 from consumers.errors import QuestionError
 from consumers.messages import Partition, RawColumns
@@ -28,12 +28,12 @@ _WRITTEN_OUT_BELOW = 1e15  # whole numbers; larger ones keep their exponent
 
 
 def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
-    """Return the fields that a model reads, with what its groups make of them.
+    """Return the fields that a model reads, with the kind of their group.
 
     Raises
     ------
     QuestionError
-        Where it has a group that no configuration can make.
+        If it has a group that no configuration can make.
     """
     kinds: dict[str, Kind] = {}
     for field, kind in field_kinds(model).items():
@@ -46,12 +46,12 @@ def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
 
 
 def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
-    """Return the example of a text: it is put where the model reads words.
+    """Return the example of a text, in the field of which the model reads words.
 
     Raises
     ------
     QuestionError
-        Where the model reads no words, or those of several fields.
+        If the model reads no words, or those of several fields.
     """
     field = text_field(kinds)
     if field is not None:
@@ -62,7 +62,7 @@ def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
 
 
 def text_field(kinds: Mapping[str, Kind]) -> str | None:
-    """Return the field that a text alone is put into; None where there is none, or several.
+    """Return the field for a text alone; None if there is none, or several.
 
     Examples
     --------
@@ -81,10 +81,9 @@ def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, An
     Raises
     ------
     QuestionError
-        Where a pair is none or comes twice, or the model knows no such field, or it may not hold
-        such a value.
+        If a pair is malformed or repeated, the model reads no such field, or its value is invalid.
     """
-    reads = reads_of(kinds, MessageSettings())
+    reads = field_specs(kinds, MessageSettings())
     example: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
@@ -98,19 +97,19 @@ def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, An
             near = difflib.get_close_matches(name, kinds, n=1)
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise QuestionError(f"the model reads no field {name!r}; {guess}Set {_known(kinds)}")
-        read = reads.get(name)
-        found = value if read is None else _of_cell(read._replace(path=name), value)
+        spec = reads.get(name)
+        found = value if spec is None else _of_cell(spec._replace(path=name), value)
         example[name] = _shown(found, kinds[name])
     return example
 
 
 def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[str, Any]:
-    """Return the example that a message is, decoded as the daemon does.
+    """Return the example in a message, decoded as the daemon does.
 
     Raises
     ------
     QuestionError
-        Where the daemon would reject it, or has nothing to judge.
+        If the daemon would reject it, or it has nothing to predict.
     """
     kinds = kinds_in(model)
     decoder = Decoder(message, NoLabels([str(label) for label in model.classes]), reads=kinds)
@@ -124,39 +123,39 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
 
 
 def example_at(columns: Mapping[str, Any], kinds: Mapping[str, Kind], i: int) -> dict[str, Any]:
-    """Return entry `i` of decoded columns as an example, its values as people write them.
+    """Return entry `i` of decoded columns as an example, with values as people write them.
 
     Parameters
     ----------
     columns : mapping of str to TextColumn or ndarray of float64
     kinds : mapping of str to Kind
-        What the model makes of each.
+        The kind of each.
     i : int
     """
     return {name: _shown(_entry(column, i), kinds[name]) for name, column in columns.items()}
 
 
 def _known(kinds: Mapping[str, Kind]) -> str:
-    """Return the fields that may be set, as the options that set them."""
+    """Return the options that set the fields."""
     values = {"words": "TEXT", "categories": "VALUE", "flags": "true", "numbers": "NUMBER"}
     return " ".join(f"--set {field}={values[kind]}" for field, kind in kinds.items())
 
 
-def _of_cell(read: Read, value: str) -> Any:
-    found = converter(read, is_csv=True)(value or None)
-    if isinstance(found, Fault):
+def _of_cell(spec: FieldSpec, value: str) -> Any:
+    found = converter(spec, is_csv=True)(value or None)
+    if isinstance(found, DecodeError):
         raise QuestionError(f"--set: {found.detail}")
     return found
 
 
 def _raw(data: bytes) -> RawColumns:
-    """Return one message as a source hands it over."""
+    """Return a batch of one message."""
     zero, end = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
     return RawColumns(_ASKED, data, zero, end, zero, zero - 1, zero, zero - 1, 1)
 
 
 def _shown(value: Any, kind: Kind) -> Any:
-    """Return a field's value as people write it; None where it is missing."""
+    """Return a field's value as people write it; None if it is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if kind == "numbers" and value.is_integer() and abs(value) < _WRITTEN_OUT_BELOW:
@@ -165,7 +164,7 @@ def _shown(value: Any, kind: Kind) -> Any:
 
 
 def _entry(column: Any, i: int) -> Any:
-    """Return an entry of a column, None where it is missing."""
+    """Return an entry of a column, None if it is missing."""
     if isinstance(column, TextColumn):
         data, starts, ends = column.texts
         return None if ends[i] < 0 else data[starts[i] : ends[i]].tobytes().decode()

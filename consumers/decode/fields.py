@@ -1,4 +1,8 @@
-"""Why one message cannot be used, before it is known which message of the stream it was."""
+"""Fields of a message: where they stand, what they may hold, and the columns they become.
+
+`converter` gives the function from a value to a column's entry or a `DecodeError`. The functions
+below it work on whole columns.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,11 @@ from streamnb.features.category_values import value_text
 from streamnb.kernels.layout import Texts
 
 
-class Fault(NamedTuple):
-    """What is wrong with a message: the reason to count it by, and a sentence for people.
+class DecodeError(NamedTuple):
+    """Why a message cannot be used: the reason to count it by, and a sentence for people.
 
-    The decoder makes a `Reject` of it, which also carries the message's place and its raw bytes.
+    It is a value, not an exception: the decoder turns it into a `Reject`, which adds the message's
+    offset and raw bytes.
     """
 
     reason: Reason
@@ -38,103 +43,103 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.AS
 _SHOWN_MAX = 60
 
 
-class How(Enum):
+class ValueType(Enum):
     """How a field is read."""
 
     WORDS = auto()  # a string; anything else is missing
-    ABOUT = auto()  # a user or a language: also an integer's digits, or a list's first entry
+    METADATA = auto()  # user or language: also an integer, or a list's first entry
     CATEGORY = auto()
     FLAG = auto()
     NUMBER = auto()
 
 
-_HOW: dict[Kind, How] = {
-    "words": How.WORDS,
-    "categories": How.CATEGORY,
-    "flags": How.FLAG,
-    "numbers": How.NUMBER,
+_TYPES: dict[Kind, ValueType] = {
+    "words": ValueType.WORDS,
+    "categories": ValueType.CATEGORY,
+    "flags": ValueType.FLAG,
+    "numbers": ValueType.NUMBER,
 }
-_WANTED = {
-    How.CATEGORY: "a string, number, true or false",
-    How.FLAG: "true, false, 1 or 0",
-    How.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
+_EXPECTED = {
+    ValueType.CATEGORY: "a string, number, true or false",
+    ValueType.FLAG: "true, false, 1 or 0",
+    ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
 }
 
 
-class Read(NamedTuple):
-    """A field that is read: where it stands in a message, and how."""
+class FieldSpec(NamedTuple):
+    """A field that is read: its path in a message, and the type of its values."""
 
     path: str
-    how: How
+    type: ValueType
 
 
-def reads_of(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str, Read]:
-    """Return how fields are read, by name, but for the text, which every message brings along.
+def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str, FieldSpec]:
+    """Return how fields are read, by name; the text is left out, as every message has one.
 
     Parameters
     ----------
     kinds : mapping of str to Kind
-        ``text``, ``user``, ``lang``, or a path; each with what its group makes of it.
+        ``text``, ``user``, ``lang``, or a path; each with the kind of its group.
     message : MessageSettings
         Where user and language stand.
     """
     return {
-        name: Read(getattr(message, name), How.ABOUT)
+        name: FieldSpec(getattr(message, name), ValueType.METADATA)
         if name in MESSAGE_PARTS
-        else Read(name, _HOW[kind])
+        else FieldSpec(name, _TYPES[kind])
         for name, kind in kinds.items()
         if name != "text"
     }
 
 
-def converter(read: Read, *, is_csv: bool) -> Callable[[Any], Any]:
-    """Return the function from a message's value to the column's entry, or to a `Fault`.
+def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
+    """Return the function from a message's value to a column's entry or a `DecodeError`.
 
     Parameters
     ----------
-    read : Read
+    spec : FieldSpec
     is_csv : bool
-        Whether values are the cells of a record, where all is text and an empty one is None.
+        Whether values are cells of CSV: all are text, and an empty one is None.
     """
-    if read.how is How.ABOUT:
-        return about_word
-    if read.how is How.WORDS:
+    if spec.type is ValueType.METADATA:
+        return metadata_text
+    if spec.type is ValueType.WORDS:
         return _text
     convert: Callable[[Any], Any] = {
-        (How.CATEGORY, False): _category,
-        (How.CATEGORY, True): _category,
-        (How.FLAG, False): _flag,
-        (How.FLAG, True): _flag_of_cell,
-        (How.NUMBER, False): _number,
-        (How.NUMBER, True): _number_of_cell,
-    }[read.how, is_csv]
-    nothing = None if read.how is How.CATEGORY else math.nan
+        (ValueType.CATEGORY, False): _category,
+        (ValueType.CATEGORY, True): _category,
+        (ValueType.FLAG, False): _flag,
+        (ValueType.FLAG, True): _flag_of_cell,
+        (ValueType.NUMBER, False): _number,
+        (ValueType.NUMBER, True): _number_of_cell,
+    }[spec.type, is_csv]
+    nothing = None if spec.type is ValueType.CATEGORY else math.nan
 
     def entry(value: Any) -> Any:
         if value is None:
             return nothing
         found = convert(value)
-        return _fault(read, value) if found is None else found
+        return _error(spec, value) if found is None else found
 
     return entry
 
 
-def nothing_of(read: Read) -> Any:
-    """Return the entry of a field that is absent."""
-    return math.nan if read.how in {How.FLAG, How.NUMBER} else None
+def missing_entry(spec: FieldSpec) -> Any:
+    """Return the entry of an absent field."""
+    return math.nan if spec.type in {ValueType.FLAG, ValueType.NUMBER} else None
 
 
 def id_of(parts: Sequence[Any]) -> str | None:
-    """Return a message's id, or None where it has none.
+    """Return a message's id, or None if it has none.
 
-    Several parts are joined by `/`, in which each `~` is written `~0` and each `/` `~1`, as in a
-    JSON pointer (RFC 6901): no two ids of different parts are the same. An id of which a part is
-    missing is none: half of it may be another message's. A single part stays as it is.
+    Several parts are joined by `/`, with `~` escaped as `~0` and `/` as `~1`, as in a JSON pointer
+    (RFC 6901): ids of different parts differ. If a part is missing there is no id, as the rest may
+    be another message's. A single part stays as it is.
 
     Parameters
     ----------
     parts : sequence of (str, int or None)
-        What stands at `message.id_paths`.
+        The values at `message.id_paths`.
 
     Examples
     --------
@@ -148,18 +153,15 @@ def id_of(parts: Sequence[Any]) -> str | None:
     return "/".join([str(part).replace("~", "~0").replace("/", "~1") for part in parts])
 
 
-def about_word(value: Any) -> str | None:
-    """Return a user or language as text.
-
-    A number is its digits, and of a list, such as Bluesky's `langs`, the first entry counts.
-    """
+def metadata_text(value: Any) -> str | None:
+    """Return a user or language as text: an integer's digits, a list's first entry."""
     if value.__class__ is list and value:
         value = value[0]
     return str(value) if value.__class__ is str or value.__class__ is int else None
 
 
-def shown(value: Any) -> str:
-    """Return a value as it goes into a message to people: short."""
+def quoted(value: Any) -> str:
+    """Return the start of a value, to quote in an error."""
     text = repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
 
@@ -193,24 +195,24 @@ def _number_of_cell(cell: str) -> float | None:
     return _number(float(cell)) if _NUMBER.fullmatch(cell) else None
 
 
-def _fault(read: Read, value: Any) -> Fault:
-    """Return what is wrong with a value that its field may not hold."""
+def _error(spec: FieldSpec, value: Any) -> DecodeError:
+    """Return the error for a value that its field may not hold."""
     if value.__class__ is str and "\0" in value:
-        return Fault(Reason.NULL_BYTES, f"the text at '{read.path}' holds a NUL character")
-    return Fault(
+        return DecodeError(Reason.NULL_BYTES, f"the text at '{spec.path}' holds a NUL character")
+    return DecodeError(
         Reason.WRONG_TYPE,
-        f"the value at '{read.path}' is {shown(value)}; {_WANTED[read.how]} is needed, or null "
+        f"the value at '{spec.path}' is {quoted(value)}; {_EXPECTED[spec.type]} is needed, or null "
         "where it is missing (setting model.features)",
     )
 
 
-def missing(read: Read, n: int) -> Column:
+def missing_column(spec: FieldSpec, n: int) -> Column:
     """Return the column of `n` messages without the field."""
-    return np.full(n, math.nan) if nothing_of(read) is not None else missing_text(n).texts
+    return np.full(n, math.nan) if missing_entry(spec) is not None else missing_text(n).texts
 
 
-def replaced(column: Column, at: NDArray[np.int64], values: Sequence[Any]) -> Column:
-    """Return a column of which the entries at some places are others."""
+def with_entries(column: Column, at: NDArray[np.int64], values: Sequence[Any]) -> Column:
+    """Return a column with new entries at some places."""
     if isinstance(column, Texts):
         return with_texts(column, at, values)
     column = column.copy()
@@ -219,22 +221,22 @@ def replaced(column: Column, at: NDArray[np.int64], values: Sequence[Any]) -> Co
 
 
 def with_texts(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]) -> Texts:
-    """Return texts of which those at some places are others."""
+    """Return texts with new entries at some places."""
     new = text_column("text", values).piece(0, len(values))
-    room = len(texts.data)
+    n_bytes = len(texts.data)
     starts, ends = texts.starts.copy(), texts.ends.copy()
-    starts[at] = new.starts + room
-    ends[at] = np.where(new.ends < 0, -1, new.ends + room)
+    starts[at] = new.starts + n_bytes
+    ends[at] = np.where(new.ends < 0, -1, new.ends + n_bytes)
     return Texts(np.concatenate((texts.data, new.data)), starts, ends)
 
 
-def chosen_texts(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
-    """Return the texts at some places, ascending, over the same buffer."""
+def take_texts(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
+    """Return the texts at some ascending places, over the same buffer."""
     if len(at) == len(texts.starts):
         return TextColumn(texts)
     return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))
 
 
-def chosen(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:
-    """Return a column's entries at some places, ascending."""
-    return chosen_texts(column, at) if isinstance(column, Texts) else column[at]
+def take(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:
+    """Return a column's entries at some ascending places."""
+    return take_texts(column, at) if isinstance(column, Texts) else column[at]

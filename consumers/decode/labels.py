@@ -1,7 +1,7 @@
 """Where a message's label comes from: a field of it, or the emoticons of its text.
 
-A labeller works on columns, a batch at a time: values and texts in, labels and texts out. `None` is
-"no label": such a message is judged and not learned from.
+A labeller works on a batch: values and texts in, labels and texts out. A label of None means that
+the message is predicted and not learned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from consumers.config.settings import EmoticonLabels, FieldLabels
-from consumers.decode.fields import Fault
+from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
 from consumers.messages import Reason
 
@@ -24,24 +24,24 @@ _BOOLEANS = {True: "true", False: "false"}
 
 
 @dataclass(slots=True)
-class Labelled:
-    """What a labeller made of a batch.
+class LabelledBatch:
+    """The labels of a batch.
 
     Attributes
     ----------
     labels : list of (str or None)
         The class of each message, or None.
     texts : list of str
-        The texts to learn from: a labeller takes out what gave the label away.
-    faults : dict of int to Fault
-        By position in the batch, the messages whose label cannot be understood.
+        The texts to learn from, without what gave the label away.
+    errors : dict of int to DecodeError
+        By position in the batch, the labels that cannot be understood.
     n_ambiguous : int
-        Messages that speak for more than one class; their label is None.
+        Messages with signs of more than one class; their label is None.
     """
 
     labels: list[str | None]
     texts: list[str]
-    faults: dict[int, Fault] = field(default_factory=dict)
+    errors: dict[int, DecodeError] = field(default_factory=dict)
     n_ambiguous: int = 0
 
 
@@ -49,28 +49,28 @@ class Labeller(Protocol):
     """What the decoder needs of a labeller."""
 
     path: str | None
-    """The field of a message whose value it wants, as a path; None when it wants none."""
+    """The path of the field that it reads; None if it reads none."""
     reads_text: bool
-    """Whether it labels by the text, which must then be there."""
+    """Whether it labels by the text, which every message must then have."""
     classes: tuple[str, ...]
-    """What it labels with."""
+    """The model's classes."""
     known: Mapping[str, str]
-    """JSON texts of values (`4`, `true`, a string without its quotes) → the class that each means.
-    Any other value takes the slow way, through `label`."""
+    """The class of each known value, by its JSON text (`4`, `true`, a string without quotes). Any
+    other value goes through `label`."""
 
-    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
         """Label a batch.
 
         Parameters
         ----------
         values : sequence of length n
-            What stands in each message at `path`; None where it is absent, or where `path` is None.
+            The value of each message at `path`; None if it is absent, or `path` is None.
         texts : list of str, of length n
             Their texts.
 
         Returns
         -------
-        Labelled
+        LabelledBatch
             Labels and texts, of length n.
         """
 
@@ -98,8 +98,8 @@ class FieldLabeller:
         self.reads_text = False
         self.classes = tuple(classes)
         self._mapping = dict(settings.mapping) | {name: name for name in classes}
-        # What most messages hold is found by one look: the value itself. Values whose class the
-        # model lacks are left out, so that they take the slow way to a good explanation.
+        # Most values are found at once. Those whose class the model lacks are left out, so that
+        # `_look_up` explains them.
         self.known: Mapping[str, str] = {
             key: name for key, name in self._mapping.items() if name in self.classes
         }
@@ -108,32 +108,32 @@ class FieldLabeller:
             if re.fullmatch(r"-?[0-9]{1,18}", key) and str(int(key)) == key:
                 self._values[int(key)] = name
 
-    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
         """Label a batch by its values; see `Labeller.label`."""
-        done = Labelled([None] * len(values), texts)
+        done = LabelledBatch([None] * len(values), texts)
         known = self._values
         for i, value in enumerate(values):
             if value is None:
                 continue
-            # Python says that True equals 1; a label that says true does not mean 1.
+            # True equals 1 in Python, but a label `true` does not mean 1.
             key = _BOOLEANS[value] if value.__class__ is bool else value
             try:
                 done.labels[i] = known[key]
             except (KeyError, TypeError):
                 found = self._look_up(value)
-                if isinstance(found, Fault):
-                    done.faults[i] = found
+                if isinstance(found, DecodeError):
+                    done.errors[i] = found
                 else:
                     done.labels[i] = found
         return done
 
-    def _look_up(self, value: Any) -> str | Fault:
-        """Return the class of a value by its JSON text, or why it has none."""
+    def _look_up(self, value: Any) -> str | DecodeError:
+        """Return the class of a value by its JSON text, or the error."""
         integral = isinstance(value, float) and value.is_integer()
         text = msgspec.json.encode(int(value) if integral else value).decode()
         shown = text[:_VALUE_SHOWN_MAX]
         if not isinstance(value, str | int | float):
-            return Fault(
+            return DecodeError(
                 Reason.WRONG_TYPE,
                 f"the label at '{self.path}' is {shown}; a string, number or boolean is needed "
                 "(setting labels.field)",
@@ -143,12 +143,12 @@ class FieldLabeller:
             return name
         classes = ", ".join(self.classes)
         if name is not None:
-            return Fault(
+            return DecodeError(
                 Reason.UNKNOWN_LABEL,
                 f"labels.mapping makes '{name}' of the label {shown}, which is none of the model's "
                 f"classes ({classes}); add it to model.classes or map it to one of them",
             )
-        return Fault(
+        return DecodeError(
             Reason.UNKNOWN_LABEL,
             f"the label {shown} at '{self.path}' is neither a class ({classes}) nor a key of "
             f"labels.mapping ({', '.join(self._mapping)}); add it to labels.mapping",
@@ -156,10 +156,10 @@ class FieldLabeller:
 
 
 class EmoticonLabeller:
-    """Reads labels off emoticons, and takes these out of the text (Go, Bhayani and Huang 2009).
+    """Labels by emoticons, and removes them from the text (Go, Bhayani and Huang 2009).
 
-    What gives the label must not be learned from, or the model would learn the emoticons alone. A
-    text with signs of two classes gets no label, and loses its signs too.
+    If the signs stayed, the model would learn the emoticons alone. A text with signs of two classes
+    gets no label, and loses its signs too.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ class EmoticonLabeller:
     Raises
     ------
     ConfigError
-        When signs stand for a class the model lacks.
+        If signs stand for a class that the model lacks.
 
     Examples
     --------
     >>> labeller = EmoticonLabeller(EmoticonLabels(), ("negative", "positive"))
     >>> labeller.label([None, None], ["what a day :)", "see http://x.org/:)"])
-    Labelled(labels=['positive', None], texts=['what a day', 'see http://x.org/:)'], faults={},
+    LabelledBatch(labels=['positive', None], texts=['what a day', 'see http://x.org/:)'], errors={},
     n_ambiguous=0)
     """
 
@@ -196,11 +196,11 @@ class EmoticonLabeller:
         glued = [sign for sign in signs if not re.search(r"\w$| ", sign)]
         self._glued = re.compile("|".join([_LINK, *(_sign_pattern(sign, "") for sign in glued)]))
 
-    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
         """Label a batch by its texts; see `Labeller.label`."""
-        done = Labelled([None] * len(values), list(texts))
+        done = LabelledBatch([None] * len(values), list(texts))
         for i, text in enumerate(texts):
-            # To look for each sign is 20 times as fast as the pattern; most texts have none.
+            # Searching each sign is 20 times as fast as the pattern; most texts have none.
             if not any(sign in text for sign in self._signs):
                 continue
             found: set[str] = set()
@@ -239,7 +239,7 @@ def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
 
 
 class NoLabels:
-    """Leaves labels alone: for messages that are judged whatever else they say.
+    """Labels nothing: every message is predicted.
 
     Parameters
     ----------
@@ -253,9 +253,9 @@ class NoLabels:
         self.classes = tuple(classes)
         self.known: Mapping[str, str] = {}
 
-    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
-        """Label nothing; see `Labeller.label`."""
-        return Labelled([None] * len(values), texts)
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
+        """Return None for every label; see `Labeller.label`."""
+        return LabelledBatch([None] * len(values), texts)
 
 
 def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:

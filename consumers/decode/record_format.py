@@ -1,4 +1,4 @@
-"""How the records of a file are written: as JSON lines or CSV, and in which encoding.
+"""ValueType the records of a file are written: as JSON lines or CSV, and in which encoding.
 
 A source finds the format out from a file's first bytes and hands it to the decoder at building, so
 that records can travel as raw bytes. Two layouts of CSV are known: any with a header line, and the
@@ -33,7 +33,7 @@ class RecordFormat:
     columns : tuple of str
         Names of the CSV columns, in order; empty for JSON.
     encoding : {"utf-8", "latin-1"}
-        What turns a record's bytes into text.
+        The encoding of a record.
     """
 
     kind: Literal["jsonl", "csv"] = "jsonl"
@@ -47,7 +47,7 @@ def parse_csv_record(text: str) -> list[str]:
     Raises
     ------
     csv.Error
-        When `text` is not exactly one record.
+        If `text` is not exactly one record.
 
     Examples
     --------
@@ -58,21 +58,21 @@ def parse_csv_record(text: str) -> list[str]:
 
 
 def recognise(head: bytes, settings: FileSettings) -> tuple[RecordFormat, int]:
-    """Find out how a file is written.
+    """Recognise how a file is written.
 
     Parameters
     ----------
     head : bytes
-        The first bytes of the file, unpacked; at least its first record.
+        The first bytes of the file, decompressed; at least its first record.
     settings : FileSettings
-        A `format` or an `encoding` other than "auto" is taken at its word.
+        A `format` or `encoding` other than "auto" is used as it is.
 
     Returns
     -------
     RecordFormat
         The format of the records.
     int
-        How many bytes stand before the first record: a byte order mark, a header line.
+        ValueType many bytes stand before the first record: a byte order mark, a header line.
     """
     mark = len(BOM) if head.startswith(BOM) else 0
     body = head[mark:]
@@ -103,9 +103,9 @@ def recognise(head: bytes, settings: FileSettings) -> tuple[RecordFormat, int]:
 
 
 def _looks_like_json(body: bytes) -> bool:
-    """Tell whether most lines open as JSON objects do, or nothing speaks for CSV either.
+    """Return whether most lines begin as JSON objects do, or the first one is not CSV either.
 
-    The majority decides, so that one broken line at the top of a recording changes nothing.
+    The majority decides, so one broken line at the top of a recording changes nothing.
     """
     lines = [line.lstrip() for line in body.split(b"\n") if line.strip()]
     objects = sum(line.startswith((b"{", b"[")) for line in lines)
@@ -113,7 +113,7 @@ def _looks_like_json(body: bytes) -> bool:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Tell whether the bytes are UTF-8, but for a character that the cut at their end halves."""
+    """Return whether the bytes are UTF-8, apart from a character cut at their end."""
     try:
         head.decode()
     except UnicodeDecodeError as error:

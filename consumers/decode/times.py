@@ -1,4 +1,4 @@
-"""When a message says it was written, in whatever form: to Unix milliseconds."""
+"""The time that a message names, in any of its forms, to Unix milliseconds."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _MILLISECONDS_MAX = 1e14
 _MICROSECONDS_MAX = 1e17
 _NANOSECONDS_MAX = 9e18
 
-# No form is longer: a text of a megabyte is no time, and must not stay in the caches as a key.
+# No form is longer; a text of a megabyte must not stay in the caches as a key.
 _CHARACTERS_MAX = 100
 
 
 def to_unix_ms(value: Any) -> int | None:
-    """Return a time as Unix milliseconds, or None where it cannot be understood.
+    """Return a time as Unix milliseconds, or None if it cannot be understood.
 
     Parameters
     ----------
     value : object
         A string in ISO 8601 (UTC where it names no zone) or in Twitter's form, or a number, or a
-        string of digits: Unix seconds, milliseconds, microseconds or nanoseconds, told apart by
-        size. Whatever else it is, also a year that no calendar here has, is None, never an error.
+        string of digits: Unix seconds, milliseconds, microseconds or nanoseconds, by its size.
+        Anything else gives None, also a year beyond the calendar.
 
     Examples
     --------
@@ -50,8 +50,8 @@ def to_unix_ms(value: Any) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _from_text(text: str) -> int | None:
-    """Read a string. Neighbours in a stream share their second, so a small cache serves them."""
-    # First, for Python takes some digits for a date and an hour. Eight digits are a date, 20090407.
+    """Read a string. Messages of a stream share their seconds, so a small cache helps."""
+    # First, as Python reads some digits as date and hour. Eight digits are a date, 20090407.
     if text.isdecimal() and len(text) != 8:
         return _from_number(int(text)) if len(text) < 20 else None
     try:
@@ -90,7 +90,7 @@ def _twitter(text: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def _midnight(month: str, day: str, zone: str, year: str) -> int:
-    """Return when a day begins; to find out takes most of the time, and the next is of that day."""
+    """Return when a day begins: the slow part, cached as the next message is of the same day."""
     if zone in _ZONES_H:
         offset = timedelta(hours=_ZONES_H[zone])
     else:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from consumers.decode.json import mended
+from consumers.decode.json import replace_lone_surrogates
 from consumers.http.problems import ProblemError
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise
     except msgspec.DecodeError:
         # Half of an emoji that was cut in two is JSON, and the stream's messages may hold it too.
-        whole = mended(body)
+        whole = replace_lone_surrogates(body)
         if whole == body:
             raise
     return decoder.decode(whole)

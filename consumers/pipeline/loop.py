@@ -241,7 +241,7 @@ class Pipeline:
 
     def _erase(self, erasure: Erasure, messages: Messages) -> None:
         """Erase what the stream deleted, behind the predictions of the messages before it."""
-        ids = messages.about(messages.raw, messages.at[messages.deleted]).ids
+        ids = messages.metadata(messages.raw, messages.at[messages.deleted]).ids
         offsets = messages.offsets[messages.deleted].tolist()
         deleted = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
         erasure.add(deleted, from_stream=True)

@@ -79,7 +79,7 @@ class Maker:
             All of `tables.COLUMNS` but those that only the file can give; see `placed`.
         """
         n = len(rows)
-        about = messages.about(messages.raw, messages.at[rows])
+        about = messages.metadata(messages.raw, messages.at[rows])
         texts = messages.shown_texts(rows)
         shown = [
             without_marks((text or pairs(own))[:TEXT_MAX])

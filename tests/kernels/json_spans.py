@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from consumers.decode.json import Node
-from consumers.decode.json_scanner import JsonScanner, Scan
+from consumers.decode.json_scanner import JsonScanner, ScanResult
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,
@@ -26,7 +26,7 @@ from consumers.decode.kernels.json_scan import (
 MISSING = object()
 
 
-def scanned(values: Sequence[bytes], paths: Sequence[str], pad: bytes = b"") -> Scan:
+def scanned(values: Sequence[bytes], paths: Sequence[str], pad: bytes = b"") -> ScanResult:
     """Scan values that stand one behind the other, between some bytes of padding."""
     root = Node()
     for path in paths:
@@ -42,7 +42,7 @@ def scanned(values: Sequence[bytes], paths: Sequence[str], pad: bytes = b"") -> 
     )
 
 
-def found(scan: Scan, path: str, i: int) -> tuple[int, bytes]:
+def found(scan: ScanResult, path: str, i: int) -> tuple[int, bytes]:
     """Return the kind and the bytes of one field."""
     field = scan.places[path]
     kind = int(scan.spans.kinds[field, i])

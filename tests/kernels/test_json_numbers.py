@@ -28,7 +28,7 @@ def numbers(values: Sequence[str]) -> tuple[list[float], list[bool]]:
     """Return what is read at the field of messages with these literals, and what is not sure."""
     scan = scanned([f'{{"x":{v}}}'.encode() for v in values], ("x",))
     found, unsure = scan.numbers("x")
-    return found.tolist(), (unsure | scan.again).tolist()
+    return found.tolist(), (unsure | scan.undecided).tolist()
 
 
 def bits(number: float) -> int:

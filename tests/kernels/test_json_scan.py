@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.decode.json import Node
-from consumers.decode.json_scanner import JsonScanner, names_of
+from consumers.decode.json_scanner import JsonScanner, name_table_of
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,
@@ -68,7 +68,7 @@ def test_plain_messages_are_read_at_once(
     data = [json.dumps(m, ensure_ascii=ascii_only, separators=layout).encode() for m in batch]
     scan = scanned(data, PATHS, pad)
     for i, (message, value) in enumerate(zip(batch, data, strict=True)):
-        assert not scan.again[i], value
+        assert not scan.undecided[i], value
         for path in PATHS:
             wanted = value_at(message, path)
             kind, span = found(scan, path, i)
@@ -80,7 +80,7 @@ def test_plain_messages_are_read_at_once(
 def test_it_is_sure_of_nothing_wrong(value: bytes, pad: bytes) -> None:
     """What the scan is sure of, a careful reader takes too, and finds the same values."""
     scan = scanned([value], PATHS, pad)
-    if scan.again[0]:
+    if scan.undecided[0]:
         assert all(found(scan, path, 0)[0] == ABSENT for path in PATHS)
         return
     value.decode()
@@ -96,7 +96,7 @@ def test_any_bytes_can_be_scanned(value: bytes) -> None:
     """Whatever the bytes, the scan ends, and is sure only of objects."""
     scan = scanned([value, b"{" + value + b"}"], PATHS)
     for i, data in enumerate((value, b"{" + value + b"}")):
-        assert scan.again[i] or isinstance(msgspec.json.decode(data), dict)
+        assert scan.undecided[i] or isinstance(msgspec.json.decode(data), dict)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_any_bytes_can_be_scanned(value: bytes) -> None:
 def test_what_is_odd_is_left_to_another_look(value: bytes) -> None:
     """Broken, ambiguous or unusual messages are not decided here, whatever bytes stand around."""
     for pad in (b"", b'"}]', b"x" * 20):
-        assert scanned([value], PATHS, pad).again.tolist() == [True]
+        assert scanned([value], PATHS, pad).undecided.tolist() == [True]
 
 
 def test_a_message_that_is_not_there_is_looked_at_again() -> None:
@@ -129,7 +129,10 @@ def test_a_message_that_is_not_there_is_looked_at_again() -> None:
     root = Node()
     root.add(["text"])
     starts, ends = np.array([0, 2]), np.array([-1, 4])
-    assert JsonScanner(root, ["text"]).scan(b"{}{}", starts, ends).again.tolist() == [True, False]
+    assert JsonScanner(root, ["text"]).scan(b"{}{}", starts, ends).undecided.tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_every_kind_has_its_span() -> None:
@@ -193,7 +196,7 @@ def test_values_are_told_by_their_bytes(batch: list[Any]) -> None:
     wanted = [
         known.get(value if isinstance(value, str) else json.dumps(value), OTHER) for value in batch
     ]
-    assert scan.match("label", names_of(names)).tolist() == wanted
+    assert scan.match("label", name_table_of(names)).tolist() == wanted
 
 
 @given(st.lists(st.binary(max_size=9), unique=True, max_size=200), st.binary(max_size=9))
@@ -212,7 +215,7 @@ def test_names_are_found(names: list[bytes], other: bytes) -> None:
 def test_an_empty_batch_is_scanned() -> None:
     """Nothing in, nothing out."""
     scan = scanned([], PATHS)
-    assert len(scan.again) == 0
+    assert len(scan.undecided) == 0
     assert len(scan.texts("text").data) == 0
 
 

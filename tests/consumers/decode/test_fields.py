@@ -176,7 +176,7 @@ def test_plain_fields_are_decoded_by_the_scan() -> None:
         usual | {"f": 1.0},
     ]
     decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), CLASSES), reads=reads)
-    again = decoder._scanned(raw([json.dumps(value).encode() for value in values]), {}).again
+    again = decoder._scanned(raw([json.dumps(value).encode() for value in values]), {}).undecided
     assert again.tolist() == [False] * 4 + [True] * 3
 
 

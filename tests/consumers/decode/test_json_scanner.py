@@ -183,5 +183,5 @@ def test_plain_messages_are_decoded_by_the_scan() -> None:
     ]
     settings, labeller, reads = DECODERS["plain"]
     batch = raw([json.dumps(value).encode() for value in values])
-    again = Decoder(settings, labeller, reads=reads)._scanned(batch, {}).again
+    again = Decoder(settings, labeller, reads=reads)._scanned(batch, {}).undecided
     assert again.tolist() == [False, False, False, False, True, True]

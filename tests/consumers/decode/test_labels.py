@@ -20,7 +20,7 @@ SIGNS = [sign for signs in EmoticonLabels().signs.values() for sign in signs]
 def label_of(value: Any, settings: FieldLabels | None = None) -> tuple[str | None, Reason | None]:
     """Label one value; return its label and the reason of its fault."""
     done = FieldLabeller(settings or FieldLabels(), CLASSES).label([value], ["text"])
-    fault = done.faults.get(0)
+    fault = done.errors.get(0)
     return done.labels[0], fault and fault.reason
 
 
@@ -72,9 +72,9 @@ def test_a_mapped_class_that_the_model_lacks_names_the_settings() -> None:
     settings = FieldLabels(mapping={"2": "neutral", "4": "positive"})
     done = FieldLabeller(settings, CLASSES).label([2, 4], ["a", "b"])
     assert done.labels[1] == "positive"
-    assert done.faults[0].reason is Reason.UNKNOWN_LABEL
+    assert done.errors[0].reason is Reason.UNKNOWN_LABEL
     for word in ("neutral", "labels.mapping", "model.classes"):
-        assert word in done.faults[0].detail
+        assert word in done.errors[0].detail
 
 
 def test_a_third_class_is_a_class_like_the_others() -> None:

@@ -16,7 +16,7 @@ from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode import rows as decode_rows
 from consumers.decode.decoder import Decoder
 from consumers.decode.json import NESTING_MAX
-from consumers.decode.labels import FieldLabeller, Labelled
+from consumers.decode.labels import FieldLabeller, LabelledBatch
 from consumers.messages import Envelope, Reason
 from consumers.sinks.records import prediction_record
 from tests.consumers.raw_batches import CLASSES, messages, raw, strings
@@ -74,7 +74,7 @@ def test_a_number_out_of_range_before_what_is_too_deep_is_told() -> None:
 class Failing(FieldLabeller):
     """A labeller with a mistake: at one text it divides by zero."""
 
-    def label(self, values: Sequence[Any], texts: list[str]) -> Labelled:
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
         """Label a batch."""
         for text in texts:
             assert 1 / (text != "poison")
@@ -123,7 +123,7 @@ def test_short_memory_is_no_message_s_fault() -> None:
     """An error that says nothing of the message goes on, so that the message is not lost."""
 
     class Hungry(FieldLabeller):
-        def label(self, *_: object) -> Labelled:
+        def label(self, *_: object) -> LabelledBatch:
             raise MemoryError
 
     decoder = Decoder(MessageSettings(), Hungry(FieldLabels(), CLASSES))
