@@ -21,7 +21,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
-from streamnb.inspection.summary import n_features, telling, values_dropped
+from streamnb.inspection.summary import n_features, top_features, values_dropped
 
 UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
@@ -160,7 +160,7 @@ class Reporter:
             )
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            told = telling(snapshot, FEATURES_SHOWN)
+            told = top_features(snapshot, FEATURES_SHOWN)
             self._quality.tell(told)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)

@@ -167,7 +167,7 @@ class Quality:
         return self._shares
 
     def tell(self, told: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
-        """Take in the most telling features, as `inspection.summary.telling` gives them."""
+        """Take in the most telling features, as `inspection.summary.top_features` gives them."""
         self._telling = {
             str(label): tuple(Telling(*each) for each in features)
             for label, features in told.items()

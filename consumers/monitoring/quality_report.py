@@ -68,7 +68,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A feature that speaks for a class; `score` in nats, as in `inspection.summary.telling`."""
+    """A feature that speaks for a class; `score` is what it adds to the log-odds, in nats."""
 
     feature: str
     score: float

@@ -277,7 +277,8 @@ class Telling(Judging):
             ends = credible.delta_interval(self._prior_moments(), moments, level)
         else:
             rng = sampling.to_rng(seed)
-            prior = self._prior_draws(sampling.check_n(n, least=1), rng)
+            check_whole("n", n, 1)
+            prior = self._prior_draws(n, rng)
             drawn = [view.draws(fields[name], 0, n, rng) for name, view in views.items()]
             ends = credible.sampled_interval(sum(drawn, prior), prior, level)
         return dict(zip(self._classes, map(tuple, ends.T.tolist()), strict=True))

@@ -1,4 +1,4 @@
-"""Examples drawn from the generative model: a class, then each group's fields given the class."""
+"""Sampling from the generative model: a class, then each group's fields given the class."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import GroupView
 from streamnb.labels import Label
 
 
 def to_rng(seed: Any) -> np.random.Generator:
-    """Return a generator of random numbers, or say what is wrong with its seed.
+    """Return a generator of random numbers for a seed.
 
     Raises
     ------
@@ -32,18 +32,6 @@ def to_rng(seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def check_n(n: Any, least: int = 0) -> int:
-    """Return a whole number of at least `least`, or say what is wrong with it.
-
-    Raises
-    ------
-    InputError
-    """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
-        raise InputError(f"n must be a whole number of at least {least}. Got {n!r} instead.")
-    return int(n)
-
-
 def check_classes(classes: Sequence[Label]) -> None:
     """Refuse a model without classes.
 
@@ -58,14 +46,14 @@ def check_classes(classes: Sequence[Label]) -> None:
 def draw_classes(
     classes: Sequence[Label], log_priors: Floats, n: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Return the places of `n` classes drawn from the class prior, ndarray of shape (n,), int32.
+    """Draw the indices of `n` classes from the class prior, ndarray of shape (n,), int32.
 
     Raises
     ------
     InputError
-        Without classes, or for a number that is none.
+        If the model has no class, or `n` is not a whole number.
     """
-    n = check_n(n)
+    check_whole("n", n, 0)
     check_classes(classes)
     ends = np.cumsum(np.exp(log_priors))
     drawn = np.searchsorted(ends, rng.random(n) * ends[-1], side="right")
@@ -76,12 +64,12 @@ def draw_classes(
 def draw_fields(
     views: Mapping[str, GroupView], places: NDArray[np.int32], rng: np.random.Generator
 ) -> dict[str, list[Any]]:
-    """Return each group's fields, one example for each class that was drawn.
+    """Draw each group's fields, one example for each class that was drawn.
 
     Raises
     ------
     InputError
-        Where two groups read one field: drawn independently, they would not agree on its value.
+        If two groups read one field: drawn independently, they would not agree on its value.
     """
     columns: dict[str, list[Any]] = {}
     for name, view in views.items():

@@ -1,7 +1,7 @@
-"""A model of any kinds of groups at a look: what it holds of each field, what tells, and why.
+"""A summary of a model with any kinds of groups: its statistics by field, and its top features.
 
-Rows of values, flags and numbers are raw: without a prior, and decayed up to now. Words have
-readers of their own (`Readable.words` and its neighbours). Scores are in nats.
+Statistics of values, flags and numbers are raw: without a prior, and decayed up to now. Words have
+methods of the model (`words`, `word_counts`, …).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamnb.features.categorical import CategoriesState
-from streamnb.features.counted_words import CountedState
-from streamnb.features.flags import FlagsState
-from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
+from streamnb.inspection.categorical import CategoriesView, FlagsView
+from streamnb.inspection.group_view import GroupView
+from streamnb.inspection.numeric import NumbersView
 from streamnb.inspection.rank import rank
-from streamnb.inspection.views import view_of
+from streamnb.inspection.words import WordsView
 from streamnb.labels import Label
 from streamnb.reading import Readable
 
@@ -45,7 +44,7 @@ class FlagRow(NamedTuple):
 class NumberRow(NamedTuple):
     """One field of numbers: how many there were, their mean, and M2 = Σ(x − mean)².
 
-    Each is an ndarray of shape (n_classes,); where `n` is 0, the others are.
+    Each is an ndarray of shape (n_classes,); if `n` is 0, the others are 0 as well.
     """
 
     group: str
@@ -56,14 +55,14 @@ class NumberRow(NamedTuple):
 
     @property
     def deviation(self) -> Floats:
-        """√(M2/n), ndarray of shape (n_classes,); nan where n is 0."""
+        """√(M2/n), ndarray of shape (n_classes,); nan if n is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found: Floats = np.sqrt(self.m2 / self.n)
         return found
 
 
-def value_rows(known: Readable) -> list[ValueRow]:
-    """Return all values of categories: fields by name, each one's most frequent value first.
+def value_rows(model: Readable) -> list[ValueRow]:
+    """Return all values of categories: fields by name, the most frequent value of each first.
 
     Examples
     --------
@@ -75,80 +74,77 @@ def value_rows(known: Readable) -> list[ValueRow]:
     ('red', [0.0, 1.0])
     """
     rows: list[ValueRow] = []
-    for name, state in known._groups.items():  # noqa: SLF001 -- this is the model's own reading side
-        if not isinstance(state, CategoriesState):
-            continue
-        columns = state.live_values().columns
-        counts = state.counts.by_value[columns] / known._clock.scale  # noqa: SLF001
-        found = [
-            ValueRow(name, field, value, row)
-            for (field, value), row in zip(state.table.values(columns), counts, strict=True)
-        ]
-        rows += sorted(found, key=lambda row: (row.field, -row.counts.sum(), row.value))
+    for group, view in _views(model).items():
+        if isinstance(view, CategoriesView):
+            columns = view.state.live_values().columns
+            counts = view.state.counts.by_value[columns] / view.scale
+            found = [
+                ValueRow(group, field, value, row)
+                for (field, value), row in zip(
+                    view.state.table.values(columns), counts, strict=True
+                )
+            ]
+            rows += sorted(found, key=lambda row: (row.field, -row.counts.sum(), row.value))
     return rows
 
 
-def flag_rows(known: Readable) -> list[FlagRow]:
+def flag_rows(model: Readable) -> list[FlagRow]:
     """Return all flags, by group in the order of their names."""
     rows: list[FlagRow] = []
-    scale = known._clock.scale  # noqa: SLF001
-    for name, state in known._groups.items():  # noqa: SLF001
-        if isinstance(state, FlagsState):
-            counts = state.counts
+    for group, view in _views(model).items():
+        if isinstance(view, FlagsView):
+            counts, names = view.state.counts, view.state.table.names
             rows += [
-                FlagRow(name, state.table.names[j], counts.true[j] / scale, counts.false[j] / scale)
-                for j in state.live_fields().tolist()
+                FlagRow(group, names[j], counts.true[j] / view.scale, counts.false[j] / view.scale)
+                for j in view.state.live_fields().tolist()
                 if j < len(counts.true)
             ]
     return rows
 
 
-def number_rows(known: Readable) -> list[NumberRow]:
+def number_rows(model: Readable) -> list[NumberRow]:
     """Return all fields of numbers, by group in the order of their names."""
     rows: list[NumberRow] = []
-    for name, state in known._groups.items():  # noqa: SLF001
-        if isinstance(state, NumbersState):
-            p = state.posterior(known._clock.scale)  # noqa: SLF001
-            order = state.table.order.tolist()
+    for group, view in _views(model).items():
+        if isinstance(view, NumbersView):
+            p, fields = view.state.posterior(view.scale), view.state.fields
             rows += [
-                NumberRow(name, state.fields[j], p.n[:, j], p.mean[:, j], p.m2[:, j]) for j in order
+                NumberRow(group, fields[j], p.n[:, j], p.mean[:, j], p.m2[:, j])
+                for j in view.state.table.order.tolist()
             ]
     return rows
 
 
-def word_groups(known: Readable) -> list[str]:
-    """Return the names of the groups of words, of text or counted already."""
-    groups = known._groups.items()  # noqa: SLF001
-    return [name for name, state in groups if isinstance(state, CountedState)]
+def word_groups(model: Readable) -> list[str]:
+    """Return the names of the groups of words: of text, and of words that come counted."""
+    return [name for name, view in _views(model).items() if isinstance(view, WordsView)]
 
 
-def field_kinds(known: Readable) -> dict[str, str]:
-    """Return the fields that are read, each with its group's kind (`words`, `numbers`, …)."""
+def field_kinds(model: Readable) -> dict[str, str]:
+    """Return the fields that the model reads, each with the kind of its group (`words`, …)."""
     return {
-        field: state.spec.to_dict()["kind"]
-        for state in known._groups.values()  # noqa: SLF001
-        for field in state.fields
+        field: view.state.spec.to_dict()["kind"]
+        for view in _views(model).values()
+        for field in view.state.fields
     }
 
 
-def n_features(known: Readable) -> int:
-    """Return how many features a model knows: words, values, flags and numbers; a quick look."""
-    views = (view_of(state, 1.0) for state in known._groups.values())  # noqa: SLF001
-    return sum(view.n_features for view in views)
+def n_features(model: Readable) -> int:
+    """Return how many features a model has: words, values, flags and numbers."""
+    return sum(view.n_features for view in _views(model).values())
 
 
-def values_dropped(known: Readable) -> int:
-    """Return how many values of categories have left because their table was full."""
-    states = known._groups.values()  # noqa: SLF001
-    return sum(state.n_dropped for state in states if isinstance(state, CategoriesState))
+def values_dropped(model: Readable) -> int:
+    """Return how many values of categories were dropped because their table was full."""
+    views = _views(model).values()
+    return sum(view.state.n_dropped for view in views if isinstance(view, CategoriesView))
 
 
-def telling(known: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
-    """Return the `n` most telling features of each class, the strongest first.
+def top_features(model: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
+    """Return the `n` features that speak most for each class, with their scores, highest first.
 
-    The score is what a feature adds to a class's log-odds in an average example of that class, as
-    in `Readable.telling_words`: θ_c·log(θ_c/θ_o) for words, values and flags, o the other classes'
-    mean; for numbers, which are told with the class's mean, the mean log-likelihood ratio.
+    The score is what a feature adds on average to the log-odds of an example of the class, in nats;
+    see `rank`. Numbers are shown with the class's mean.
 
     Examples
     --------
@@ -156,21 +152,22 @@ def telling(known: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
     >>> from streamnb.features.flags import Flags
     >>> model = NaiveBayes(["yes", "no"], features={"signs": Flags(fields=["seen"])})
     >>> model.learn_many({"seen": [True, False]}, ["yes", "no"])
-    >>> [name for name, _ in telling(model, 1)["no"]]
+    >>> [name for name, _ in top_features(model, 1)["no"]]
     ['seen=false']
     """
-    views = {
-        name: view_of(state, known._clock.scale)  # noqa: SLF001
-        for name, state in known._groups.items()  # noqa: SLF001
-    }
-    means = {(row.group, row.field): row.mean for row in number_rows(known)}
+    means = {(row.group, row.field): row.mean for row in number_rows(model)}
     found = {}
-    for c, (label, ranked) in enumerate(rank(views, known.classes, n, "contribution").items()):
+    ranked = rank(_views(model), model.classes, n, "contribution")
+    for c, (label, features) in enumerate(ranked.items()):
         found[label] = [
             (
                 f"{each.feature}≈{means[each[:2]][c]:.4g}" if each[:2] in means else each.feature,
                 each.score,
             )
-            for each in ranked
+            for each in features
         ]
     return found
+
+
+def _views(model: Readable) -> dict[str, GroupView]:
+    return model._views()  # noqa: SLF001 -- a model's and a snapshot's alike

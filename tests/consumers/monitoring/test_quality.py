@@ -19,7 +19,7 @@ from consumers.monitoring.quality_report import Point
 from consumers.monitoring.shares import Shares
 from consumers.monitoring.status import Status
 from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
-from streamnb.inspection.summary import telling
+from streamnb.inspection.summary import top_features
 from streamnb.serving.publisher import EveryExamples
 
 CLASSES = ("negative", "positive")
@@ -285,7 +285,7 @@ def test_telling_features_come_with_their_scores() -> None:
     """As the library ranks them, under the classes' names."""
     model = NaiveBayes(CLASSES, features={"text": Words(Multinomial())})
     model.learn_many({"text": ["sad rain", "good sun", "good"]}, [*CLASSES, "positive"])
-    told = telling(model, 2)
+    told = top_features(model, 2)
     room = Room()
     room.quality.tell(told)
     room.update()

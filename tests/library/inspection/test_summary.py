@@ -19,7 +19,7 @@ from streamnb.inspection.summary import (
     flag_rows,
     n_features,
     number_rows,
-    telling,
+    top_features,
     value_rows,
 )
 
@@ -106,10 +106,12 @@ def test_what_tells_is_told_by_class() -> None:
     for i in range(20):
         made.learn_one({"colour": "red", "seen": True, "size": 10.0 + i % 3, "text": "a"}, "yes")
         made.learn_one({"colour": "blue", "seen": False, "size": i % 3, "text": "b"}, "no")
-    told = {label: [name for name, _ in features] for label, features in telling(made, 4).items()}
+    told = {
+        label: [name for name, _ in features] for label, features in top_features(made, 4).items()
+    }
     assert set(told["yes"]) == {"colour=red", "seen=true", "size≈10.95", "a"}
     assert set(told["no"]) == {"colour=blue", "seen=false", "size≈0.95", "b"}
-    assert [len(features) for features in telling(made, 1).values()] == [1, 1]
+    assert [len(features) for features in top_features(made, 1).values()] == [1, 1]
 
 
 def test_figures_are_decayed_up_to_now() -> None:
