@@ -11,7 +11,6 @@ and `absence` keeps what A_c is had from at once.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.bernoulli_absent import exponent_of, move_count, rebuild_class, refresh
 from streamnb.kernels.counting import (
@@ -33,7 +32,6 @@ from streamnb.kernels.layout import (
     F64Grid,
     Flags,
     Rows,
-    compiled_type,
 )
 from streamnb.kernels.posterior import fold, moved
 
@@ -134,26 +132,7 @@ def refresh_all(
     return True
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Counts),
-    types.float64[::1],
-    types.float64[::1],
-    compiled_type(Absence),
-    compiled_type(Rows),
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean[::1],
-    types.int64,
-    types.int64,
-    types.boolean,
-    types.int64,
-    types.int64,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-)
+@kernel
 def bernoulli(
     counts: Counts,
     beta1: F64,

@@ -25,10 +25,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I64, Absence, Counts, F64Grid, Int, compiled_type
+from streamnb.kernels.layout import F64, I64, Absence, Counts, F64Grid, Int
 from streamnb.kernels.posterior import fold
 
 N_TERMS = 8
@@ -175,14 +174,7 @@ def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, 
     return True
 
 
-@kernel(
-    types.boolean,
-    compiled_type(Counts),
-    types.float64[::1],
-    types.float64,
-    compiled_type(Absence),
-    types.int64,
-)
+@kernel
 def rebuild(counts: Counts, beta2: F64, scale: float, absence: Absence, n_words: int) -> bool:
     """Build every class anew from the counts; False where the heavy lists have too little room."""
     for c in range(len(counts.examples)):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.counting import ADDED, FULL, is_new
 from streamnb.kernels.hashing import join, plain_hash, siphash
@@ -29,7 +28,6 @@ from streamnb.kernels.layout import (
     Int,
     Table,
     Texts,
-    compiled_type,
 )
 from streamnb.kernels.memory import load_eight
 from streamnb.kernels.posterior import add_logs, begin, moved, multiply
@@ -140,22 +138,7 @@ def learn_row(
             counts.state[0] += change
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(ValueCounts),
-    compiled_type(Alphas),
-    types.int64[::1],
-    types.int32[:, ::1],
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.int64,
-    types.int64,
-    types.boolean,
-    types.int64,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-)
+@kernel
 def categorical(
     counts: ValueCounts,
     alphas: Alphas,
@@ -222,14 +205,7 @@ def _hash(data: U8, start: Int, end: Int, key: U64, words: U64) -> np.uint64:
     return siphash(words, 0, int(size), key[0], key[1])
 
 
-@kernel(
-    types.void,
-    compiled_type(Texts),
-    types.uint64[::1],
-    types.uint64[::1],
-    types.uint64[::1],
-    types.uint64[::1],
-)
+@kernel
 def fingerprint_many(texts: Texts, of_fields: U64, key: U64, words: U64, out: U64) -> None:
     """Write the fingerprints of values of the fields with fingerprints `of_fields`."""
     for i in range(len(out)):
@@ -277,21 +253,7 @@ def _lacks(table: Table, n_bytes: Int) -> tuple[int, int]:
     return DONE, 0
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Texts),
-    types.int64[::1],
-    types.int32[::1],
-    types.int64,
-    types.boolean,
-    types.int64,
-    compiled_type(Fields),
-    types.uint64[::1],
-    compiled_type(Table),
-    types.uint64[::1],
-    types.int32[::1],
-    types.int32[:, ::1],
-)
+@kernel
 def encode(
     texts: Texts,
     which: I64,

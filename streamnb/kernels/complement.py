@@ -13,7 +13,6 @@ was restored, merged or unlearned answers bit for bit as one that was always so.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.counting import (
     ADDED,
@@ -38,7 +37,6 @@ from streamnb.kernels.layout import (
     I64Grid,
     Int,
     Rows,
-    compiled_type,
 )
 from streamnb.kernels.posterior import fold, moved
 
@@ -85,14 +83,7 @@ def sum_of_logs(sums: I64Grid, c: int) -> float:
     return float(sums[c, 0] * UNITS[0] + sums[c, 1] * UNITS[1])
 
 
-@kernel(
-    types.void,
-    compiled_type(Counts),
-    types.float64[:, ::1],
-    types.int64,
-    types.float64[:, ::1],
-    types.int64[:, ::1],
-)
+@kernel
 def rebuild(counts: Counts, alphas: F64Grid, n_words: int, scratch: F64Grid, sums: I64Grid) -> None:
     """Build the sums anew from the counts."""
     sums[:, :] = 0
@@ -191,25 +182,7 @@ def add_log_likelihood(
         out[i, c] += told
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Counts),
-    types.float64[:, ::1],
-    types.float64[::1],
-    types.boolean,
-    types.int64[:, ::1],
-    compiled_type(Rows),
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean[::1],
-    types.int64,
-    types.int64,
-    types.boolean,
-    types.int64,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-)
+@kernel
 def complement(
     counts: Counts,
     alphas: F64Grid,

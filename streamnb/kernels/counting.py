@@ -7,7 +7,6 @@ touch one cache line.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.hashing import plain_hash
 from streamnb.kernels.jit import inner, kernel
@@ -24,7 +23,6 @@ from streamnb.kernels.layout import (
     Flags,
     Int,
     Rows,
-    compiled_type,
 )
 from streamnb.kernels.memory import fetch_soon
 from streamnb.kernels.posterior import moved
@@ -100,16 +98,7 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
     counts.state[LIVE] -= count_new(counts.by_word, rows, i)
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Counts),
-    compiled_type(Rows),
-    types.int32[::1],
-    types.float64[::1],
-    types.boolean[::1],
-    types.int64,
-    types.int64,
-)
+@kernel
 def add_rows(
     counts: Counts, rows: Rows, labels: I32, weights: F64, there: Flags, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
@@ -130,7 +119,7 @@ def add_rows(
     return len(labels), ADDED, 0
 
 
-@kernel(types.void, types.float64[:, ::1], types.int64, types.float64[::1])
+@kernel
 def sum_rows(by_word: F64Grid, n_words: int, out: F64) -> None:
     """Write each word's count over all classes."""
     for column in range(n_words):
@@ -140,7 +129,7 @@ def sum_rows(by_word: F64Grid, n_words: int, out: F64) -> None:
         out[column] = total
 
 
-@kernel(types.void, types.uint8[::1], types.int64[::1], types.int64[::1], types.uint64[::1])
+@kernel
 def order_words(words: U8, word_ends: I64, columns: I64, out: U64) -> None:
     """Write a hash of each word's text, without a key: words of equal count leave in its order.
 

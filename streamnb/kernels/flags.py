@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, F64Grid, Flags, Int, compiled_type
+from streamnb.kernels.layout import F64, I32, I64, F64Grid, Flags, Int
 from streamnb.kernels.posterior import add_logs, begin, moved, multiply
 
 
@@ -105,20 +104,7 @@ def learn_row(
             counts.false[j, y] = moved(counts.false[j, y], weight)
 
 
-@kernel(
-    types.void,
-    compiled_type(FlagCounts),
-    compiled_type(Betas),
-    types.int64[::1],
-    types.float64[:, ::1],
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean,
-    types.boolean,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-)
+@kernel
 def flags(
     counts: FlagCounts,
     betas: Betas,

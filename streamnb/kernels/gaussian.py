@@ -23,10 +23,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, F64Grid, compiled_type
+from streamnb.kernels.layout import F64, I32, I64, F64Grid
 from streamnb.kernels.posterior import DUST, fold, moved
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: cuts a float into halves of 26 bits
@@ -175,14 +174,7 @@ def learn_row(held: Moments, x: F64Grid, places: I64, i: int, y: int, weight: fl
     return misfit
 
 
-@kernel(
-    types.int64,
-    compiled_type(Moments),
-    types.float64[:, ::1],
-    types.int64[::1],
-    types.int32[::1],
-    types.float64[::1],
-)
+@kernel
 def learn(held: Moments, x: F64Grid, places: I64, labels: I32, weights: F64) -> int:
     """Learn rows that have a label; column t of `x` is the field at `places[t]`, -1: ignored.
 
@@ -197,14 +189,7 @@ def learn(held: Moments, x: F64Grid, places: I64, labels: I32, weights: F64) -> 
     return misfit
 
 
-@kernel(
-    types.int64,
-    compiled_type(Moments),
-    compiled_type(Moments),
-    types.int64[::1],
-    types.int64[::1],
-    types.float64,
-)
+@kernel
 def add_moments(held: Moments, other: Moments, rows: I64, columns: I64, factor: float) -> int:
     """Add other moments, weighed by `factor`: a power of two, below zero to take them away.
 
@@ -435,23 +420,7 @@ def judge_bayes(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -
     return float(total - 0.5 * ((logs + np.log(product)) + n_fields * _LOG_2PI))
 
 
-@kernel(
-    types.void,
-    compiled_type(Moments),
-    compiled_type(Prior),
-    types.boolean,
-    types.boolean,
-    types.boolean,
-    types.float64,
-    types.float64[:, ::1],
-    types.int64[::1],
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean,
-    compiled_type(Estimates),
-    types.float64[:, ::1],
-)
+@kernel
 def gaussian(
     moments: Moments,
     prior: Prior,
@@ -492,17 +461,7 @@ def gaussian(
                 floor = floor_of(moments, floor_share)
 
 
-@kernel(
-    types.float64,
-    compiled_type(Moments),
-    compiled_type(Prior),
-    types.boolean,
-    types.boolean,
-    types.boolean,
-    types.float64,
-    types.float64,
-    compiled_type(Estimates),
-)
+@kernel
 def read_estimates(
     moments: Moments,
     prior: Prior,

@@ -1,9 +1,9 @@
 """How kernels are compiled, in one place.
 
-`inner` marks a function that only other kernels call. `kernel(returns, *arguments)` marks an entry
-point: it is compiled once, for exactly that signature, by its first call or ahead of it by
-`warm_up`. So a program compiles the kernels that its models use, and no others. Entry points
-release the GIL, but for those that are soon done.
+`inner` marks a function that only other kernels call; `kernel` and `short_kernel` mark an entry
+point. It is compiled once, for the signature that its annotations say, by its first call or ahead
+of it by `warm_up`. So a program compiles the kernels that its models use, and no others. A `kernel`
+releases the interpreter's lock, a `short_kernel` keeps it.
 
 Machine code is kept on disk in a folder named after a hash of **all** kernel sources and of the
 compiler's version, because numba's own cache does not notice an edit in a file that a kernel calls
@@ -27,11 +27,24 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import llvmlite
 import numba
 import numpy as np
+from numba import types
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +54,16 @@ DISABLED = bool(numba.config.DISABLE_JIT)
 # every machine.
 _OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 entry_points: list[EntryPoint[Any, Any]] = []
+_PLAIN_TYPES: dict[Any, Any] = {
+    None: types.void,
+    type(None): types.void,
+    bool: types.boolean,
+    float: types.float64,
+    int: types.int64,
+    int | np.int64: types.int64,  # `layout.Int`: one type to the compiler, two to Python
+    np.uint32: types.uint32,
+    np.uint64: types.uint64,
+}
 _lock = threading.RLock()  # one kernel is compiled at a time
 read_only: dict[Path, Path] = {}  # a copied folder, and the one that it is the copy of
 
@@ -184,27 +207,61 @@ class EntryPoint(Generic[P, R]):
         return self.call(*args, **kwargs)
 
 
-def kernel(
-    returns: Any, *arguments: Any, releases_gil: bool = True
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Mark an entry point with its one signature, in numba's types.
+def compiled_type(hint: Any) -> types.Type:
+    """Return numba's type of an annotation.
 
-    Releasing the interpreter's lock lets other threads run meanwhile, and costs a wait to get it
-    back: up to the switch interval where others want it too. A kernel that is done sooner than that
-    keeps it.
+    Parameters
+    ----------
+    hint : type
+        An annotated array of `kernels.layout`, a named tuple of such, a tuple, a number, or None.
+
+    Raises
+    ------
+    TypeError
+        If kernels have no such type.
     """
+    if hint in _PLAIN_TYPES:
+        return _PLAIN_TYPES[hint]
+    if get_origin(hint) is Annotated:
+        return cast(types.Type, hint.__metadata__[0])
+    if get_origin(hint) is tuple:
+        return types.Tuple([compiled_type(each) for each in get_args(hint)])
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        fields = get_type_hints(hint, include_extras=True).values()
+        return types.BaseTuple.from_types([compiled_type(each) for each in fields], hint)
+    raise TypeError(f"kernels have no type for {hint!r}; see `compiled_type`.")
 
-    def mark(function: Callable[P, R]) -> Callable[P, R]:
-        if DISABLED:
-            # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
-            return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
-        entry_point: EntryPoint[P, R] = EntryPoint(
-            _compile(function, keep=True, releases_gil=releases_gil), returns(*arguments)
-        )
-        entry_points.append(entry_point)
-        return update_wrapper(entry_point, function)
 
-    return mark
+def signature_of(function: Callable[..., Any]) -> Any:
+    """Return the one signature of a kernel, from its annotations."""
+    hints = get_type_hints(function, include_extras=True)
+    returned = compiled_type(hints.pop("return"))
+    return returned(*(compiled_type(hint) for hint in hints.values()))
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark an entry point; its one signature is that of its annotations."""
+    return _entry_point(function, releases_gil=True)
+
+
+def short_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark an entry point that keeps the interpreter's lock.
+
+    Getting it back costs a wait, up to the switch interval, if other threads want it too: a kernel
+    that is done sooner than that keeps it.
+    """
+    return _entry_point(function, releases_gil=False)
+
+
+def _entry_point(function: Callable[P, R], *, releases_gil: bool) -> Callable[P, R]:
+    if DISABLED:
+        # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
+        return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
+    entry_point: EntryPoint[P, R] = EntryPoint(
+        _compile(function, keep=True, releases_gil=releases_gil), signature_of(function)
+    )
+    entry_points.append(entry_point)
+    return update_wrapper(entry_point, function)
 
 
 def is_warm(entries: Iterable[EntryPoint[Any, Any]] | None = None) -> bool:

@@ -1,17 +1,17 @@
-"""The arrays that travel together into kernels, as named tuples, and their compiled types.
+"""The arrays that travel together into kernels, as named tuples; annotations are numba's types.
 
-Every array is C-contiguous and writable: to the compiler a read-only array is another type.
-`compiled_type` derives a tuple's numba type from its annotations, so a signature can name it.
+Every array is C-contiguous and writable, except `Bytes`: a read-only array is another type.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+Bytes = Annotated[NDArray[np.uint8], types.Array(types.uint8, 1, "C", readonly=True)]
 U8 = Annotated[NDArray[np.uint8], types.uint8[::1]]
 U16 = Annotated[NDArray[np.uint16], types.uint16[::1]]
 I32 = Annotated[NDArray[np.int32], types.int32[::1]]
@@ -98,12 +98,6 @@ class Counts(NamedTuple):
     examples: F64  # (n_classes,)
     tokens: F64  # (n_classes,)
     state: I64  # LIVE, DECLARED
-
-
-def compiled_type(layout: type[Any]) -> types.Type:
-    """Return the numba type of a named tuple of arrays, from its annotations."""
-    hints = get_type_hints(layout, include_extras=True)
-    return types.BaseTuple.from_types([hint.__metadata__[0] for hint in hints.values()], layout)
 
 
 class Absence(NamedTuple):

@@ -8,7 +8,6 @@ multiplication a word and class.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.counting import (
     ADDED,
@@ -21,7 +20,7 @@ from streamnb.kernels.counting import (
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows, compiled_type
+from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows
 from streamnb.kernels.posterior import fold
 
 _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
@@ -77,23 +76,7 @@ def add_log_likelihood(
             out[i, c] += scratch[c, 1] + np.log(scratch[c, 0]) - n_tokens * np.log(denominator)
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Counts),
-    types.float64[:, ::1],
-    types.float64[::1],
-    compiled_type(Rows),
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean[::1],
-    types.int64,
-    types.int64,
-    types.boolean,
-    types.int64,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-)
+@kernel
 def multinomial(
     counts: Counts,
     alphas: F64Grid,

@@ -8,9 +8,8 @@ zero of maximum likelihood) is legal. Where every class has it, the class prior 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import F64, I32, F64Grid, Int
 
 # Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
@@ -36,19 +35,7 @@ def log_prior(
     return float(np.log((examples[c] + pseudo[c] * scale) / total))
 
 
-@kernel(
-    types.void,
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean,
-    types.int32[::1],
-    types.float64[::1],
-    types.float64[::1],
-    types.boolean,
-    types.float64[::1],
-    types.float64[:, ::1],
-    releases_gil=False,
-)
+@short_kernel
 def class_prior(
     examples: F64,
     pseudo: F64,
@@ -88,7 +75,7 @@ def class_prior(
             scale = -1.0  # what stands in `now` is of the past
 
 
-@kernel(types.void, types.float64[::1], types.int32[::1], types.float64[::1])
+@kernel
 def count_classes(examples: F64, labels: I32, weights: F64) -> None:
     """Count the labelled examples by class, as `class_prior` does while it judges."""
     for i in range(len(labels)):
@@ -97,12 +84,7 @@ def count_classes(examples: F64, labels: I32, weights: F64) -> None:
             examples[y] = moved(examples[y], weights[i])
 
 
-@kernel(
-    types.int64,
-    types.float64[:, ::1],
-    types.float64[:, ::1],
-    releases_gil=False,
-)
+@short_kernel
 def normalise(joint: F64Grid, prior: F64Grid) -> int:
     """Turn joint log-likelihoods into log-posteriors, in place, row by row.
 

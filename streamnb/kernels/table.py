@@ -16,7 +16,6 @@ so; the caller makes room and goes on.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from streamnb.kernels.counting import NEAR_WORDS
 from streamnb.kernels.hashing import join, negate, siphash
@@ -32,7 +31,6 @@ from streamnb.kernels.layout import (
     Scratch,
     Table,
     Texts,
-    compiled_type,
 )
 from streamnb.kernels.memory import fetch_soon, store_eight
 from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
@@ -78,7 +76,7 @@ def place(fingerprint: np.uint64, column: int, slots: U64) -> bool:
     return False
 
 
-@kernel(types.boolean, types.uint64[::1], types.int64, types.uint64[::1])
+@kernel
 def refill(fingerprints: U64, n_words: int, slots: U64) -> bool:
     """Enter all words into an empty table; False where one does not find a place."""
     for column in range(n_words):  # noqa: SIM110 -- numba compiles no generator here
@@ -87,7 +85,7 @@ def refill(fingerprints: U64, n_words: int, slots: U64) -> bool:
     return True
 
 
-@kernel(types.boolean, types.uint64[::1], types.uint64[::1], types.uint64[::1])
+@kernel
 def move_slots(old: U64, fingerprints: U64, slots: U64) -> bool:
     """Enter the words of one table into a larger, empty one; False where one finds no place.
 
@@ -102,21 +100,14 @@ def move_slots(old: U64, fingerprints: U64, slots: U64) -> bool:
     return True
 
 
-@kernel(
-    types.void,
-    types.uint64[::1],
-    types.uint64[::1],
-    types.uint64[::1],
-    types.int64,
-    types.int32[::1],
-)
+@kernel
 def find_many(wanted: U64, slots: U64, fingerprints: U64, n_words: int, out: I32) -> None:
     """Look up many fingerprints; -1 where a word is not there."""
     for i in range(len(wanted)):
         out[i] = find(wanted[i], slots, fingerprints, n_words)
 
 
-@kernel(types.void, types.uint8[::1], types.int64[::1])
+@kernel
 def byte_bounds(data: U8, bounds: I64) -> None:
     """Turn bounds in characters into bounds in bytes of their UTF-8 form, in place."""
     at = np.int64(0)
@@ -130,7 +121,7 @@ def byte_bounds(data: U8, bounds: I64) -> None:
         bounds[i] = at
 
 
-@kernel(types.void, types.uint8[::1], types.int64[::1], types.int64[::1], types.uint8[::1])
+@kernel
 def gather_text(words: U8, ends: I64, new_ends: I64, out: U8) -> None:
     """Copy words that end at `ends` so that they end at `new_ends`, one behind the other."""
     begin = np.int64(0)
@@ -161,13 +152,7 @@ def fingerprint_of(data: U8, start: int, end: int, key: U64, scratch: Scratch) -
     return whole
 
 
-@kernel(
-    types.void,
-    compiled_type(Texts),
-    types.uint64[::1],
-    compiled_type(Scratch),
-    types.uint64[::1],
-)
+@kernel
 def fingerprint_many(texts: Texts, key: U64, scratch: Scratch, out: U64) -> None:
     """Write the fingerprints of n-grams given by their text."""
     for i in range(len(out)):
@@ -291,18 +276,7 @@ def enter(scratch: Scratch, k: int, table: Table) -> int:
     return column
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    compiled_type(Texts),
-    types.int32[::1],
-    types.int64,
-    types.boolean,
-    types.int64,
-    compiled_type(Reader),
-    compiled_type(Table),
-    compiled_type(Scratch),
-    compiled_type(Rows),
-)
+@kernel
 def encode(
     texts: Texts,
     labels: I32,
@@ -349,14 +323,7 @@ def encode(
     return len(texts.starts), DONE, 0
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    types.uint64[::1],
-    compiled_type(Texts),
-    types.int64,
-    compiled_type(Table),
-    types.int32[::1],
-)
+@kernel
 def enter_many(
     fingerprints: U64, texts: Texts, at: int, table: Table, out: I32
 ) -> tuple[int, int, int]:

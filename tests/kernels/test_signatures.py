@@ -1,43 +1,38 @@
-"""Entry points are compiled for the types that their parameters are written with."""
+"""Entry points are compiled for the types that their annotations say."""
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import NamedTuple
 
-import numpy as np
+import pytest
 from numba import types
 
-from consumers.decode.kernels import json_numbers, json_scan, spans  # noqa: F401
-
-# with these every kernel is imported
-from consumers.kafka.kernels import crc32c, record_batch  # noqa: F401
-from streamnb import tokenizer  # noqa: F401
-from streamnb.kernels import jit as _jit
-from streamnb.kernels.layout import compiled_type
-
-SCALARS = {
-    int: types.int64,
-    float: types.float64,
-    bool: types.boolean,
-    np.uint64: types.uint64,
-}
+from streamnb.kernels.jit import compiled_type, signature_of
+from streamnb.kernels.layout import F64, I32, F64Grid, Int
 
 
-def wanted(hint: Any) -> Any:
-    """Return numba's type for a parameter's annotation."""
-    if hint in SCALARS:
-        return SCALARS[hint]
-    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else compiled_type(hint)
+class Pair(NamedTuple):
+    """Two arrays that travel together."""
+
+    places: I32
+    values: F64Grid
 
 
-def test_signatures_follow_the_annotations() -> None:
-    """No entry point takes a number for a truth value, or one array for another."""
-    assert _jit.DISABLED or len(_jit.entry_points) >= 10
-    wrong = []
-    for each in _jit.entry_points:
-        function = each.dispatcher.py_func
-        hints = get_type_hints(function, include_extras=True)
-        hints.pop("return")
-        if [wanted(hint) for hint in hints.values()] != list(each.signature.args):
-            wrong.append((function.__qualname__, each.signature.args))
-    assert wrong == []
+def example(pair: Pair, n: Int, out: F64, flag: bool) -> tuple[int, float]:
+    """Return a count and a sum."""
+    out[0] = 1.0 if flag else 0.0
+    return int(n), float(pair.values.sum())
+
+
+def test_a_signature_is_that_of_the_annotations() -> None:
+    """Arrays, named tuples of arrays, numbers and truth values each have one compiled type."""
+    pair = types.BaseTuple.from_types([types.int32[::1], types.float64[:, ::1]], Pair)
+    returned = types.Tuple([types.int64, types.float64])
+    wanted = returned(pair, types.int64, types.float64[::1], types.boolean)
+    assert signature_of(example) == wanted
+
+
+def test_what_kernels_have_no_type_for_is_refused() -> None:
+    """A text, for instance: the error names it."""
+    with pytest.raises(TypeError, match=r"kernels have no type for <class 'str'>"):
+        compiled_type(str)

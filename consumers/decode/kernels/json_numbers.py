@@ -11,7 +11,6 @@ rounding.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from consumers.decode.kernels.json_scan import (
     ABSENT,
@@ -105,15 +104,7 @@ def _number(buffer: Raw, at: Int, end: Int) -> tuple[float, bool]:
     return (-number if negative else number), is_sure
 
 
-@kernel(
-    types.void,
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.uint8[::1],
-    types.int64[::1],
-    types.int64[::1],
-    types.float64[::1],
-    types.boolean[::1],
-)
+@kernel
 def read_numbers(buffer: Raw, kinds: U8, starts: I64, ends: I64, out: F64, unsure: Flags) -> None:
     """Read the numbers of one field; what is absent or null is nan.
 
@@ -130,15 +121,7 @@ def read_numbers(buffer: Raw, kinds: U8, starts: I64, ends: I64, out: F64, unsur
             unsure[i] = True
 
 
-@kernel(
-    types.void,
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.uint8[::1],
-    types.int64[::1],
-    types.int64[::1],
-    types.float64[::1],
-    types.boolean[::1],
-)
+@kernel
 def read_flags(buffer: Raw, kinds: U8, starts: I64, ends: I64, out: F64, unsure: Flags) -> None:
     """Read the flags of one field: true, false, 1 and 0; what is absent or null is nan.
 

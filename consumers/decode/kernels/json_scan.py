@@ -14,7 +14,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import I64, U8, Flags, I64Grid, Int, compiled_type
+from streamnb.kernels.layout import I64, U8, Flags, I64Grid, Int
 from streamnb.kernels.tokenize import decode
 
 # Bytes as they came: nobody may write into them, which is another type to the compiler.
@@ -426,17 +426,7 @@ def _message(  # noqa: PLR0911 -- one each doubt
             break
 
 
-@kernel(
-    types.void,
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.Array(types.uint64, 1, "C", readonly=True),
-    types.int64[::1],
-    types.int64[::1],
-    compiled_type(Names),
-    compiled_type(Tree),
-    compiled_type(Spans),
-    types.boolean[::1],
-)
+@kernel
 def scan(
     buffer: Raw,
     words: RawWords,

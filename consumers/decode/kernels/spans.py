@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from consumers.decode.kernels.json_scan import (
     ABSENT,
@@ -21,7 +20,7 @@ from consumers.decode.kernels.json_scan import (
     hex_unit,
 )
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import I32, I64, U8, Flags, Int, Texts, compiled_type
+from streamnb.kernels.layout import I32, I64, U8, Flags, Int, Texts
 from streamnb.kernels.tokenize import encode_into
 
 # What `match` answers where nothing stands, and where what stands is none of the names.
@@ -54,15 +53,7 @@ def _unescape(buffer: Raw, start: Int, end: Int, data: U8, at: int) -> int:
     return at
 
 
-@kernel(
-    types.void,
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.uint8[::1],
-    types.int64[::1],
-    types.int64[::1],
-    types.boolean[::1],
-    compiled_type(Texts),
-)
+@kernel
 def copy_texts(
     buffer: Raw, kinds: U8, starts: I64, ends: I64, is_text: Flags, texts: Texts
 ) -> None:
@@ -87,15 +78,7 @@ def copy_texts(
             texts.ends[i] = -1
 
 
-@kernel(
-    types.void,
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.uint8[::1],
-    types.int64[::1],
-    types.int64[::1],
-    compiled_type(Names),
-    types.int32[::1],
-)
+@kernel
 def match(buffer: Raw, kinds: U8, starts: I64, ends: I64, names: Names, out: I32) -> None:
     """Find the values of one field among names, by their JSON texts (`spam`, `4`, `true`).
 

@@ -8,7 +8,7 @@ bytes follow it, so eight bytes need eight look-ups that do not wait for one ano
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,11 +16,10 @@ from numba import config, types
 from numpy.typing import NDArray
 
 from streamnb.kernels.jit import DISABLED, inner, kernel
-from streamnb.kernels.layout import Int
+from streamnb.kernels.layout import Bytes, Int
 from streamnb.kernels.memory import load_eight
 
 # What `np.frombuffer(bytes)` gives. To the compiler a read-only array is a type of its own.
-Bytes = Annotated[NDArray[np.uint8], types.Array(types.uint8, 1, "C", readonly=True)]
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, its bits reversed
 _ONES = np.uint32(0xFFFFFFFF)
@@ -108,13 +107,13 @@ def crc32c(data: Bytes, begin: Int, end: Int) -> np.uint32:
     return crc ^ _ONES
 
 
-@kernel(types.uint32, types.Array(types.uint8, 1, "C", readonly=True))
+@kernel
 def checksum(data: Bytes) -> np.uint32:
     """Return the CRC-32C of a whole buffer."""
     return crc32c(data, 0, len(data))
 
 
-@kernel(types.uint32, types.Array(types.uint8, 1, "C", readonly=True))
+@kernel
 def checksum_sliced(data: Bytes) -> np.uint32:
     """Return the CRC-32C of a buffer of whole eights, without the processor's instruction."""
     crc = _ONES

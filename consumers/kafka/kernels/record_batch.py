@@ -12,11 +12,10 @@ The layout is that of Kafka's protocol guide, "Record Batch" and "Record".
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from consumers.kafka.kernels.crc32c import Bytes, crc32c
+from consumers.kafka.kernels.crc32c import crc32c
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import I64, I64Grid, Int
+from streamnb.kernels.layout import I64, Bytes, I64Grid, Int
 
 # The columns of a row.
 BEGIN = 0  # where the batch begins in the response
@@ -181,11 +180,7 @@ def _what_follows(data: Bytes, at: Int) -> int:
     return _BATCH if magic == 2 and length + _LENGTH_FROM >= HEADER_BYTES else BAD_HEADER
 
 
-@kernel(
-    types.UniTuple(types.int64, 3),
-    types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64,
-    types.int64[:, ::1],
-)  # fmt: skip
+@kernel
 def scan(
     data: Bytes, at: int, after: int, packed_max_bytes: int, rows: I64Grid
 ) -> tuple[int, Int, int]:
@@ -268,11 +263,7 @@ def _read_record(
     return at, delta
 
 
-@kernel(
-    types.UniTuple(types.int64, 2),
-    types.Array(types.uint8, 1, "C", readonly=True), types.int64[:, ::1], types.int64,
-    types.int64[:, ::1],
-)  # fmt: skip
+@kernel
 def decode(data: Bytes, rows: I64Grid, from_offset: int, records: I64Grid) -> tuple[int, int]:
     """Write where each record of the rows' batches lies.
 
