@@ -289,7 +289,9 @@ def test_every_dependency_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["dependency-groups"]
     wanted = {
-        "run.txt": project["project"]["dependencies"] + groups["build"],
+        "run.txt": project["project"]["dependencies"]
+        + project["project"]["optional-dependencies"]["daemon"]
+        + groups["build"],
         "test.txt": groups["test"] + groups["lint"],
     }
     for name, requirements in wanted.items():
