@@ -34,7 +34,7 @@ from consumers.factories import (
     stream_identity,
 )
 from consumers.features import build_model
-from consumers.http.server import come_first
+from consumers.http.server import raise_priority
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import Tally
@@ -245,7 +245,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
     learner = Learner(model, served.board, policy, clock)
     if settings.http.enabled:
         with contextlib.suppress(PredictorError):  # it is being stopped already
-            served.predictor.ask(lambda _snapshot: come_first())
+            served.predictor.ask(lambda _snapshot: raise_priority())
     return Pipeline(
         reader=served.reader,
         learner=learner,

@@ -31,8 +31,8 @@ from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import ConfigError
 from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
-from consumers.http.sse import EventTeller
-from consumers.http.state import Rooms
+from consumers.http.sse import EventSerializer
+from consumers.http.state import AppState
 from consumers.kafka.group_source import GroupSource
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
@@ -361,7 +361,7 @@ def serve(
         return None, lambda: None
     if components.recent is not None:
         health.watch_part(components.recent.trouble)
-    rooms = Rooms(
+    app_state = AppState(
         settings=settings,
         registry=registry,
         metrics=metrics,
@@ -374,11 +374,11 @@ def serve(
     )
     hub = None
     if components.recent is not None:
-        hub = Hub(components.recent, EventTeller(rooms), metrics)
+        hub = Hub(components.recent, EventSerializer(app_state), metrics)
         health.watch_part(hub.trouble)
         hub.start()
-        rooms = replace(rooms, hub=hub)
-    server = HttpServer(settings.http, rooms)
+        app_state = replace(app_state, hub=hub)
+    server = HttpServer(settings.http, app_state)
     port = server.start()
     stack.callback(server.stop)
     if hub is not None:

@@ -19,19 +19,19 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from consumers.http.authorization import AllowedHosts
-from consumers.http.batcher import Judge
-from consumers.http.middleware import Guard
-from consumers.http.openapi import describing_routes
+from consumers.http.batcher import Batcher
+from consumers.http.middleware import RequestMiddleware
+from consumers.http.openapi import description_routes
 from consumers.http.problems import ProblemError
-from consumers.http.request_examples import Asker
-from consumers.http.route import PlainRoute, openapi
-from consumers.http.routes_corrections import correcting_routes
-from consumers.http.routes_predict import predicting_routes
-from consumers.http.routes_search import searching_routes
-from consumers.http.routes_status import modelling_routes, probe_routes
+from consumers.http.request_examples import ExampleDecoder
+from consumers.http.route import ApiRoute, openapi
+from consumers.http.routes_corrections import correction_routes
+from consumers.http.routes_predict import prediction_routes
+from consumers.http.routes_search import search_routes
+from consumers.http.routes_status import model_routes, probe_routes
 from consumers.http.sse import event_routes
-from consumers.http.state import Rooms
-from consumers.http.workers import Workers
+from consumers.http.state import AppState
+from consumers.http.workers import WorkerPool
 from streamnb import __version__
 
 PAGE = Path(__file__).parent / "static"
@@ -39,37 +39,39 @@ DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while 
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 
 
-def make_app(rooms: Rooms) -> Starlette:
+def make_app(app_state: AppState) -> Starlette:
     """Return the application.
 
     Parameters
     ----------
-    rooms : Rooms
+    app_state : AppState
         What it answers from.
 
     Returns
     -------
     Starlette
     """
-    http, asker = rooms.settings.http, Asker(rooms.settings)
-    judge = Judge(rooms.predictor, asker.text_field, http.request_timeout_s)
-    workers, patient = Workers(http.request_timeout_s), Workers(http.request_timeout_s)
+    http, example_decoder = app_state.settings.http, ExampleDecoder(app_state.settings)
+    batcher = Batcher(app_state.predictor, example_decoder.text_field, http.request_timeout_s)
+    workers, patient = WorkerPool(http.request_timeout_s), WorkerPool(http.request_timeout_s)
     routes = [
         # The one that is asked most comes first: they are looked through in this order.
-        *predicting_routes(rooms, judge, asker),
-        *searching_routes(rooms, judge, workers),
+        *prediction_routes(app_state, batcher, example_decoder),
+        *search_routes(app_state, batcher, workers),
         # A log that does not answer keeps those who correct waiting, and nobody else.
-        *correcting_routes(rooms, patient, asker),
-        *modelling_routes(rooms, judge, workers),
-        *event_routes(rooms),
-        *probe_routes(rooms),
+        *correction_routes(app_state, patient, example_decoder),
+        *model_routes(app_state, batcher, workers),
+        *event_routes(app_state),
+        *probe_routes(app_state),
     ]
     described = functools.cache(
         functools.partial(openapi, routes, "streamnb", __version__, DESCRIPTION)
     )
     app = Starlette(
-        routes=[*routes, *describing_routes(described), *_page_routes()],
-        middleware=[Middleware(Guard, metrics=rooms.metrics.http, hosts=AllowedHosts(http))],
+        routes=[*routes, *description_routes(described), *_page_routes()],
+        middleware=[
+            Middleware(RequestMiddleware, metrics=app_state.metrics.http, hosts=AllowedHosts(http))
+        ],
         exception_handlers={HTTPException: _as_problem},
     )
     app.router.redirect_slashes = False
@@ -96,7 +98,7 @@ def _page_routes() -> list[BaseRoute]:
     async def index(request: Request) -> Response:
         return await files.get_response("index.html", request.scope)
 
-    return [PlainRoute("/", index, None), Mount("/page", files)]
+    return [ApiRoute("/", index, None), Mount("/page", files)]
 
 
 async def _as_problem(request: Request, error: Exception) -> Response:
@@ -110,7 +112,7 @@ async def _as_problem(request: Request, error: Exception) -> Response:
     routes = [
         route
         for route in request.app.router.routes
-        if isinstance(route, PlainRoute) and route.matches(request.scope)[0] != Match.NONE
+        if isinstance(route, ApiRoute) and route.matches(request.scope)[0] != Match.NONE
     ]
     methods = {method for route in routes for method in route.methods or ()} or {"GET"}
     allowed = ", ".join(sorted(methods))

@@ -1,4 +1,4 @@
-"""Judges examples for those who wait: single texts that come together are judged together.
+"""Judges examples for those who wait: single texts that come together are predicted together.
 
 What a request costs beyond its judgement is the way to the predictor's thread and back. Texts that
 arrive while a batch is on its way make up the next one, so the way is gone once for all of them. A
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from consumers.http.problems import ProblemError
-from consumers.http.schemas import ByClass, PredictAnswer, Prediction
+from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError
 
@@ -27,7 +27,7 @@ _Waiter = asyncio.Future[Any]
 TOGETHER_MAX = 1_000  # single texts in one batch; a longer one would keep the first waiting
 
 
-def judged(snapshot: Snapshot, columns: Any) -> PredictAnswer:
+def predict_columns(snapshot: Snapshot, columns: Any) -> PredictAnswer:
     """Return what a snapshot says of examples.
 
     Parameters
@@ -42,7 +42,10 @@ def judged(snapshot: Snapshot, columns: Any) -> PredictAnswer:
     labels = map(classes.__getitem__, logs.argmax(axis=1).tolist())
     shares, own = (map(made, *values.T.tolist()) for values in (np.exp(logs), logs))
     return PredictAnswer(
-        classes, snapshot.version, snapshot.n_examples, list(map(Prediction, labels, shares, own))
+        classes,
+        snapshot.version,
+        snapshot.n_examples,
+        list(map(ApiPrediction, labels, shares, own)),
     )
 
 
@@ -66,7 +69,7 @@ def _maker(classes: tuple[str, ...]) -> Callable[..., ByClass]:
     return cast("Callable[..., ByClass]", made)
 
 
-class Judge:
+class Batcher:
     """Asks the predictor from the event loop, without holding it up.
 
     Parameters
@@ -86,7 +89,7 @@ class Judge:
         self._waiting: list[tuple[str, _Waiter]] = []
         self._is_under_way = False
 
-    async def judge_text(self, text: str) -> PredictAnswer:
+    async def predict_text(self, text: str) -> PredictAnswer:
         """Return what the current snapshot says of a text; see `ask` for what it raises."""
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         self._waiting.append((text, waiter))
@@ -133,7 +136,7 @@ class Judge:
         waiters = [waiter for _, waiter in travelling]
         try:
             self._hand_over(
-                lambda snapshot: judged(snapshot, columns),
+                lambda snapshot: predict_columns(snapshot, columns),
                 lambda future: self._arrive(waiters, future),
             )
         except PredictorError as error:

@@ -26,7 +26,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from consumers.http.middleware import HEADERS, Guard
+from consumers.http.middleware import HEADERS, RequestMiddleware
 from consumers.http.problems import ProblemError
 from consumers.monitoring.http_metrics import OTHER, HttpMetrics
 
@@ -55,7 +55,7 @@ class BoundedConfig(uvicorn.Config):
     ) -> None:
         super().__init__(
             app,
-            http=Connection,
+            http=BoundedConnection,
             loop="uvloop",
             ws="none",
             lifespan="off",
@@ -71,14 +71,16 @@ class BoundedConfig(uvicorn.Config):
         self._sweeping = False
 
     def keep_sweeping(
-        self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection]
+        self, loop: asyncio.AbstractEventLoop, connections: Collection[BoundedConnection]
     ) -> None:
         """Look after connections that keep us waiting, for as long as there are any."""
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(SWEEP_INTERVAL_S, self._sweep, loop, connections)
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection]) -> None:
+    def _sweep(
+        self, loop: asyncio.AbstractEventLoop, connections: Collection[BoundedConnection]
+    ) -> None:
         self._sweeping = False
         if connections:
             self.keep_sweeping(loop, connections)
@@ -86,11 +88,11 @@ class BoundedConfig(uvicorn.Config):
             connection.sweep(loop.time())
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """One connection; see uvicorn for its life."""
 
     config: BoundedConfig
-    connections: set[Connection]  # type: ignore[assignment]  # all of them are made here
+    connections: set[BoundedConnection]  # type: ignore[assignment]  # all of them are made here
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # before the first request
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -187,7 +189,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         if len(self.pipeline) > PIPELINED_MAX:
             self._is_deaf, self._waits_since_s = True, None
-            refusing: Any = Guard(_too_many, self.config.metrics)
+            refusing: Any = RequestMiddleware(_too_many, self.config.metrics)
             self.pipeline[0] = (self.pipeline[0][0], refusing)
 
     def on_body(self, body: bytes) -> None:
@@ -274,5 +276,5 @@ async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
     raise ProblemError(
         429,
         f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",
-        headers={"Connection": "close"},
+        headers={"BoundedConnection": "close"},
     )

@@ -33,7 +33,7 @@ GONE = 499  # the client went before it was answered; no such status leaves the 
 log = structlog.get_logger(__name__)
 
 
-class Guard:
+class RequestMiddleware:
     """An ASGI application around another one.
 
     Parameters

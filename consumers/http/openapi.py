@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from consumers.http.route import PlainRoute
+from consumers.http.route import ApiRoute
 
 STYLE = """\
 :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
@@ -28,7 +28,7 @@ td:first-child { white-space: nowrap; }
 """
 
 
-def describing_routes(openapi: Callable[[], dict[str, Any]]) -> list[PlainRoute]:
+def description_routes(openapi: Callable[[], dict[str, Any]]) -> list[ApiRoute]:
     """Return the routes of the description.
 
     Parameters
@@ -47,9 +47,9 @@ def describing_routes(openapi: Callable[[], dict[str, Any]]) -> list[PlainRoute]
         return Response(STYLE, media_type="text/css")
 
     return [
-        PlainRoute("/openapi.json", schema, None),
-        PlainRoute("/docs", docs, None),
-        PlainRoute("/docs/style.css", style, None),
+        ApiRoute("/openapi.json", schema, None),
+        ApiRoute("/docs", docs, None),
+        ApiRoute("/docs/style.css", style, None),
     ]
 
 

@@ -17,7 +17,7 @@ from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX, SEARCH_LIMIT_M
 _PAIRS_MAX = 64
 
 
-class Parameters:
+class QueryParameters:
     """The parameters of a request.
 
     Parameters

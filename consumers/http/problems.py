@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from consumers.config.settings import Settings
-from consumers.http.schemas import Problem
+from consumers.http.schemas import ApiProblem
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "about:blank"  # the status says what kind of problem it is; RFC 9457, 4.2.1
@@ -43,7 +43,7 @@ class ProblemError(Exception):
         title: str | None = None,
     ) -> None:
         super().__init__(detail)
-        self.problem = Problem(
+        self.problem = ApiProblem(
             _TYPE, title or http.HTTPStatus(status).phrase, status, detail, instance
         )
         self.headers = dict(headers or {})
@@ -58,12 +58,12 @@ class ProblemError(Exception):
         )
 
 
-def room_is_off(what: str, setting: str, status: int = 404) -> ProblemError:
+def component_is_off(what: str, setting: str, status: int = 404) -> ProblemError:
     """Return the problem of asking a room that the settings turn off."""
     return ProblemError(status, f"{what}; set {setting}, and start the daemon again")
 
 
-def way_to_corrections(settings: Settings) -> str:
+def corrections_setting(settings: Settings) -> str:
     """Return the setting without which no corrections are taken."""
     if settings.corrections.to == "none":
         return "corrections.to: journal"

@@ -20,11 +20,11 @@ from consumers.features import columns_of, kinds_of
 from consumers.http.problems import ProblemError
 from consumers.messages import Partition, RawColumns
 
-_ASKED = Partition("request", 0)
+_REQUEST = Partition("request", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestExamples:
     """Examples as columns.
 
     Attributes
@@ -47,7 +47,7 @@ class Asked:
         return example_at(self.columns, self.kinds, i)
 
 
-class Asker:
+class ExampleDecoder:
     """Reads what requests ask about.
 
     Parameters
@@ -66,7 +66,7 @@ class Asker:
         """The field that a text alone is put into; None where there is none, or several."""
         return text_field(self._kinds)
 
-    def texts(self, texts: Sequence[str]) -> Asked:
+    def texts(self, texts: Sequence[str]) -> RequestExamples:
         """Return texts as examples.
 
         Raises
@@ -81,9 +81,9 @@ class Asker:
                 "the model does not read one text alone; send a message with its fields: "
                 + ", ".join(self._kinds),
             )
-        return Asked({field: texts}, len(texts))
+        return RequestExamples({field: texts}, len(texts))
 
-    def messages(self, messages: Sequence[bytes], name: str) -> Asked:
+    def messages(self, messages: Sequence[bytes], name: str) -> RequestExamples:
         """Return messages as examples, decoded as the stream's are.
 
         Parameters
@@ -109,7 +109,7 @@ class Asker:
                 422, f"{_place(name, at)} is a deletion: there is nothing in it to judge"
             )
         columns = columns_of(decoded, rows, list(self._kinds))
-        return Asked(dict(columns), len(messages), self._kinds)
+        return RequestExamples(dict(columns), len(messages), self._kinds)
 
 
 def _place(name: str, i: int) -> str:
@@ -123,6 +123,6 @@ def _raw(messages: Sequence[bytes]) -> RawColumns:
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     nothing = np.full(n, -1, np.int64)
     return RawColumns(
-        _ASKED, b"".join(messages), starts, ends, np.zeros(n, np.int64), nothing,
+        _REQUEST, b"".join(messages), starts, ends, np.zeros(n, np.int64), nothing,
         np.arange(n, dtype=np.int64), nothing, n,
     )  # fmt: skip

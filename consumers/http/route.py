@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from consumers.http.problems import MEDIA_TYPE
-from consumers.http.schemas import Problem
+from consumers.http.schemas import ApiProblem
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 SCHEMAS = "#/components/schemas/{name}"
@@ -27,7 +27,7 @@ FRESH = {"Cache-Control": "no-store"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Operation:
     """How a route is described.
 
     Attributes
@@ -59,25 +59,25 @@ class Told:
         return [each for each in (self.answer, self.body) if isinstance(each, type)]
 
 
-class PlainRoute(Route):
+class ApiRoute(Route):
     """A route of a function that takes the request and returns the response.
 
     Parameters
     ----------
     path : str
     endpoint : callable
-    told : Told or None
+    operation : Operation or None
         None for one that is not part of the API.
     method : str
     """
 
     def __init__(
-        self, path: str, endpoint: Endpoint, told: Told | None, method: str = "GET"
+        self, path: str, endpoint: Endpoint, operation: Operation | None, method: str = "GET"
     ) -> None:
-        super().__init__(path, endpoint, include_in_schema=told is not None)
+        super().__init__(path, endpoint, include_in_schema=operation is not None)
         self.methods = {method}  # and no HEAD, which Starlette adds to a GET
-        self.told = told
-        self.types = [] if told is None else told.types
+        self.operation = operation
+        self.types = [] if operation is None else operation.types
 
         async def plain(scope: Scope, receive: Receive, send: Send) -> None:
             response = await endpoint(Request(scope, receive, send))
@@ -106,42 +106,56 @@ def json_response(answer: msgspec.Struct, status: int = 200) -> Response:
 
 def schemas(types: list[type]) -> dict[str, Any]:
     """Return the schemas of types by name, for OpenAPI's components."""
-    return msgspec.json.schema_components([*types, Problem], ref_template=SCHEMAS)[1]
+    _, components = msgspec.json.schema_components([*types, ApiProblem], ref_template=SCHEMAS)
+    # The prefix tells a class from others of the project; clients know the type without it.
+    encoded = msgspec.json.encode(components)
+    found: dict[str, Any] = msgspec.json.decode(
+        encoded.replace(b'"Api', b'"').replace(b"/Api", b"/")
+    )
+    return found
+
+
+def _reference(a_type: type) -> dict[str, str]:
+    return {"$ref": SCHEMAS.format(name=a_type.__name__.removeprefix("Api"))}
 
 
 def _content(what: type | str) -> dict[str, Any]:
     if isinstance(what, str):
         return {what: {"schema": {"type": "string"}}}
-    return {"application/json": {"schema": {"$ref": SCHEMAS.format(name=what.__name__)}}}
+    return {"application/json": {"schema": _reference(what)}}
 
 
 def openapi(
-    routes: Iterable[PlainRoute], title: str, version: str, description: str
+    routes: Iterable[ApiRoute], title: str, version: str, description: str
 ) -> dict[str, Any]:
     """Return the description of routes, by OpenAPI 3.1."""
-    told = [(route, route.told) for route in routes if route.told is not None]
+    described = [(route, route.operation) for route in routes if route.operation is not None]
     paths: dict[str, Any] = {}
-    for route, each in told:
+    for route, operation in described:
         for method in map(str.lower, route.methods or ()):
             name = re.sub(r"\W", "_", f"{route.name}{route.path_format}")
-            names = {"summary": each.summary, "operationId": f"{name}_{method}"}
-            paths.setdefault(route.path_format, {})[method] = names | _operation(each)
+            names = {"summary": operation.summary, "operationId": f"{name}_{method}"}
+            paths.setdefault(route.path_format, {})[method] = names | _described(operation)
+    types = [a_type for _, operation in described for a_type in operation.types]
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "description": description, "version": version},
         "paths": paths,
-        "components": {"schemas": schemas([a_type for _, each in told for a_type in each.types])},
+        "components": {"schemas": schemas(types)},
     }
 
 
-def _operation(told: Told) -> dict[str, Any]:
-    problem = {MEDIA_TYPE: {"schema": {"$ref": SCHEMAS.format(name=Problem.__name__)}}}
+def _described(operation: Operation) -> dict[str, Any]:
+    problem = {MEDIA_TYPE: {"schema": _reference(ApiProblem)}}
     answers: dict[str, Any] = {
         str(status): {"description": why, "content": problem}
-        for status, why in told.problems.items()
+        for status, why in operation.problems.items()
     }
-    answers[str(told.status)] = {"description": "The answer.", "content": _content(told.answer)}
-    operation: dict[str, Any] = {"responses": answers, "parameters": list(told.parameters)}
-    if told.body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(told.body)}
-    return operation
+    answers[str(operation.status)] = {
+        "description": "The answer.",
+        "content": _content(operation.answer),
+    }
+    found: dict[str, Any] = {"responses": answers, "parameters": list(operation.parameters)}
+    if operation.body is not None:
+        found["requestBody"] = {"required": True, "content": _content(operation.body)}
+    return found

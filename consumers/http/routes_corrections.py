@@ -25,14 +25,14 @@ from consumers.corrections.model import (
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, Desk, Receipt
 from consumers.http.authorization import check_change
 from consumers.http.bodies import Bodies, decoded
-from consumers.http.parameters import Parameters, message_id
-from consumers.http.problems import ProblemError, room_is_off, way_to_corrections
-from consumers.http.request_examples import Asker
-from consumers.http.route import PlainRoute, Told, json_response, parameter
+from consumers.http.parameters import QueryParameters, message_id
+from consumers.http.problems import ProblemError, component_is_off, corrections_setting
+from consumers.http.request_examples import ExampleDecoder
+from consumers.http.route import ApiRoute, Operation, json_response, parameter
 from consumers.http.routes_search import MESSAGES
 from consumers.http.schemas import DeleteReceipt, LabelReceipt, LabelRequest
-from consumers.http.state import Rooms
-from consumers.http.workers import LateError, Workers
+from consumers.http.state import AppState
+from consumers.http.workers import TaskTimeoutError, WorkerPool
 
 _PROBLEMS = {
     401: "The token is missing or another one.",
@@ -42,7 +42,7 @@ _PROBLEMS = {
     503: "The log did not take it; ask again.",
     504: "The log has not answered: it may have taken it, or not. Look again later.",
 }
-LABEL = Told(
+LABEL = Operation(
     "Say which label a message, or an example, should have",
     LabelReceipt,
     LabelRequest,
@@ -55,7 +55,7 @@ LABEL = Told(
     },
     status=202,
 )
-DELETE = Told(
+DELETE = Operation(
     "Unlearn a message, and remove it at once",
     DeleteReceipt,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
@@ -74,18 +74,20 @@ _STATUS: dict[type[CorrectionError], int] = {
 }
 
 
-def correcting_routes(rooms: Rooms, workers: Workers, asker: Asker) -> list[PlainRoute]:
+def correction_routes(
+    app_state: AppState, workers: WorkerPool, example_decoder: ExampleDecoder
+) -> list[ApiRoute]:
     """Return the routes of the desk."""
-    http = rooms.settings.http
+    http = app_state.settings.http
     bodies = Bodies(http.body_bytes_max)
     decoder = msgspec.json.Decoder(LabelRequest)
 
     async def label(request: Request) -> Response:
         check_change(request, http)
-        Parameters(request, ())
+        QueryParameters(request, ())
         said = decoded(await bodies.read(request), decoder)
-        desk = _desk(rooms)
-        receipt = await _handed_in(workers, _teaching(desk, said, asker))
+        desk = _desk(app_state)
+        receipt = await _handed_in(workers, _teaching(desk, said, example_decoder))
         return json_response(
             LabelReceipt(receipt.id, said.label, receipt.was, receipt.position), 202
         )
@@ -93,23 +95,25 @@ def correcting_routes(rooms: Rooms, workers: Workers, asker: Asker) -> list[Plai
     async def delete(request: Request) -> Response:
         check_change(request, http)
         name = message_id(request, MESSAGES)
-        receipt = await _handed_in(workers, partial(_desk(rooms).delete, name))
+        receipt = await _handed_in(workers, partial(_desk(app_state).delete, name))
         return json_response(DeleteReceipt(receipt.id, receipt.was, receipt.position), 202)
 
     return [
-        PlainRoute("/v1/labels", label, LABEL, "POST"),
-        PlainRoute("/v1/messages/{id:path}", delete, DELETE, "DELETE"),
+        ApiRoute("/v1/labels", label, LABEL, "POST"),
+        ApiRoute("/v1/messages/{id:path}", delete, DELETE, "DELETE"),
     ]
 
 
-def _desk(rooms: Rooms) -> Desk:
-    if rooms.desk is None:
-        way_out = way_to_corrections(rooms.settings)
-        raise room_is_off("corrections are not taken", way_out, 409)
-    return rooms.desk
+def _desk(app_state: AppState) -> Desk:
+    if app_state.desk is None:
+        way_out = corrections_setting(app_state.settings)
+        raise component_is_off("corrections are not taken", way_out, 409)
+    return app_state.desk
 
 
-def _teaching(desk: Desk, said: LabelRequest, asker: Asker) -> Callable[[], Receipt]:
+def _teaching(
+    desk: Desk, said: LabelRequest, example_decoder: ExampleDecoder
+) -> Callable[[], Receipt]:
     """Return what is to be done with a label."""
     given = (said.id is not None, said.text is not None, said.message is not UNSET)
     if sum(given) != 1:
@@ -119,17 +123,17 @@ def _teaching(desk: Desk, said: LabelRequest, asker: Asker) -> Callable[[], Rece
     if said.id is not None:
         return partial(desk.label, said.id, said.label)
     if said.text is not None:
-        asked = asker.texts([said.text])
+        asked = example_decoder.texts([said.text])
     else:
-        asked = asker.messages([bytes(cast("Raw", said.message))], "message")
+        asked = example_decoder.messages([bytes(cast("Raw", said.message))], "message")
     return partial(desk.teach, asked.example(0), said.label)
 
 
-async def _handed_in(workers: Workers, hand_in: Callable[[], Receipt]) -> Receipt:
+async def _handed_in(workers: WorkerPool, hand_in: Callable[[], Receipt]) -> Receipt:
     try:
         # The log's own limit comes first: it knows whether the correction is in doubt.
         return await workers.run(hand_in, 2 * OUTCOME_TIMEOUT_S)
-    except LateError:
+    except TaskTimeoutError:
         raise ProblemError(
             504,
             "the correction is still on its way into the log, and may come into it later; look "

@@ -12,22 +12,22 @@ from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.http.batcher import Judge, judged
+from consumers.http.batcher import Batcher, predict_columns
 from consumers.http.bodies import Bodies, decoded
-from consumers.http.parameters import Parameters
+from consumers.http.parameters import QueryParameters
 from consumers.http.problems import ProblemError
-from consumers.http.request_examples import Asked, Asker
-from consumers.http.route import FRESH, PlainRoute, Told, json_response
+from consumers.http.request_examples import ExampleDecoder, RequestExamples
+from consumers.http.route import FRESH, ApiRoute, Operation, json_response
 from consumers.http.schemas import (
     EXPLAINED_MAX,
     TEXTS_MAX,
-    Explanation,
+    ApiExplanation,
     Feature,
     Interval,
     PredictAnswer,
     PredictRequest,
 )
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from streamnb import Snapshot
 from streamnb.errors import InputError
 from streamnb.labels import Label
@@ -35,7 +35,7 @@ from streamnb.labels import Label
 FEATURES_MAX = 200  # of a page of text the weightiest; the others hardly push
 
 
-def explained(snapshot: Snapshot, example: Mapping[str, Any]) -> Explanation:
+def explain(snapshot: Snapshot, example: Mapping[str, Any]) -> ApiExplanation:
     """Return why a snapshot judges an example as it does.
 
     Raises
@@ -47,7 +47,7 @@ def explained(snapshot: Snapshot, example: Mapping[str, Any]) -> Explanation:
     prior = next(each for each in whole.contributions if each.group is None)
     features = [each for each in whole.contributions if each.group is not None]
     features.sort(key=lambda each: (-abs(each.weight), each.value))
-    return Explanation(
+    return ApiExplanation(
         str(whole.label),
         str(whole.runner_up),
         prior.weight,
@@ -89,7 +89,7 @@ def interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> In
     return Interval(level, low, high)
 
 
-TOLD = Told(
+PREDICT = Operation(
     "Judge texts or messages",
     PredictAnswer,
     PredictRequest,
@@ -104,23 +104,25 @@ TOLD = Told(
 _WANTED = "give one of text, texts, message and messages"
 
 
-def predicting_routes(rooms: Rooms, judge: Judge, asker: Asker) -> list[PlainRoute]:
+def prediction_routes(
+    app_state: AppState, batcher: Batcher, example_decoder: ExampleDecoder
+) -> list[ApiRoute]:
     """Return the route `/v1/predict`."""
-    bodies = Bodies(rooms.settings.http.body_bytes_max)
+    bodies = Bodies(app_state.settings.http.body_bytes_max)
     decoder = msgspec.json.Decoder(PredictRequest)
 
     async def predict(request: Request) -> Response:
-        Parameters(request, ())
+        QueryParameters(request, ())
         asked = decoded(await bodies.read(request), decoder)
-        if asked.text is not None and judge.text_field is not None and _is_text_alone(asked):
-            return json_response(await judge.judge_text(asked.text))
-        question = _Question(_examples(asked, asker), asked.explain, asked.interval)
+        if asked.text is not None and batcher.text_field is not None and _is_text_alone(asked):
+            return json_response(await batcher.predict_text(asked.text))
+        question = _Question(_examples(asked, example_decoder), asked.explain, asked.interval)
         # The answer's JSON is made on the predictor's thread: of thousands it takes milliseconds,
         # which the loop has not got.
-        body = await judge.ask(question)
+        body = await batcher.ask(question)
         return Response(body, 200, FRESH, "application/json")
 
-    return [PlainRoute("/v1/predict", predict, TOLD, "POST")]
+    return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
 
 
 def _is_text_alone(asked: PredictRequest) -> bool:
@@ -133,22 +135,22 @@ def _n_given(asked: PredictRequest) -> int:
     return sum(each is not None and each is not UNSET for each in given)
 
 
-def _examples(asked: PredictRequest, asker: Asker) -> Asked:
+def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> RequestExamples:
     """Return what is asked about as columns."""
     if _n_given(asked) != 1:
         raise ProblemError(422, f"the body has {_n_given(asked)} of them: {_WANTED}")
     if asked.text is not None:
-        found = asker.texts([asked.text])
+        found = example_decoder.texts([asked.text])
     elif asked.texts is not None:
-        found = asker.texts(asked.texts)
+        found = example_decoder.texts(asked.texts)
     elif asked.messages is not None:
-        found = asker.messages([bytes(each) for each in asked.messages], "messages")
+        found = example_decoder.messages([bytes(each) for each in asked.messages], "messages")
     else:
-        found = asker.messages([bytes(cast("Raw", asked.message))], "message")
+        found = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
     if (asked.explain or asked.interval is not None) and found.n > EXPLAINED_MAX:
         raise ProblemError(
             422,
-            f"{found.n} examples are to be explained, and {EXPLAINED_MAX} may be at once; "
+            f"{found.n} examples are to be explain, and {EXPLAINED_MAX} may be at once; "
             f"without explain and interval {TEXTS_MAX}",
         )
     return found
@@ -158,17 +160,17 @@ def _examples(asked: PredictRequest, asker: Asker) -> Asked:
 class _Question:
     """What is asked of a snapshot; its answer is the body of the response."""
 
-    asked: Asked
+    asked: RequestExamples
     explain: bool
     level: float | None
 
     def __call__(self, snapshot: Snapshot) -> bytes:
-        answer = judged(snapshot, self.asked.columns)
+        answer = predict_columns(snapshot, self.asked.columns)
         if self.explain or self.level is not None:
             for i, prediction in enumerate(answer.predictions):
                 example = self.asked.example(i)
                 if self.explain:
-                    prediction.explanation = explained(snapshot, example)
+                    prediction.explanation = explain(snapshot, example)
                 if self.level is not None:
                     prediction.interval = interval(snapshot, example, self.level)
         return msgspec.json.encode(answer)

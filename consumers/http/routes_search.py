@@ -11,23 +11,23 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.http.batcher import Judge
-from consumers.http.parameters import Parameters, message_id
-from consumers.http.problems import ProblemError, room_is_off
-from consumers.http.route import PlainRoute, Told, json_response, parameter
-from consumers.http.routes_predict import explained, interval
+from consumers.http.batcher import Batcher
+from consumers.http.parameters import QueryParameters, message_id
+from consumers.http.problems import ProblemError, component_is_off
+from consumers.http.route import ApiRoute, Operation, json_response, parameter
+from consumers.http.routes_predict import explain, interval
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     SEARCH_LIMIT_MAX,
+    ApiSummary,
     Message,
     MessageAnswer,
     Now,
     SearchAnswer,
-    Summary,
 )
-from consumers.http.serializers import Shower
-from consumers.http.state import Rooms
-from consumers.http.workers import Workers
+from consumers.http.serializers import Serializer
+from consumers.http.state import AppState
+from consumers.http.workers import WorkerPool
 from consumers.search.query import Query, QueryError, parse
 from consumers.search.rows import Row
 from consumers.search.store import Recent
@@ -49,7 +49,7 @@ _PROBLEMS = {
     422: "The query cannot be searched for, or a parameter is wrong.",
     503: "Too much is being asked at once.",
 }
-SEARCH = Told(
+SEARCH = Operation(
     "The newest messages that match",
     SearchAnswer,
     parameters=(
@@ -60,13 +60,13 @@ SEARCH = Told(
     ),
     problems=_PROBLEMS,
 )
-SUMMARY = Told(
+SUMMARY = Operation(
     "Shares and counts over the newest messages that match",
-    Summary,
+    ApiSummary,
     parameters=(_Q, _LANG),
     problems=_PROBLEMS,
 )
-MESSAGE = Told(
+MESSAGE = Operation(
     "One message, and why it is judged so",
     MessageAnswer,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
@@ -74,61 +74,63 @@ MESSAGE = Told(
 )
 
 
-def searching_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
+def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes of the store."""
-    settings = rooms.settings
-    shower = Shower(settings.model.classes, settings.page.unsure_below, rooms.quality.shares)
+    settings = app_state.settings
+    serializer = Serializer(
+        settings.model.classes, settings.page.unsure_below, app_state.quality.shares
+    )
 
     async def search(request: Request) -> Response:
-        recent = store_of(rooms)
-        given = Parameters(request, ("q", "lang", "limit", "before"))
+        recent = store_of(app_state)
+        given = QueryParameters(request, ("q", "lang", "limit", "before"))
         query, lang = _query(given), _lang(given)
         limit, before = given.limit(LIMIT), given.whole("before", 0, 2**63 - 1)
         found = await _asked(workers, partial(recent.search, query, lang, limit, before))
-        return json_response(shower.found(query, lang, found, recent.state()))
+        return json_response(serializer.found(query, lang, found, recent.state()))
 
     async def summary(request: Request) -> Response:
-        recent = store_of(rooms)
-        given = Parameters(request, ("q", "lang"))
+        recent = store_of(app_state)
+        given = QueryParameters(request, ("q", "lang"))
         query, lang = _query(given), _lang(given)
         counted = await _asked(workers, partial(recent.counted, query, lang))
-        return json_response(shower.summary(query, lang, counted, recent.state()))
+        return json_response(serializer.summary(query, lang, counted, recent.state()))
 
     async def message(request: Request) -> Response:
-        recent = store_of(rooms)
+        recent = store_of(app_state)
         name = message_id(request, MESSAGES)
         row = await _asked(workers, partial(recent.get, name))
         if row is None:
             raise ProblemError(404, f"no message {name[:80]!r} is held; it was never, or has left")
-        shown = shower.message(row, (row.text,))
-        return json_response(await judge.ask(partial(_anew, row, shown)))
+        shown = serializer.message(row, (row.text,))
+        return json_response(await batcher.ask(partial(_anew, row, shown)))
 
     return [
-        PlainRoute("/v1/search", search, SEARCH),
-        PlainRoute("/v1/summary", summary, SUMMARY),
-        PlainRoute("/v1/messages/{id:path}", message, MESSAGE),
+        ApiRoute("/v1/search", search, SEARCH),
+        ApiRoute("/v1/summary", summary, SUMMARY),
+        ApiRoute("/v1/messages/{id:path}", message, MESSAGE),
     ]
 
 
-def store_of(rooms: Rooms) -> Recent:
+def store_of(app_state: AppState) -> Recent:
     """Return the store, or raise the problem that says how it is turned on."""
-    if rooms.recent is None:
-        raise room_is_off("recent messages are not kept", "recent.enabled: true")
-    return rooms.recent
+    if app_state.recent is None:
+        raise component_is_off("recent messages are not kept", "recent.enabled: true")
+    return app_state.recent
 
 
-def _query(given: Parameters) -> Query:
+def _query(given: QueryParameters) -> Query:
     try:
         return parse(given.text("q"))
     except QueryError as error:
         raise ProblemError(422, str(error)) from None
 
 
-def _lang(given: Parameters) -> str | None:
+def _lang(given: QueryParameters) -> str | None:
     return given.text("lang", LANG_CHARS_MAX) or None
 
 
-async def _asked(workers: Workers, task: Callable[[], T]) -> T:
+async def _asked(workers: WorkerPool, task: Callable[[], T]) -> T:
     try:
         return await workers.run(task)
     except QueryError as error:
@@ -140,7 +142,7 @@ def _anew(row: Row, shown: Message, snapshot: Snapshot) -> MessageAnswer:
     shares = snapshot.predict_proba_one(row.example)
     classes = [str(label) for label in snapshot.classes]
     try:
-        why = explained(snapshot, row.example)
+        why = explain(snapshot, row.example)
     except InputError:
         why = None  # of one class there is nothing to tell apart
     try:

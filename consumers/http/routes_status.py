@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.authorization import NOT_OPEN, is_open, needs_token
-from consumers.http.batcher import Judge
-from consumers.http.parameters import Parameters
-from consumers.http.problems import way_to_corrections
-from consumers.http.route import FRESH, PlainRoute, Told, json_response
+from consumers.http.batcher import Batcher
+from consumers.http.parameters import QueryParameters
+from consumers.http.problems import corrections_setting
+from consumers.http.route import FRESH, ApiRoute, Operation, json_response
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     CheckpointAge,
@@ -26,15 +26,15 @@ from consumers.http.schemas import (
     SnapshotAge,
 )
 from consumers.http.serializers import sample_of
-from consumers.http.state import Rooms
-from consumers.http.workers import Workers
+from consumers.http.state import AppState
+from consumers.http.workers import WorkerPool
 from consumers.monitoring.health import HealthReport
 from streamnb import Snapshot, __version__
 from streamnb.inspection.summary import n_features
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
-MODEL = Told("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
-PAGE = Told("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
+MODEL = Operation("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
+PAGE = Operation("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
 
 
 def _askable(languages: list[str]) -> list[str]:
@@ -42,39 +42,39 @@ def _askable(languages: list[str]) -> list[str]:
     return [name for name in languages if len(name) <= LANG_CHARS_MAX and "\0" not in name]
 
 
-def modelling_routes(rooms: Rooms, judge: Judge, workers: Workers) -> list[PlainRoute]:
+def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes `/v1/model` and `/v1/page`."""
 
     async def model(request: Request) -> Response:
-        Parameters(request, ())
-        return json_response(await judge.ask(partial(_model, rooms)))
+        QueryParameters(request, ())
+        return json_response(await batcher.ask(partial(_model, app_state)))
 
     async def page(request: Request) -> Response:
-        Parameters(request, ())
-        return json_response(await workers.run(partial(_page, rooms)))
+        QueryParameters(request, ())
+        return json_response(await workers.run(partial(_page, app_state)))
 
-    return [PlainRoute("/v1/model", model, MODEL), PlainRoute("/v1/page", page, PAGE)]
+    return [ApiRoute("/v1/model", model, MODEL), ApiRoute("/v1/page", page, PAGE)]
 
 
-def _page(rooms: Rooms) -> PageAnswer:
-    settings, recent = rooms.settings, rooms.recent
+def _page(app_state: AppState) -> PageAnswer:
+    settings, recent = app_state.settings, app_state.recent
     return PageAnswer(
         version=__version__,
-        source=rooms.status().source,
+        source=app_state.status().source,
         classes=list(settings.model.classes),
         languages=_askable([] if recent is None else recent.languages()),
         unsure_below=settings.page.unsure_below,
         messages_min=settings.page.share_messages_min,
-        corrections=_corrections(rooms),
+        corrections=_corrections(app_state),
         sample=None if recent is None else sample_of(recent.state()),
     )
 
 
-def _corrections(rooms: Rooms) -> Corrections:
+def _corrections(app_state: AppState) -> Corrections:
     """Return whether corrections are taken now, and why not."""
-    http, desk = rooms.settings.http, rooms.desk
+    http, desk = app_state.settings.http, app_state.desk
     if desk is None:
-        reason: str | None = f"corrections are off: set {way_to_corrections(rooms.settings)}"
+        reason: str | None = f"corrections are off: set {corrections_setting(app_state.settings)}"
     elif not is_open(http):
         reason = NOT_OPEN
     else:
@@ -82,8 +82,12 @@ def _corrections(rooms: Rooms) -> Corrections:
     return Corrections(reason is None, needs_token(http), reason)
 
 
-def _model(rooms: Rooms, snapshot: Snapshot) -> ModelAnswer:
-    status, known, health = rooms.status(), rooms.quality.report(), rooms.health.report()
+def _model(app_state: AppState, snapshot: Snapshot) -> ModelAnswer:
+    status, known, health = (
+        app_state.status(),
+        app_state.quality.report(),
+        app_state.health.report(),
+    )
     return ModelAnswer(
         state=health.state,
         source=status.source,
@@ -116,27 +120,27 @@ def _model(rooms: Rooms, snapshot: Snapshot) -> ModelAnswer:
     )
 
 
-def probe_routes(rooms: Rooms) -> list[PlainRoute]:
+def probe_routes(app_state: AppState) -> list[ApiRoute]:
     """Return the routes `/metrics`, `/healthz` and `/readyz`."""
 
     # Plain coroutines: each answer takes a millisecond or two, less than handing it to a thread.
     async def metrics(request: Request) -> Response:
         encode, content_type = _encoder(request.headers.get("accept", ""))
         headers = {"Content-Type": content_type, **FRESH}
-        return Response(encode(rooms.registry), headers=headers)
+        return Response(encode(app_state.registry), headers=headers)
 
     async def healthz(_request: Request) -> Response:
-        report = rooms.health.report()
+        report = app_state.health.report()
         return _answer(report, good=report.alive)
 
     async def readyz(_request: Request) -> Response:
-        report = rooms.health.report()
+        report = app_state.health.report()
         return _answer(report, good=report.ready)
 
     return [
-        PlainRoute("/metrics", metrics, Told("Every metric, for Prometheus", "text/plain")),
-        PlainRoute("/healthz", healthz, Told("Is the daemon alive? (503: stuck)", HealthAnswer)),
-        PlainRoute("/readyz", readyz, Told("Can it answer from what it learns?", HealthAnswer)),
+        ApiRoute("/metrics", metrics, Operation("Every metric, for Prometheus", "text/plain")),
+        ApiRoute("/healthz", healthz, Operation("Is the daemon alive? (503: stuck)", HealthAnswer)),
+        ApiRoute("/readyz", readyz, Operation("Can it answer from what it learns?", HealthAnswer)),
     ]
 
 

@@ -63,7 +63,7 @@ class Feature(Struct):
     likelihoods: ByClass
 
 
-class Explanation(Struct):
+class ApiExplanation(Struct):
     """Why the label was chosen before `other`, the weightiest feature first.
 
     The scores and `intercept`, the class prior's, add up to the log-odds.
@@ -83,13 +83,13 @@ class Interval(Struct):
     high: float
 
 
-class Prediction(Struct, omit_defaults=True, gc=False):
+class ApiPrediction(Struct, omit_defaults=True, gc=False):
     """What the model says of one example; log-posteriors are in nats."""
 
     label: Label
     probabilities: ByClass
     log_posteriors: dict[Label, Nats]
-    explanation: Explanation | None = None
+    explanation: ApiExplanation | None = None
     interval: Interval | None = None
 
 
@@ -99,7 +99,7 @@ class PredictAnswer(Struct):
     classes: list[Label]
     snapshot_version: int
     n_examples: int
-    predictions: list[Prediction]
+    predictions: list[ApiPrediction]
 
 
 class Sample(Struct):
@@ -159,7 +159,7 @@ class Now(Struct):
 class MessageAnswer(Message):
     """A message, and what the current snapshot says of it and why."""
 
-    explanation: Explanation | None
+    explanation: ApiExplanation | None
     interval: Interval | None
     snapshot_version: int
     now: Now
@@ -179,7 +179,7 @@ class Series(Struct):
     points: list[Step]
 
 
-class Summary(Struct):
+class ApiSummary(Struct):
     """What is said of the messages that match, the newest `n_max` of them at most.
 
     `raw` is the share of each class as predicted; `corrected` makes up for the classifier's own
@@ -310,7 +310,7 @@ class HealthAnswer(Struct):
     degraded: str | None
 
 
-class Problem(Struct, omit_defaults=True):
+class ApiProblem(Struct, omit_defaults=True):
     """What went wrong, as RFC 9457 has it; `instance` finds the line of the log."""
 
     type: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from consumers.http.schemas import Message, Sample, SearchAnswer, Series, Step, Summary
+from consumers.http.schemas import ApiSummary, Message, Sample, SearchAnswer, Series, Step
 from consumers.monitoring.shares import Shares
 from consumers.search.query import Query
 from consumers.search.rows import Counted, Found, RecentState, Row
@@ -22,7 +22,7 @@ def sample_of(state: RecentState) -> Sample:
     )
 
 
-class Shower:
+class Serializer:
     """Puts the store's values into the form of the API.
 
     Parameters
@@ -75,7 +75,7 @@ class Shower:
 
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
-    ) -> Summary:
+    ) -> ApiSummary:
         """Return what is said of the messages that match."""
         shares = self._shares()
         # The words that were searched for are evidence too: among these messages the model errs in
@@ -84,7 +84,7 @@ class Shower:
         is_everything = query.is_everything and lang is None
         if is_everything and said.corrected is None:
             said = shares.of_stream(counted.counts)
-        return Summary(
+        return ApiSummary(
             query=query.text,
             lang=lang,
             is_everything=is_everything,

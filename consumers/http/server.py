@@ -21,7 +21,7 @@ import structlog
 
 from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError, ConsumerError
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from consumers.monitoring.tracing import traced_app
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class HttpServer:
     ----------
     settings : HttpSettings
         Host and port; port 0 takes a free one.
-    rooms : Rooms
+    app_state : AppState
         What it answers from.
     """
 
-    def __init__(self, settings: HttpSettings, rooms: Rooms) -> None:
+    def __init__(self, settings: HttpSettings, app_state: AppState) -> None:
         self._settings = settings
-        self._rooms = rooms
+        self._rooms = app_state
         self._connections_max = settings.connections_max
         self._lock = threading.Lock()
         self._stopping = False
@@ -130,7 +130,7 @@ class HttpServer:
         from consumers.http.connection import BoundedConfig  # noqa: PLC0415
         from consumers.http.uvicorn_check import check_uvicorn  # noqa: PLC0415
 
-        come_first()
+        raise_priority()
         settings, metrics = self._settings, self._rooms.metrics.http
         app = make_app(self._rooms)
         served = traced_app(app)
@@ -157,7 +157,7 @@ class HttpServer:
                 workers.close()
 
 
-def come_first() -> None:
+def raise_priority() -> None:
     """Let this thread go before those for whom nobody waits, where the system allows it.
 
     It does hardly anything, but what it does has a person at the other end; behind threads that

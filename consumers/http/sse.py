@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from consumers.http.parameters import Parameters
-from consumers.http.problems import ProblemError, room_is_off
-from consumers.http.route import PlainRoute, Told, parameter
+from consumers.http.parameters import QueryParameters
+from consumers.http.problems import ProblemError, component_is_off
+from consumers.http.route import ApiRoute, Operation, parameter
 from consumers.http.schemas import LANG_CHARS_MAX, QUERIES_MAX, QUERY_CHARS_MAX, Label, Message
-from consumers.http.serializers import Shower
-from consumers.http.state import Rooms
+from consumers.http.serializers import Serializer
+from consumers.http.state import AppState
 from consumers.search import Change, Counted, FoundRow, Query, RecentState
 from consumers.search.subscriptions import Asked, NotWatchedError, Subscription
 from streamnb.errors import StreamnbError
@@ -26,13 +26,13 @@ from streamnb.errors import StreamnbError
 ANSWER_TIMEOUT_S = 0.5
 
 
-class Messages(msgspec.Struct):
+class MessagesEvent(msgspec.Struct):
     """The newest messages that match, newest first."""
 
     messages: list[Message]
 
 
-class Status(msgspec.Struct):
+class StatusEvent(msgspec.Struct):
     """How the daemon fares; `accuracy` is prequential, over the window of the newest examples.
 
     `note` is what the start is at, such as compiling; null once it is over.
@@ -49,7 +49,7 @@ class Status(msgspec.Struct):
     note: str | None
 
 
-class Changed(msgspec.Struct):
+class ChangeEvent(msgspec.Struct):
     """What happened to a message: it has a label by a person now, or none, or it is gone."""
 
     id: str
@@ -57,26 +57,26 @@ class Changed(msgspec.Struct):
     removed: bool
 
 
-class Trouble(msgspec.Struct):
+class ProblemEvent(msgspec.Struct):
     """Why a query cannot be answered."""
 
     detail: str
 
 
-class EventTeller:
+class EventSerializer:
     """Makes what pages are told; see `consumers.live.Teller`.
 
     Parameters
     ----------
-    rooms : Rooms
+    app_state : AppState
         What it tells of.
     """
 
-    def __init__(self, rooms: Rooms) -> None:
-        settings = rooms.settings
-        self._rooms = rooms
-        self._shower = Shower(
-            settings.model.classes, settings.page.unsure_below, rooms.quality.shares
+    def __init__(self, app_state: AppState) -> None:
+        settings = app_state.settings
+        self._rooms = app_state
+        self._shower = Serializer(
+            settings.model.classes, settings.page.unsure_below, app_state.quality.shares
         )
 
     def summary(
@@ -88,13 +88,13 @@ class EventTeller:
     def messages(self, found: Sequence[FoundRow]) -> bytes:
         """Return messages as `/v1/search` shows them."""
         shown = [self._shower.message(each.row, each.marked) for each in found]
-        return msgspec.json.encode(Messages(shown))
+        return msgspec.json.encode(MessagesEvent(shown))
 
     def status(self) -> bytes:
         """Return how the daemon fares."""
         status = self._rooms.status()
         return msgspec.json.encode(
-            Status(
+            StatusEvent(
                 state=self._rooms.health.report().state,
                 rate_per_s=status.rate_per_s,
                 lag=status.lag_total,
@@ -109,11 +109,11 @@ class EventTeller:
 
     def change(self, change: Change) -> bytes:
         """Return what happened to one message."""
-        return msgspec.json.encode(Changed(change.id, change.corrected, change.removed))
+        return msgspec.json.encode(ChangeEvent(change.id, change.corrected, change.removed))
 
     def problem(self, detail: str) -> bytes:
         """Return why a query cannot be answered."""
-        return msgspec.json.encode(Trouble(detail))
+        return msgspec.json.encode(ProblemEvent(detail))
 
     def _n_examples(self) -> int | None:
         """Return what the current snapshot has seen; None while it cannot say."""
@@ -129,7 +129,7 @@ RETRY_MS = 2_000  # how long a page waits before it connects anew
 _HEARTBEAT = b": still here\n\n"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 
-EVENTS = Told(
+EVENTS = Operation(
     "What changes, as it changes",
     "text/event-stream",
     parameters=(
@@ -145,17 +145,17 @@ EVENTS = Told(
 )
 
 
-def event_routes(rooms: Rooms) -> list[PlainRoute]:
+def event_routes(app_state: AppState) -> list[ApiRoute]:
     """Return the route of events."""
 
     async def events(request: Request) -> Response:
-        if rooms.hub is None:
-            raise room_is_off("recent messages are not kept", "recent.enabled: true")
-        asked = _asked(Parameters(request, ("q", "lang")))
+        if app_state.hub is None:
+            raise component_is_off("recent messages are not kept", "recent.enabled: true")
+        asked = _asked(QueryParameters(request, ("q", "lang")))
         client = request.client.host if request.client else ""
-        return EventStream(partial(rooms.hub.subscribed, asked, client))
+        return EventStream(partial(app_state.hub.subscribed, asked, client))
 
-    return [PlainRoute("/v1/events", events, EVENTS)]
+    return [ApiRoute("/v1/events", events, EVENTS)]
 
 
 class EventStream(StreamingResponse):
@@ -222,7 +222,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None
         loop.call_soon_threadsafe(run)
 
 
-def _asked(given: Parameters) -> list[Asked]:
+def _asked(given: QueryParameters) -> list[Asked]:
     """Return the queries with their languages; without any, everything."""
     queries, langs = given.texts("q") or [""], given.texts("lang")
     if len(queries) > QUERIES_MAX or len(langs) > len(queries):

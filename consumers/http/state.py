@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class AppState:
     """What the application answers from; every method of theirs may be called from any thread.
 
     Attributes

@@ -15,11 +15,11 @@ THREADS = 4
 WAITING_MAX = 64
 
 
-class LateError(ProblemError):
+class TaskTimeoutError(ProblemError):
     """A task has not come to its end in time, and is still at it."""
 
 
-class Workers:
+class WorkerPool:
     """A small pool of threads with a bounded number of tasks.
 
     Parameters
@@ -45,7 +45,7 @@ class Workers:
 
         Raises
         ------
-        LateError
+        TaskTimeoutError
             Where it has begun and took too long: it may come to its end yet.
         ProblemError
             503 where too many are waiting, or it waited for too long itself: it never begins.
@@ -84,4 +84,4 @@ def _busy(why: str) -> ProblemError:
 
 
 def _late(why: str) -> ProblemError:
-    return LateError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})
+    return TaskTimeoutError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})

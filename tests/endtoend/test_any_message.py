@@ -24,13 +24,13 @@ from consumers.daemon import run
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import NoLabels
 from consumers.features import build_model
-from consumers.http.sse import EventTeller
+from consumers.http.sse import EventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
 from consumers.search import Recent, parse
 from consumers.terminal.frame import frame
 from tests.broker.broker import Broker
-from tests.consumers.http.loopback_server import rooms
+from tests.consumers.http.loopback_server import app_state
 from tests.consumers.kafka.topics import fill
 from tests.consumers.raw_batches import CLASSES, raw
 from tests.consumers.search.stores import forget, made, settle
@@ -198,8 +198,8 @@ def check_places(folder: Path, summary: Summary, n: int) -> None:
 def check_page(settings: Settings, recent: Recent) -> int:
     """Show all that a store holds as the page is told it; return how many those are."""
     n, before = 0, None
-    with rooms(settings, build_model(settings.model)) as of:
-        teller, all_of_them = EventTeller(of), parse("")
+    with app_state(settings, build_model(settings.model)) as of:
+        teller, all_of_them = EventSerializer(of), parse("")
         while True:
             found = recent.search(all_of_them, limit=1_000, before=before)
             told = json.loads(teller.messages(found.rows))["messages"]

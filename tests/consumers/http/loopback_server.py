@@ -1,4 +1,4 @@
-"""A real server on loopback around real rooms, and a client that may say anything at all."""
+"""A real server on loopback around real components, and a client that may say anything at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.server import HttpServer
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Prequential
@@ -41,10 +41,10 @@ def taught(of: Settings) -> NaiveBayes:
 
 
 @contextlib.contextmanager
-def rooms(
+def app_state(
     of: Settings, model: NaiveBayes | None = None, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Rooms]:
-    """Yield rooms around a model, with a predictor that runs; without store and desk."""
+) -> Iterator[AppState]:
+    """Yield application state around a model whose predictor runs, without store and desk."""
     registry = CollectorRegistry()
     metrics = Metrics(registry, of.model.classes, clock)
     board = SnapshotBoard()
@@ -53,7 +53,7 @@ def rooms(
     predictor.start()
     quality = Quality(of.model.classes, Prequential(100), metrics, of.page.share_messages_min)
     try:
-        yield Rooms(
+        yield AppState(
             settings=of,
             registry=registry,
             metrics=metrics,
@@ -67,8 +67,8 @@ def rooms(
 
 
 @contextlib.contextmanager
-def served(of: Rooms, **changed: Any) -> Iterator[int]:
-    """Serve rooms; yield the port."""
+def served(of: AppState, **changed: Any) -> Iterator[int]:
+    """Serve the application; yield the port."""
     server = HttpServer(of.settings.http, replace(of, **changed))
     port = server.start()
     try:

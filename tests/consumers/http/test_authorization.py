@@ -19,10 +19,10 @@ from consumers.http.authorization import (
     is_open,
     needs_token,
 )
-from consumers.http.problems import ProblemError, way_to_corrections
-from consumers.http.route import PlainRoute
-from consumers.http.state import Rooms
-from tests.consumers.http.loopback_server import rooms, said, served, settings, status_of
+from consumers.http.problems import ProblemError, corrections_setting
+from consumers.http.route import ApiRoute
+from consumers.http.state import AppState
+from tests.consumers.http.loopback_server import app_state, said, served, settings, status_of
 
 TOKEN = "correct horse battery"
 LABEL = {"id": "7", "label": "positive"}
@@ -182,17 +182,17 @@ def test_every_name_can_be_allowed_for_reading_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def open_rooms() -> Iterator[Rooms]:
-    """Yield rooms that ask for no token."""
-    with rooms(settings()) as made:
+def open_state() -> Iterator[AppState]:
+    """Yield application state that ask for no token."""
+    with app_state(settings()) as made:
         yield made
 
 
-def every_route(of: Rooms) -> list[tuple[str, str]]:
+def every_route(of: AppState) -> list[tuple[str, str]]:
     """Return method and path of all that the application answers, as its own table has it."""
     found = []
     for route in make_app(of).routes:
-        assert isinstance(route, PlainRoute | Mount), route
+        assert isinstance(route, ApiRoute | Mount), route
         if isinstance(route, Mount):
             found.append(("GET", f"{route.path}/index.html"))
         else:
@@ -202,11 +202,11 @@ def every_route(of: Rooms) -> list[tuple[str, str]]:
     return found
 
 
-def test_no_route_answers_under_a_rebound_name(open_rooms: Rooms) -> None:
+def test_no_route_answers_under_a_rebound_name(open_state: AppState) -> None:
     """Page, files, probes, streams and API refuse a foreign Host, and so does what is not there."""
     request = b"%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
-    with served(open_rooms) as port:
-        for method, path in [*every_route(open_rooms), ("GET", "/nowhere"), ("HEAD", "/")]:
+    with served(open_state) as port:
+        for method, path in [*every_route(open_state), ("GET", "/nowhere"), ("HEAD", "/")]:
             for host, is_refused in ((b"evil.example", True), (b"127.0.0.1", False)):
                 answer = said(port, request % (method.encode(), path.encode(), host))
                 seen = b"Host is 'evil.example'" in answer or status_of(answer) == 403
@@ -215,7 +215,7 @@ def test_no_route_answers_under_a_rebound_name(open_rooms: Rooms) -> None:
 
 def test_whatever_changes_something_needs_the_token(client: httpx.Client) -> None:
     """Each route that is no plain reading asks for the token where one is set."""
-    with rooms(settings(http={"token": TOKEN})) as of:
+    with app_state(settings(http={"token": TOKEN})) as of:
         found = [each for each in every_route(of) if each[0] != "GET" and each not in READING]
     assert len(found) >= 2
     for method, path in found:
@@ -223,10 +223,10 @@ def test_whatever_changes_something_needs_the_token(client: httpx.Client) -> Non
         assert answer.status_code == 401, (method, path)
 
 
-def test_a_proxy_lets_nobody_teach_or_delete(open_rooms: Rooms) -> None:
+def test_a_proxy_lets_nobody_teach_or_delete(open_state: AppState) -> None:
     """What comes through a proxy without a token is refused before anything is looked at."""
     with (
-        served(open_rooms) as port,
+        served(open_state) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
     ):
         for name in PROXY_HEADERS:
@@ -245,7 +245,7 @@ def test_a_proxy_lets_nobody_teach_or_delete(open_rooms: Rooms) -> None:
 def client() -> Iterator[httpx.Client]:
     """Yield a client of a server that asks for a token, without a desk behind it."""
     with (
-        rooms(settings(http={"token": TOKEN})) as made,
+        app_state(settings(http={"token": TOKEN})) as made,
         served(made) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
     ):
@@ -269,8 +269,8 @@ def test_both_ways_to_change_are_guarded(client: httpx.Client) -> None:
 
 def test_the_way_to_corrections_is_the_setting_that_lacks() -> None:
     """Where there is no journal the reason names the log, or the folder that it would be in."""
-    assert way_to_corrections(settings(corrections={"to": "none"})) == "corrections.to: journal"
-    assert way_to_corrections(settings()).startswith("checkpoint.folder")
+    assert corrections_setting(settings(corrections={"to": "none"})) == "corrections.to: journal"
+    assert corrections_setting(settings()).startswith("checkpoint.folder")
 
 
 def test_no_form_can_teach(client: httpx.Client) -> None:

@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.http.connection import HEAD_BYTES_MAX, PIPELINED_MAX
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from consumers.search import Recent
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
+    app_state,
     connected,
-    rooms,
     said,
     served,
     settings,
@@ -46,18 +46,18 @@ POST = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicati
 
 
 @pytest.fixture(scope="module")
-def open_rooms() -> Iterator[Rooms]:
-    """Yield rooms with low bounds."""
-    with rooms(settings(http=HTTP)) as made:
+def open_state() -> Iterator[AppState]:
+    """Yield application state with low bounds."""
+    with app_state(settings(http=HTTP)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def port(open_rooms: Rooms) -> Iterator[int]:
+def port(open_state: AppState) -> Iterator[int]:
     """Yield the port of a server with low bounds; it must be as well at the end as it was."""
-    of = open_rooms.settings
+    of = open_state.settings
     store = Recent(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
-    with served(open_rooms, recent=store) as found:
+    with served(open_state, recent=store) as found:
         yield found
         is_well(found)
 
@@ -206,7 +206,7 @@ def test_who_has_nothing_more_to_say_is_answered(port: int) -> None:
     assert said(port, b"GET /healthz HTTP/1.1\r\nHost:") == b""
 
 
-def test_there_are_so_many_connections(port: int, open_rooms: Rooms) -> None:
+def test_there_are_so_many_connections(port: int, open_state: AppState) -> None:
     """One more gets a problem and the end, and takes nobody's place; later there is room again."""
     many = CONNECTIONS_MAX + 5
     with contextlib.ExitStack() as stack:
@@ -221,7 +221,7 @@ def test_there_are_so_many_connections(port: int, open_rooms: Rooms) -> None:
         for connection, status in zip(held, statuses, strict=True):
             if status == 503:
                 assert until_end(connection) == b""
-    found = open_rooms.registry.get_sample_value("streamnb_http_connections_rejected_total")
+    found = open_state.registry.get_sample_value("streamnb_http_connections_rejected_total")
     assert found is not None
     assert found >= 5
     for _ in range(1000):

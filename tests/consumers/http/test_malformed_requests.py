@@ -10,8 +10,8 @@ import pytest
 
 from consumers.http.connection import HEAD_BYTES_MAX
 from tests.consumers.http.loopback_server import (
+    app_state,
     connected,
-    rooms,
     said,
     served,
     settings,
@@ -31,7 +31,7 @@ LAST = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """Yield the port of a server that does not wait for long."""
-    with rooms(settings(http={"request_timeout_s": 1.0})) as made, served(made) as found:
+    with app_state(settings(http={"request_timeout_s": 1.0})) as made, served(made) as found:
         yield found
 
 
@@ -87,7 +87,7 @@ def test_what_comes_behind_a_request_is_not_held_against_it(port: int, behind: b
 
 def test_who_is_still_sending_hears_that_the_daemon_stops() -> None:
     """A request that is not whole when the server stops is answered by a problem, and counted."""
-    with rooms(settings()) as made:
+    with app_state(settings()) as made:
         with served(made) as port:
             connection = connected(port)
             connection.sendall(HEAD + LENGTH + b"Expect: 100-continue\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Questions that are odd, and rooms that are slow: each answer is one that the API describes."""
+"""Odd requests and slow components: each answer is one that the API describes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from consumers.corrections.log_reader import Written
 from consumers.corrections.message_lookup import Examples
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from consumers.http.workers import THREADS
 from consumers.messages import Partition
 from consumers.search import Recent
-from tests.consumers.http.loopback_server import PATIENCE_S, rooms, served, settings
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 from tests.consumers.search.stores import running, tell
 
 TIMEOUT_S = 1.0
@@ -57,24 +57,24 @@ def log() -> SilentLog:
 
 
 @pytest.fixture(scope="module")
-def open_rooms(log: SilentLog) -> Iterator[Rooms]:
-    """Yield rooms with the log's desk beside them; one word rules a class out."""
+def open_state(log: SilentLog) -> Iterator[AppState]:
+    """Yield application state with the log's desk beside them; one word rules a class out."""
     words = {"kind": "words", "alpha": 0.0}
     of = settings(http={"request_timeout_s": TIMEOUT_S}, model={"features": {"text": words}})
     examples = Examples(kinds_of(of.model), of.message)
     desk = Desk(log, None, of.model.classes, examples, lambda: None)
     store = Recent(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
-    with rooms(of) as made:
-        yield Rooms(
+    with app_state(of) as made:
+        yield AppState(
             **{n: getattr(made, n) for n in made.__slots__} | {"desk": desk, "recent": store}
         )
 
 
 @pytest.fixture(scope="module")
-def http(open_rooms: Rooms) -> Iterator[httpx.Client]:
-    """Yield a client of a server of these rooms."""
+def http(open_state: AppState) -> Iterator[httpx.Client]:
+    """Yield a client of a server of this state."""
     with (
-        served(open_rooms) as port,
+        served(open_state) as port,
         httpx.Client(
             base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
         ) as client,
@@ -191,7 +191,7 @@ def test_problems_are_json(http: httpx.Client) -> None:
 def test_a_language_that_is_offered_can_be_asked_for() -> None:
     """Messages may call their language by any name; those that no search takes are not offered."""
     langs = ["en", "y" * 35, "y" * 36, "with\0NUL"]
-    with running(None) as store, rooms(settings()) as made, served(made, recent=store) as port:
+    with running(None) as store, app_state(settings()) as made, served(made, recent=store) as port:
         tell(store, [{"text": "good day", "lang": lang} for lang in langs])
         client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
         with client:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.http.batcher import TOGETHER_MAX, Judge
+from consumers.http.batcher import TOGETHER_MAX, Batcher
 from consumers.http.problems import ProblemError
 from consumers.http.schemas import PredictAnswer
-from consumers.http.workers import THREADS, WAITING_MAX, Workers
+from consumers.http.workers import THREADS, WAITING_MAX, WorkerPool
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from tests.consumers.http.loopback_server import PATIENCE_S, settings, taught
 
@@ -33,12 +33,12 @@ def status_of(answer: object) -> int:
 
 def test_texts_that_wait_go_together(predictor: Predictor) -> None:
     """However many wait, they take one place in the queue, and each gets his own answer."""
-    judge = Judge(predictor, "text", PATIENCE_S)
+    batcher = Batcher(predictor, "text", PATIENCE_S)
     n = TOGETHER_MAX + 5
 
     async def ask() -> list[PredictAnswer]:
         tasks = [
-            asyncio.create_task(judge.judge_text(f"{('good', 'bad')[i % 2]}")) for i in range(n)
+            asyncio.create_task(batcher.predict_text(f"{('good', 'bad')[i % 2]}")) for i in range(n)
         ]
         asyncio.get_running_loop().call_soon(predictor.start)
         return await asyncio.gather(*tasks)
@@ -50,16 +50,16 @@ def test_texts_that_wait_go_together(predictor: Predictor) -> None:
 
 def test_a_full_queue_is_told_at_once(predictor: Predictor) -> None:
     """Where there is no place in the queue the answer is 503; those who have one wait on."""
-    judge = Judge(predictor, "text", PATIENCE_S)
+    batcher = Batcher(predictor, "text", PATIENCE_S)
 
     async def ask() -> tuple[list[object], int]:
-        first = asyncio.create_task(judge.ask(lambda snapshot: snapshot.version))
+        first = asyncio.create_task(batcher.ask(lambda snapshot: snapshot.version))
         await asyncio.wait([first], timeout=0)
         later: list[object] = list(
             await asyncio.gather(
-                judge.ask(lambda snapshot: snapshot.version),
-                judge.judge_text("a"),
-                judge.judge_text("b"),
+                batcher.ask(lambda snapshot: snapshot.version),
+                batcher.predict_text("a"),
+                batcher.predict_text("b"),
                 return_exceptions=True,
             )
         )
@@ -74,15 +74,15 @@ def test_a_full_queue_is_told_at_once(predictor: Predictor) -> None:
 
 def test_an_answer_that_does_not_come_is_given_up(predictor: Predictor) -> None:
     """After the time that a request has, the answer is 503 with a way out."""
-    judge = Judge(predictor, "text", 0.01)
+    batcher = Batcher(predictor, "text", 0.01)
     with pytest.raises(ProblemError, match=r"no answer within 0\.01 s") as caught:
-        asyncio.run(judge.judge_text("a"))
+        asyncio.run(batcher.predict_text("a"))
     assert caught.value.headers["Retry-After"] == "1"
 
 
 def test_tasks_that_wait_have_a_number() -> None:
     """One task more than may wait is refused; those before it are done in the end."""
-    workers, go = Workers(PATIENCE_S), threading.Event()
+    workers, go = WorkerPool(PATIENCE_S), threading.Event()
     n_max = THREADS + WAITING_MAX
 
     async def ask() -> list[object]:
@@ -100,7 +100,7 @@ def test_tasks_that_wait_have_a_number() -> None:
 
 def test_a_task_that_takes_too_long_is_not_waited_for() -> None:
     """The answer is 503 while the task goes on; it counts until it is done."""
-    workers, go = Workers(0.01), threading.Event()
+    workers, go = WorkerPool(0.01), threading.Event()
     with pytest.raises(ProblemError, match=r"no answer within 0\.01 s; ask again in a moment"):
         asyncio.run(workers.run(go.wait))
     go.set()

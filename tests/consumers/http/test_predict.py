@@ -17,7 +17,7 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
 from streamnb import NaiveBayes
-from tests.consumers.http.loopback_server import rooms, served, settings, taught
+from tests.consumers.http.loopback_server import app_state, served, settings, taught
 
 LOANS = {
     "classes": ["granted", "refused"],
@@ -59,7 +59,7 @@ class Api:
 def apis(of: Settings, model: NaiveBayes) -> Iterator[Api]:
     """Yield a model behind the API."""
     with (
-        rooms(of, model) as made,
+        app_state(of, model) as made,
         served(made) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
     ):
@@ -274,7 +274,7 @@ def test_classes_may_be_called_anything(tweets: Api) -> None:
 def test_a_predictor_that_is_stopped_is_a_problem_with_a_way_out() -> None:
     """503 says to ask again in a moment, for single texts and for many."""
     of = settings()
-    with rooms(of) as made, served(made) as port:
+    with app_state(of) as made, served(made) as port:
         made.predictor.stop()
         for body in ({"text": "a"}, {"texts": ["a", "b"]}, {"text": "a"}):
             answer = httpx.post(f"http://127.0.0.1:{port}/v1/predict", json=body, trust_env=False)

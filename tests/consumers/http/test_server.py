@@ -18,9 +18,9 @@ from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError
 from consumers.http.middleware import HEADERS
 from consumers.http.server import HttpServer
-from consumers.http.state import Rooms
+from consumers.http.state import AppState
 from consumers.monitoring.status import Status
-from tests.consumers.http.loopback_server import rooms, served, settings
+from tests.consumers.http.loopback_server import app_state, served, settings
 
 
 class Clock:
@@ -41,16 +41,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def open_rooms(clock: Clock) -> Iterator[Rooms]:
-    """Yield the rooms of a daemon that has just begun."""
-    with rooms(settings(), clock=clock) as made:
+def open_state(clock: Clock) -> Iterator[AppState]:
+    """Yield the state of a daemon that has just begun."""
+    with app_state(settings(), clock=clock) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def client(open_rooms: Rooms) -> Iterator[httpx.Client]:
+def client(open_state: AppState) -> Iterator[httpx.Client]:
     """Yield a client of a running server."""
-    with served(open_rooms) as port, asking(port) as http:
+    with served(open_state) as port, asking(port) as http:
         yield http
 
 
@@ -70,9 +70,9 @@ def test_metrics_are_in_the_form_that_is_asked_for(client: httpx.Client) -> None
     assert asked.text.endswith("# EOF\n")
 
 
-def test_health_is_told_in_json(client: httpx.Client, open_rooms: Rooms, clock: Clock) -> None:
+def test_health_is_told_in_json(client: httpx.Client, open_state: AppState, clock: Clock) -> None:
     """The status code is for machines, the body says why; both paths differ where they should."""
-    health = open_rooms.health
+    health = open_state.health
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
     health.beat(n_messages=1)
@@ -207,7 +207,7 @@ def test_what_nobody_foresaw_is_told_by_its_name_alone() -> None:
     structlog.reset_defaults()
     with (
         capture_logs() as logs,
-        rooms(settings()) as made,
+        app_state(settings()) as made,
         served(made, status=broken) as port,
         asking(port) as http,
     ):
@@ -222,19 +222,19 @@ def test_what_nobody_foresaw_is_told_by_its_name_alone() -> None:
     assert line["exc_info"]
 
 
-def test_a_port_in_use_is_told_with_the_way_out(open_rooms: Rooms) -> None:
+def test_a_port_in_use_is_told_with_the_way_out(open_state: AppState) -> None:
     """The caller of start learns of it, by the setting's name."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        server = HttpServer(HttpSettings(port=port), open_rooms)
+        server = HttpServer(HttpSettings(port=port), open_state)
         with pytest.raises(ConfigError, match=rf"http\.port: {port} .* or 0 for any free one"):
             server.start()
         server.stop()
 
 
-def test_a_host_that_is_not_ours_is_told(open_rooms: Rooms) -> None:
+def test_a_host_that_is_not_ours_is_told(open_state: AppState) -> None:
     """An address of another machine cannot be listened on; the message names http.host."""
-    server = HttpServer(HttpSettings(host="192.0.2.1", port=0), open_rooms)
+    server = HttpServer(HttpSettings(host="192.0.2.1", port=0), open_state)
     with pytest.raises(ConfigError, match=r"http\.host: '192\.0\.2\.1' is not an address"):
         server.start()
 
@@ -242,7 +242,7 @@ def test_a_host_that_is_not_ours_is_told(open_rooms: Rooms) -> None:
 def test_it_can_be_stopped_at_any_time() -> None:
     """Stopping ends the thread and frees the port: right after the start, twice, or without one."""
     before = {thread.ident for thread in threading.enumerate()}
-    with rooms(settings()) as made:
+    with app_state(settings()) as made:
         server = HttpServer(HttpSettings(port=0), made)
         server.stop()
         server = HttpServer(HttpSettings(port=0), made)

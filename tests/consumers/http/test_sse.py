@@ -14,12 +14,18 @@ import pytest
 
 from consumers.http import sse as events
 from consumers.http.server import HttpServer
-from consumers.http.sse import EventTeller
-from consumers.http.state import Rooms
+from consumers.http.sse import EventSerializer
+from consumers.http.state import AppState
 from consumers.search import live_updater as hub
 from consumers.search import subscriptions as pages
 from consumers.search.live_updater import Hub
-from tests.consumers.http.loopback_server import PATIENCE_S, connected, rooms, settings, status_of
+from tests.consumers.http.loopback_server import (
+    PATIENCE_S,
+    app_state,
+    connected,
+    settings,
+    status_of,
+)
 from tests.consumers.search.live_stream import Said, Stream
 
 TICK_S = 0.02
@@ -35,11 +41,11 @@ class Served:
     port: int
 
     @contextlib.contextmanager
-    def page(self, query: str) -> Iterator[Told]:
+    def page(self, query: str) -> Iterator[Operation]:
         """Open a page."""
         url = f"http://127.0.0.1:{self.port}/v1/events?{query}"
         with httpx.stream("GET", url, timeout=PATIENCE_S, trust_env=False) as answer:
-            yield Told(answer)
+            yield Operation(answer)
 
     def get(self, path: str) -> httpx.Response:
         """Return an answer."""
@@ -52,7 +58,7 @@ class Served:
             self.get("/healthz")
 
 
-class Told:
+class Operation:
     """What an open page is told, event by event."""
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -76,13 +82,13 @@ class Told:
 
 
 @contextlib.contextmanager
-def serving(made: Rooms) -> Iterator[Served]:
-    """Serve a store and a hub beside other rooms, with quick ticks."""
+def serving(made: AppState) -> Iterator[Served]:
+    """Serve a store and a hub beside other components, with quick ticks."""
     stream = Stream()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hub, "TICK_S", TICK_S)
         patch.setattr(hub, "BUSY_SHARE_MAX", 1.0)
-        watched = Hub(stream.recent, EventTeller(made), made.metrics)
+        watched = Hub(stream.recent, EventSerializer(made), made.metrics)
         stream.recent.start()
         watched.start()
         server = HttpServer(made.settings.http, replace(made, recent=stream.recent, hub=watched))
@@ -97,7 +103,7 @@ def serving(made: Rooms) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     """Yield what most tests here need."""
-    with rooms(settings(http={"request_timeout_s": 1.0})) as made, serving(made) as found:
+    with app_state(settings(http={"request_timeout_s": 1.0})) as made, serving(made) as found:
         yield found
 
 
@@ -235,7 +241,7 @@ def test_a_comment_comes_now_and_then(served: Served, monkeypatch: pytest.Monkey
 
 def test_streams_end_with_the_daemon() -> None:
     """When the hub stops, each stream is ended in good order; who comes then is told to wait."""
-    with rooms(settings()) as made, serving(made) as found, found.page("q=last%20") as page:
+    with app_state(settings()) as made, serving(made) as found, found.page("q=last%20") as page:
         page.until("status")
         found.hub.stop()
         assert list(page.lines)[-1:] in ([], [""])  # whole, to its last chunk
@@ -246,7 +252,7 @@ def test_streams_end_with_the_daemon() -> None:
 
 def test_without_a_store_there_is_nothing_to_watch() -> None:
     """The problem says which setting turns it on."""
-    with rooms(settings()) as made:
+    with app_state(settings()) as made:
         server = HttpServer(made.settings.http, made)
         port = server.start()
         try:

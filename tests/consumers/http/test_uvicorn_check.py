@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from consumers.errors import ConfigError
 from consumers.http import uvicorn_check
-from consumers.http.connection import BoundedConfig, Connection
+from consumers.http.connection import BoundedConfig, BoundedConnection
 from consumers.http.uvicorn_check import UVICORN, check_uvicorn
 from consumers.monitoring.http_metrics import HttpMetrics
 
@@ -46,7 +46,7 @@ def test_all_that_is_overridden_is_looked_at() -> None:
     """Each method that shadows one of uvicorn's is in the table of what is checked."""
     shadowing = {
         name
-        for name, value in vars(Connection).items()
+        for name, value in vars(BoundedConnection).items()
         if inspect.isfunction(value) and hasattr(HttpToolsProtocol, name)
     }
     assert shadowing <= uvicorn_check._METHODS.keys()

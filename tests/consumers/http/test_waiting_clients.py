@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from consumers.http.problems import ProblemError
-from consumers.http.workers import THREADS, LateError, Workers
+from consumers.http.workers import THREADS, TaskTimeoutError, WorkerPool
 from consumers.search.live_updater import Hub
 from consumers.search.subscriptions import Asked
 from tests.consumers.search.live_stream import PATIENCE_S, Page, Said, Stream, events, make_hub
@@ -64,7 +64,7 @@ def test_a_status_does_not_outlive_the_pages(hub: Hub) -> None:
 
 def test_what_has_begun_is_told_from_what_never_does() -> None:
     """A task that is given up while it runs may still be done; one that was waiting never is."""
-    workers, go_on, begun = Workers(0.01), threading.Event(), threading.Semaphore(0)
+    workers, go_on, begun = WorkerPool(0.01), threading.Event(), threading.Semaphore(0)
     done: list[int] = []
 
     def task(i: int) -> None:
@@ -84,5 +84,5 @@ def test_what_has_begun_is_told_from_what_never_does() -> None:
 
     found = asyncio.run(ask())
     workers.close()
-    assert [type(each) for each in found] == [LateError] * THREADS + [ProblemError] * 2
+    assert [type(each) for each in found] == [TaskTimeoutError] * THREADS + [ProblemError] * 2
     assert set(done) <= set(range(THREADS))
