@@ -110,7 +110,7 @@ def _table(model: NaiveBayes) -> Table:
 
 def _bytes(model: NaiveBayes) -> int:
     """Return the bytes of all arrays that grow with the words, with the room that they keep."""
-    counts = model._groups["text"].counts  # type: ignore[attr-defined]  # noqa: SLF001
+    counts = model._groups["text"].counts  # noqa: SLF001
     return sum(array.nbytes for array in (*_table(model), *counts))
 
 

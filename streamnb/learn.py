@@ -191,7 +191,7 @@ class Learning(Readable):
         for group in self._groups.values():
             group.rescale(factor)
         for part in self._parts.values():
-            part.rescale(factor)
+            part.rescale(self._groups, factor)
 
     def _encoded(
         self, fields: dict[str, Any], pieces: list[tuple[int, int]], labels: NDArray[np.int32]

@@ -79,7 +79,7 @@ class Readable(Telling):
         """Return the `n` words with the largest count over all classes; ties by the alphabet."""
         check_whole("n", n, 0)
         state = self._group(group)
-        totals = statistics.word_totals(state.counts, state.vocabulary.n_words)
+        totals = statistics.column_totals(state.counts, state.vocabulary.n_words)
         live = np.flatnonzero(totals > 0.0)
         live = live[candidates(totals[live], n)]
         counted = zip(totals[live].tolist(), state.vocabulary.words(live), strict=True)

@@ -24,7 +24,8 @@ from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
-from streamnb.features.protocol import Arrays, Group, GroupState, of_shape
+from streamnb.features.protocol import Arrays, Group, GroupState
+from streamnb.features.statistics import of_shape
 from streamnb.features.words import Words
 from streamnb.learn import Learning
 from streamnb.priors import class_prior_from_dict
@@ -243,7 +244,7 @@ def pack(
         )
         arrays[f"sections/{i}/class_counts"] = part.class_counts
         for name, each in part.groups.items():
-            arrays |= each.pack(f"sections/{i}/{name}", shared[name])
+            arrays |= model.groups[name].pack_part(f"sections/{i}/{name}", each, shared[name])
     header = (
         model.description
         | model.state

@@ -60,11 +60,11 @@ class Part:
         posterior.count_classes(self.class_counts, updates.labels, updates.weights)
         self.n_examples += count_learned(updates)
         for name, group in groups.items():
-            self.groups[name].learn(group, batches[name], updates, out)
+            group.learn_part(self.groups[name], batches[name], updates, out)
 
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
-        copies = {name: part.frozen_copy(groups[name]) for name, part in self.groups.items()}
+        copies = {name: groups[name].frozen_part(part) for name, part in self.groups.items()}
         return type(self)(self.class_counts.copy(), copies, self.n_examples)
 
     def set_classes(self, n_classes: int) -> None:
@@ -76,11 +76,11 @@ class Part:
         for part in self.groups.values():
             part.set_classes(n_classes)
 
-    def rescale(self, factor: float) -> None:
+    def rescale(self, groups: Mapping[str, GroupState], factor: float) -> None:
         """Multiply all counts by a power of two."""
         self.class_counts *= factor
-        for part in self.groups.values():
-            part.rescale(factor)
+        for name, part in self.groups.items():
+            groups[name].rescale_counts(part.counts, factor)
 
 
 def count_learned(updates: RowUpdates) -> int:

@@ -1,7 +1,4 @@
-"""One log's counts of a group of categories: what a model in parts keeps beside their sum.
-
-Values leave a part by its own bound and its own counts, whatever other parts hold.
-"""
+"""A group of categories: each of its fields has one of several values, and counts by value."""
 
 from __future__ import annotations
 
@@ -13,20 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_kind
-from streamnb.features import category_counts
-from streamnb.features import category_values as category_file
+from streamnb.features import statistics
 from streamnb.features.category_values import (
     LiveValues,
     ValueColumns,
     ValueTable,
     are_categories,
+    pack_table,
+    unpack_table,
     value_column,
     value_text,
 )
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
+from streamnb.features.protocol import (
+    Arrays,
+    Floats,
+    GroupPart,
+    GroupState,
+    Places,
+    learn_within_bound,
+)
 from streamnb.features.scratch import ValueDesk, value_desk_of_this_thread
-from streamnb.features.statistics import UNBOUNDED, kept
+from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
 from streamnb.kernels.posterior import DUST
@@ -68,120 +73,6 @@ class CategoryBatch(NamedTuple):
         return "its value" if value is None else repr(value)
 
 
-def teach(  # noqa: PLR0913 -- what is handed on to a kernel
-    counts: ValueCounts,
-    alphas: Alphas,
-    batch: CategoryBatch,
-    updates: RowUpdates,
-    out: Floats,
-    *,
-    row: int,
-    n_judged: int,
-    learn: bool,
-    n_values_max: int,
-) -> tuple[int, int, int]:
-    """Judge the rows from `n_judged` on and learn those from `row` on; see the kernel."""
-    return categorical(
-        counts,
-        alphas,
-        batch.fields.order,
-        batch.columns,
-        *updates,
-        row,
-        n_judged,
-        learn,
-        n_values_max,
-        np.empty((counts.seen.shape[1], 2)),
-        out,
-    )
-
-
-class CategoryPart(GroupPart):
-    """One log's counts, by the columns of the group's vocabulary.
-
-    Parameters
-    ----------
-    counts : ValueCounts
-    table : ValueTable
-        The group's.
-    n_dropped : int
-        Values that have left.
-    """
-
-    def __init__(self, counts: ValueCounts, table: ValueTable, n_dropped: int = 0) -> None:
-        self.counts = counts
-        self.table = table
-        self.n_dropped = n_dropped
-
-    def learn(self, group: Any, batch: CategoryBatch, updates: RowUpdates, out: Floats) -> None:
-        """Learn the values here; the group's sum follows as far as this part has room.
-
-        Values leave the sum behind the very row that found the part full, not at the end of the
-        batch: so the rows after it are judged alike, wherever the batch was cut.
-        """
-        group.fit(batch.fields)
-        self.counts = category_counts.with_room(
-            self.counts, group.table.vocabulary.capacity, len(batch.fields)
-        )
-        row = n_learned = 0
-        n = len(updates.labels)
-        while True:
-            row, why, n_new = teach(
-                self.counts,
-                group.alphas,
-                batch,
-                updates,
-                out,
-                row=row,
-                n_judged=n,
-                learn=True,
-                n_values_max=group.spec.max_values,
-            )
-            n_here = min(row + 1, n)
-            group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
-            n_learned = n_here
-            if why != counting.FULL:
-                return
-            n_kept = kept(group.spec.max_values, n_new)
-            columns, held = category_counts.drop(self.counts, self.table, n_kept)
-            category_counts.take_away(group.counts, columns, held)
-            category_counts.settle(group.counts, self.table)
-            self.n_dropped += len(columns)
-            group.n_dropped += len(columns)
-
-    def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew, or forget the last ones."""
-        self.counts = category_counts.with_classes(self.counts, n_classes)
-
-    def frozen_copy(self, group: Any) -> Self:
-        """Return a copy over the same vocabulary that later learning does not touch."""
-        counts = category_counts.copy(self.counts, group.table.vocabulary.n_words)
-        return type(self)(counts, group.table, self.n_dropped)
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-        category_counts.rescale(self.counts, self.table, factor)
-
-    def take_columns(self, columns: NDArray[np.int64]) -> None:
-        """Follow the group to a new table: column i is the old `columns[i]`."""
-        self.counts = category_counts.take_columns(self.counts, columns, len(columns))
-
-    def pack(self, prefix: str, shared: LiveValues) -> Arrays:
-        """Pack the values that this part knows, by their place in the file."""
-        counts = category_counts.with_room(
-            self.counts,
-            int(shared.columns.max(initial=-1)) + 1,
-            int(shared.fields.max(initial=-1)) + 1,
-        )
-        by_value = counts.by_value[shared.columns]
-        places = category_counts.live_columns(counts._replace(by_value=by_value))
-        return {
-            f"{prefix}/columns": places.astype(np.int32),
-            f"{prefix}/by_value": by_value[places],
-            f"{prefix}/seen": counts.seen[shared.fields],
-        }
-
-
 _LOOSE = 1024  # so many columns at zero are no reason for a new table
 
 
@@ -208,6 +99,7 @@ class CategoriesState(GroupState):
         The bound that learning keeps to.
     """
 
+    counts: ValueCounts
     one_may_lack_fields = True
 
     def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
@@ -223,15 +115,12 @@ class CategoriesState(GroupState):
                 f"group {name!r}: a prior with numbers for each value needs one field that is named"
                 " and whose values are declared."
             )
-        self.counts = self._nothing(n_classes)
+        self.counts = statistics.empty(ValueCounts, classes=n_classes, columns=0, fields=0)
+        self.counts = self.grow(self.counts)
 
     def _alphas(self, fields: FieldTable, n_classes: int) -> Alphas:
         alphas: Alphas = self.spec.likelihood.alphas(self.table.declared(fields), n_classes)
         return alphas
-
-    def _nothing(self, n_classes: int) -> ValueCounts:
-        n_fields = len(self.table.fields)
-        return category_counts.empty(n_classes, self.table.vocabulary.capacity, n_fields)
 
     # ---- fields --------------------------------------------------------------------------------
 
@@ -274,45 +163,122 @@ class CategoriesState(GroupState):
         columns = self.table.encode_one(x, own, learn=learn)
         return CategoryBatch(columns, self.table.fields)
 
-    def fit(self, fields: FieldTable) -> None:
-        """See to it that the counts have room for these fields and all columns there are."""
+    def grow(self, counts: ValueCounts) -> ValueCounts:
+        """Return counts with room for all values and fields of the table."""
+        capacity = self.table.vocabulary.capacity
+        return statistics.grown(counts, columns=capacity, fields=len(self.table.fields))
+
+    def _fit(self, fields: FieldTable) -> None:
+        """Make room in counts and prior for these fields, and for all columns."""
         has_fields = len(self.alphas.declared) >= len(fields)
         if not has_fields or len(self.counts.by_value) < self.table.vocabulary.n_words:
-            self.counts = category_counts.with_room(
-                self.counts, self.table.vocabulary.capacity, len(fields)
-            )
+            self.counts = self.grow(self.counts)
         if not has_fields:
-            self.alphas = self._alphas(fields, self.counts.seen.shape[1])
+            self.alphas = self._alphas(self.table.fields, self.counts.seen.shape[1])
 
     def run(
         self, batch: CategoryBatch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
     ) -> None:
-        """Judge each row from `row` on, then learn it where it says so.
+        """Predict each row from `row` on, then learn it if it has a label.
 
         Values leave where they would pass their bound.
         """
-        self.fit(batch.fields)
+        self._fit(batch.fields)
         n_judged = row
         while True:
-            row, why, n_new = teach(
-                self.counts,
-                self.alphas,
-                batch,
-                updates,
-                out,
-                row=row,
-                n_judged=n_judged,
-                learn=learn,
-                n_values_max=self.n_values_max,
+            row, why, n_new = self._run_kernel(
+                self.counts, batch, updates, out, (row, n_judged), self.n_values_max, learn=learn
             )
             if why != counting.FULL:
                 return
             n_judged = row + 1
             self._drop(kept(self.n_values_max, n_new))
 
+    def learn_part(
+        self, part: GroupPart, batch: CategoryBatch, updates: RowUpdates, out: Floats
+    ) -> None:
+        """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
+        self._fit(batch.fields)
+        learn_within_bound(self, part, batch, updates, out, self.spec.max_values)
+
+    def learn_rows(
+        self,
+        counts: ValueCounts,
+        batch: CategoryBatch,
+        updates: RowUpdates,
+        row: int,
+        n_values_max: int,
+    ) -> tuple[int, int, int]:
+        """Add a batch's labelled rows from `row` on to some counts."""
+        n = len(updates.labels)
+        out = np.empty((0, counts.seen.shape[1]))  # no row is predicted
+        return self._run_kernel(counts, batch, updates, out, (row, n), n_values_max, learn=True)
+
+    def _run_kernel(
+        self,
+        counts: ValueCounts,
+        batch: CategoryBatch,
+        updates: RowUpdates,
+        out: Floats,
+        begin: tuple[int, int],
+        n_values_max: int,
+        *,
+        learn: bool,
+    ) -> tuple[int, int, int]:
+        """Learn rows from the first place of `begin` on, predict them from the second on."""
+        order, products = batch.fields.order, np.empty((counts.seen.shape[1], 2))
+        return categorical(
+            counts, self.alphas, order, batch.columns, *updates, *begin, learn, n_values_max,
+            products, out,
+        )  # fmt: skip
+
+    def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
+        """Drop a part's least useful values, from the sum as well; return how many."""
+        columns, held = self._drop_values(part.counts, n_kept)
+        self.counts.by_value[columns] = left_of(self.counts.by_value[columns], held)
+        self._settle(self.counts)
+        return len(columns)
+
     def _drop(self, n_kept: int) -> None:
-        columns, _ = category_counts.drop(self.counts, self.table, n_kept)
+        columns, _ = self._drop_values(self.counts, n_kept)
         self.n_dropped += len(columns)
+
+    def _drop_values(self, counts: ValueCounts, n_kept: int) -> tuple[NDArray[np.int64], Floats]:
+        """Drop the least useful values that are not declared; return them and their counts."""
+        vocabulary = self.table.vocabulary
+        columns = statistics.leaving(
+            counts, vocabulary.table, vocabulary.n_words, n_kept, self.table.n_declared
+        )
+        held = counts.by_value[columns]
+        counts.by_value[columns] = 0.0
+        self._settle(counts)
+        return columns, held
+
+    def _settle(self, counts: ValueCounts) -> None:
+        """Set N_jc to the sum of N_jvc, and recount, after counts of values were taken away.
+
+        Whole numbers stay what they are; of others, no rest is left where all values have gone.
+        """
+        live = self._live_columns(counts)
+        fields = self.table.field_of[live]
+        for c in range(counts.seen.shape[1]):
+            counts.seen[:, c] = np.bincount(
+                fields, weights=counts.by_value[live, c], minlength=len(counts.seen)
+            )
+        self.recount(counts)
+
+    def recount(self, counts: ValueCounts) -> None:
+        """Count the values of each field that are above zero."""
+        n = len(counts.n_values)
+        counts.n_values[:] = np.bincount(
+            self.table.field_of[self._live_columns(counts)], minlength=n
+        )
+        is_open = self.table.declared(self.table.fields)[:n] == 0
+        counts.state[0] = counts.n_values[: len(is_open)][is_open].sum()
+
+    @staticmethod
+    def _live_columns(counts: ValueCounts) -> NDArray[np.int64]:
+        return statistics.live_columns(counts, len(counts.by_value))
 
     # ---- what the state can do -----------------------------------------------------------------
 
@@ -320,7 +286,7 @@ class CategoriesState(GroupState):
         self, batch: CategoryBatch, label: int, weight: float, part: GroupPart | None
     ) -> tuple[CategoryBatch, int]:
         """Return a batch of one row without the values that have left; see `GroupState`."""
-        counts = part.counts if isinstance(part, CategoryPart) else self.counts
+        counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
         columns = batch.columns.copy()
         held = {}
@@ -354,7 +320,7 @@ class CategoriesState(GroupState):
             vocabulary.texts(theirs.columns),
             fields[other.table.field_of[theirs.columns]],
         )
-        self.fit(self.table.fields)
+        self._fit(self.table.fields)
         held = np.zeros((len(ours), self.counts.seen.shape[1]))
         held[:, places] = other.counts.by_value[theirs.columns] * factor
         seen = np.zeros((len(theirs.fields), held.shape[1]))
@@ -364,15 +330,14 @@ class CategoriesState(GroupState):
             self.counts.seen[fields[theirs.fields]] += seen
         else:
             self._subtract(ours, held, self.n_dropped + other.n_dropped)
-        category_counts.recount(self.counts, self.table)
+        self.recount(self.counts)
         self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
         if int(self.counts.state[0]) > self.n_values_max:
             self._drop(kept(self.n_values_max, 0))
 
     def _subtract(self, columns: NDArray[np.int64], held: Floats, n_dropped: int) -> None:
         """Take counts away; refuse what is more than there is, unless values have left."""
-        category_counts.take_away(self.counts, columns, held)
-        left = self.counts.by_value[columns]
+        left = left_of(self.counts.by_value[columns], held)
         below = (left < 0.0).any(axis=1)
         if below.any() and not n_dropped:
             at = columns[below][:1]
@@ -383,7 +348,7 @@ class CategoriesState(GroupState):
             )
         self.n_skipped += int(below.sum())
         self.counts.by_value[columns] = np.maximum(left, 0.0)
-        category_counts.settle(self.counts, self.table)
+        self._settle(self.counts)
 
     def rekey(self, hash_key: int) -> None:
         """Go on with another hash key; see `GroupState`."""
@@ -396,27 +361,24 @@ class CategoriesState(GroupState):
                 " the same hash_key."
             )
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-        category_counts.rescale(self.counts, self.table, factor)
-
     def set_classes(self, n_classes: int) -> None:
-        """Make room for new classes, or forget the last ones; see `GroupState`."""
+        """Add room for new classes, or remove the last ones; see `GroupState`."""
         self.alphas = self._alphas(self.table.fields, n_classes)
-        self.counts = category_counts.with_classes(self.counts, n_classes)
-        self.fit(self.table.fields)
+        self.counts = statistics.resized(self.counts, classes=n_classes)
+        self._fit(self.table.fields)
 
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = super().frozen_copy()
         twin.table = self.table.view()
-        n_words, n_fields = twin.table.vocabulary.n_words, len(twin.table.fields)
-        # Room for all that the table has: reading a snapshot then changes nothing of it.
-        fitted = category_counts.with_room(self.counts, n_words, n_fields)
-        twin.counts = category_counts.copy(fitted, n_words)
-        twin.alphas = twin._alphas(twin.table.fields, self.counts.seen.shape[1])
+        twin.alphas = self._alphas(twin.table.fields, self.counts.seen.shape[1])
         return twin
+
+    def _copy(self, counts: ValueCounts) -> ValueCounts:
+        """Copy with room for all that the table has: reading the copy then changes nothing."""
+        n_values, n_fields = self.table.vocabulary.n_words, len(self.table.fields)
+        grown = statistics.grown(counts, columns=n_values, fields=n_fields)
+        return statistics.copy(grown, n_values)
 
     def needs_compaction(self) -> bool:
         """Tell whether so many values are at zero that a new, smaller table is due."""
@@ -427,42 +389,32 @@ class CategoriesState(GroupState):
         """Move to a new table if many values are at zero; return the columns that stay, or None."""
         if not self.needs_compaction():
             return None
-        live = category_counts.live_columns(self.counts)
+        live = self._live_columns(self.counts)
         columns = np.union1d(np.arange(self.table.n_declared), live)
         self.table.keep(columns)
-        self.counts = category_counts.take_columns(
-            self.counts, columns, self.table.vocabulary.capacity
-        )
+        self.counts = self.grow(statistics.take(self.counts, "columns", columns))
         return columns
 
     # ---- parts and files -----------------------------------------------------------------------
 
-    def new_part(self) -> CategoryPart:
-        """Return a part that knows nothing yet."""
-        return CategoryPart(self._nothing(self.counts.seen.shape[1]), self.table)
-
-    def as_part(self) -> CategoryPart:
-        """Return this group's own counts as a part: the same arrays."""
-        return CategoryPart(self.counts, self.table, self.n_dropped)
-
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
-        """Make the counts the sum of the parts'."""
-        counts = self._nothing(self.counts.seen.shape[1])
-        for part in parts:
-            assert isinstance(part, CategoryPart)
-            category_counts.add(counts, part.counts)
-        self.counts = counts
-        self.alphas = self._alphas(self.table.fields, counts.seen.shape[1])
-        category_counts.recount(counts, self.table)
-        self.n_dropped = sum(part.n_dropped for part in parts)
+        """Set the counts to the sum of the parts'."""
+        super().sum_parts(parts)
+        self.alphas = self._alphas(self.table.fields, self.counts.seen.shape[1])
 
     def set_bounded(self, *, bounded: bool) -> None:
         """Bound the values here, or leave that to the parts."""
         self.n_values_max = self.spec.max_values if bounded else UNBOUNDED
 
     def live_values(self) -> LiveValues:
-        """Return what there is something to tell of; see `category_file.live_values`."""
-        return category_file.live_values(self.table, self.counts, self.spec)
+        """Return the values with a count above zero, and the fields that have one or are named."""
+        columns = self._live_columns(self.counts)
+        order = np.argsort(self.table.vocabulary.table.fingerprints[columns])
+        named = self.spec.fields or [name for name, _ in self.spec.values]
+        live = set(np.flatnonzero(self.counts.n_values).tolist())
+        live.update(self.table.fields.places[name] for name in named)
+        fields = [j for j in self.table.fields.order.tolist() if j in live]
+        return LiveValues(columns[order], np.array(fields, dtype=np.int64))
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""
@@ -470,27 +422,16 @@ class CategoriesState(GroupState):
         fields = [names[j] for j in self.live_values().fields]
         return {"fields": fields, "n_skipped": self.n_skipped}
 
-    def pack(self, prefix: str) -> tuple[Arrays, LiveValues]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return the values with a count above zero, and what their parts are to pack."""
-        shared = self.live_values()
-        return category_file.pack_table(prefix, self.table, shared), shared
+        live = self.live_values()
+        return pack_table(prefix, self.table, live), live._asdict()
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Take up fields and values that `pack` and `state_to_dict` gave."""
-        self._unpacked = category_file.unpack_table(prefix, arrays, state["fields"], self.table)
+        self._unpacked = unpack_table(prefix, arrays, state["fields"], self.table)._asdict()
         self.n_skipped = int(state["n_skipped"])
-        self.fit(self.table.fields)
-
-    def unpack_part(self, prefix: str, arrays: Arrays) -> CategoryPart:
-        """Return the part that `CategoryPart.pack` gave."""
-        part = self.new_part()
-        columns = self._unpacked.columns[arrays[f"{prefix}/columns"]]
-        n_classes, fields = self.counts.seen.shape[1], self._unpacked.fields
-        by_value = of_shape(arrays, f"{prefix}/by_value", len(columns), n_classes)
-        part.counts.by_value[columns] = by_value
-        part.counts.seen[fields] = of_shape(arrays, f"{prefix}/seen", len(fields), n_classes)
-        category_counts.recount(part.counts, self.table)
-        return part
+        self._fit(self.table.fields)
 
 
 _Declared = tuple[tuple[str, tuple[str, ...]], ...]

@@ -8,20 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import Strings, TextColumn, TextPieces, as_array, is_missing, text_column
 from streamnb.errors import InputError
-from streamnb.features import category_counts
 from streamnb.features.fields import FieldTable
-from streamnb.features.protocol import Arrays
 from streamnb.features.scratch import ValueDesk
+from streamnb.features.statistics import Arrays
 from streamnb.kernels import categorical as kernel
 from streamnb.kernels import table as lookup
-from streamnb.kernels.categorical import ValueCounts
 from streamnb.kernels.layout import Texts
 from streamnb.tokenizer import hash_key_words
 from streamnb.vocabulary import Vocabulary
@@ -373,9 +371,8 @@ def _is_missing(value: Any) -> bool:
     return is_missing(value) or type(value).__name__ == "NaTType"
 
 
-@dataclass(frozen=True, slots=True)
-class LiveValues:
-    """What the file holds, as places in memory.
+class LiveValues(NamedTuple):
+    """The columns and fields that a file holds.
 
     Attributes
     ----------
@@ -385,17 +382,6 @@ class LiveValues:
 
     columns: NDArray[np.int64]
     fields: NDArray[np.int64]
-
-
-def live_values(table: ValueTable, counts: ValueCounts, spec: Any) -> LiveValues:
-    """Return the values with a count above zero, and the fields that have one or are named."""
-    columns = category_counts.live_columns(counts)
-    order = np.argsort(table.vocabulary.table.fingerprints[columns])
-    named = spec.fields or [name for name, _ in spec.values]
-    live = set(np.flatnonzero(counts.n_values).tolist())
-    live.update(table.fields.places[name] for name in named)
-    fields = [j for j in table.fields.order.tolist() if j in live]
-    return LiveValues(columns[order], np.array(fields, dtype=np.int64))
 
 
 def pack_table(prefix: str, table: ValueTable, chosen: LiveValues) -> Arrays:

@@ -1,7 +1,4 @@
-"""One log's counts of a group of words: what a model in parts keeps beside their sum.
-
-Words leave a part by its own bound and its own counts, whatever other parts hold.
-"""
+"""What groups of words share: vocabulary, counts and likelihood, however the words are read."""
 
 from __future__ import annotations
 
@@ -13,7 +10,14 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features import statistics
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
+from streamnb.features.protocol import (
+    Arrays,
+    Floats,
+    GroupPart,
+    GroupState,
+    Places,
+    learn_within_bound,
+)
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
 from streamnb.kernels import table as lookup
@@ -24,86 +28,6 @@ from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
-
-
-class CountedPart(GroupPart):
-    """One log's counts, by the columns of the group's vocabulary.
-
-    Parameters
-    ----------
-    counts : Counts
-    n_dropped : int
-        Words that have left.
-    """
-
-    def __init__(self, counts: Counts, n_dropped: int = 0) -> None:
-        self.counts = counts
-        self.n_dropped = n_dropped
-
-    def learn(self, group: Any, batch: Batch, updates: RowUpdates, out: Floats) -> None:
-        """Learn the words here; the group's sum follows as far as this part has room.
-
-        Words leave the sum behind the very row that found the part full, not at the end of the
-        batch: so the rows after it are judged alike, wherever the batch was cut.
-        """
-        self.counts = statistics.with_capacity(self.counts, group.vocabulary.capacity)
-        n_words_max = statistics.UNBOUNDED if group.n_declared else group.spec.max_words
-        row = n_learned = 0
-        n = len(updates.labels)
-        while True:
-            row, why, n_new = statistics.learn(self.counts, batch, updates, row, n_words_max)
-            n_here = min(row + 1, n)
-            group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
-            n_learned = n_here
-            if why != counting.FULL:
-                return
-            self._drop(group, statistics.kept(n_words_max, n_new))
-
-    def _drop(self, group: Any, n_kept: int) -> None:
-        """Let the part's least useful words leave, out of the sum as well."""
-        columns = statistics.leaving(
-            self.counts, group.vocabulary.table, group.vocabulary.n_words, n_kept
-        )
-        held = statistics.drop(self.counts, columns)
-        statistics.subtract_rows(group.counts, columns, held)
-        group.rebuild()
-        self.n_dropped += len(columns)
-        group.n_dropped += len(columns)
-
-    def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew."""
-        self.counts = statistics.with_classes(self.counts, n_classes)
-
-    def frozen_copy(self, group: Any) -> Self:
-        """Return a copy over the same vocabulary that later learning does not touch."""
-        counts = statistics.copy(self.counts, group.vocabulary.n_words)
-        return type(self)(counts, self.n_dropped)
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-        statistics.rescale(self.counts, factor)
-
-    def take_columns(self, columns: NDArray[np.int64]) -> None:
-        """Follow the group to a new table: column i is the old `columns[i]`."""
-        self.counts = statistics.take_columns(self.counts, columns)
-
-    def pack(self, prefix: str, shared: NDArray[np.int64]) -> Arrays:
-        """Pack the words that this part knows, by their place among the chosen columns."""
-        counts, chosen = self.counts, shared
-        known = chosen[chosen < len(counts.by_word)]
-        if len(known) == len(chosen) and (not len(chosen) or chosen[-1] == len(chosen) - 1):
-            by_word = counts.by_word[: len(chosen)]
-        else:
-            by_word = counts.by_word[known]
-        places = statistics.live_columns(counts._replace(by_word=by_word), len(by_word)).astype(
-            np.int32
-        )
-        return {
-            f"{prefix}/columns": places,
-            f"{prefix}/by_word": by_word if len(places) == len(by_word) else by_word[places],
-            f"{prefix}/examples": counts.examples,
-            f"{prefix}/tokens": counts.tokens,
-        }
 
 
 class CountedState(GroupState):
@@ -131,6 +55,8 @@ class CountedState(GroupState):
         How many words the dictionary declares; None where words come as they please.
     """
 
+    counts: Counts
+
     def __init__(
         self,
         spec: Any,
@@ -143,7 +69,8 @@ class CountedState(GroupState):
         self.name = name
         self.key = key
         self.vocabulary = _declared(name, dictionary, key) if dictionary else Vocabulary()
-        self.counts = statistics.empty(n_classes, self.vocabulary.capacity)
+        capacity = self.vocabulary.capacity
+        self.counts = statistics.empty(Counts, classes=n_classes, columns=capacity)
         self.counts.state[DECLARED] = len(dictionary or ())
         self.n_declared = len(dictionary) if dictionary else None
         self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
@@ -165,7 +92,7 @@ class CountedState(GroupState):
         Words leave where V would pass its bound.
         """
         if learn and len(self.counts.by_word) < self.vocabulary.capacity:
-            self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+            self.counts = self.grow(self.counts)
         n_judged = row
         while True:
             row, why, n_new = self.estimator.run(
@@ -183,6 +110,28 @@ class CountedState(GroupState):
                 return
             n_judged = row + 1
             self._drop(n_new)
+
+    def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:
+        """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
+        n_words_max = UNBOUNDED if self.n_declared else self.spec.max_words
+        learn_within_bound(self, part, batch, updates, out, n_words_max)
+
+    def learn_rows(
+        self, counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
+    ) -> tuple[int, int, int]:
+        """Add a batch's labelled rows to some counts; see `kernels.counting.add_rows`."""
+        return counting.add_rows(
+            counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
+        )
+
+    def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
+        """Drop a part's least useful words, from the sum as well; return how many."""
+        table, n_words = self.vocabulary.table, self.vocabulary.n_words
+        columns = statistics.leaving(part.counts, table, n_words, n_kept)
+        held = statistics.drop(part.counts, columns)
+        statistics.subtract_rows(self.counts, columns, held)
+        self.rebuild()
+        return len(columns)
 
     def _drop(self, n_new: int) -> None:
         columns = statistics.leaving(
@@ -233,7 +182,7 @@ class CountedState(GroupState):
         """Return a batch of one row without the words that have left; see `GroupState`."""
         if not batch.there[0]:
             return batch, 0
-        counts = part.counts if isinstance(part, CountedPart) else self.counts
+        counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
         n = int(batch.rows.indptr[1])
         columns = batch.rows.columns[:n].astype(np.int64)
@@ -265,7 +214,7 @@ class CountedState(GroupState):
         theirs = other.live_columns()
         fps = other.vocabulary.table.fingerprints[theirs]
         ours = self.vocabulary.enter(fps, other.vocabulary.texts(theirs))
-        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        self.counts = self.grow(self.counts)
         counts = self.counts
         by_word = other.counts.by_word[theirs] * factor
         examples, tokens = other.counts.examples * factor, other.counts.tokens * factor
@@ -275,7 +224,7 @@ class CountedState(GroupState):
             counts.tokens[places] += tokens
         else:
             self._take(ours, places, by_word, examples, other.n_dropped)
-        statistics.recount(counts)
+        self.recount(counts)
         self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
         if not self.n_declared and int(counts.state[LIVE]) > self.n_words_max:
             self._drop(0)
@@ -326,28 +275,43 @@ class CountedState(GroupState):
             )
         self.key = hash_key_words(hash_key)
         self.vocabulary = self.vocabulary.with_fingerprints(fingerprints_of(texts, self.key))
-        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        self.counts = self.grow(self.counts)
 
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""
-        statistics.rescale(self.counts, factor)
+        super().rescale(factor)
         self.rebuild()
 
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew; see `GroupState`."""
+        """Add room for new classes, or remove the last ones; see `GroupState`."""
         estimator = self._likelihood.estimator(self.n_declared, n_classes)
-        self.counts = statistics.with_classes(self.counts, n_classes)
+        self.counts = statistics.resized(self.counts, classes=n_classes)
         self.estimator = estimator
         self.rebuild()
 
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = super().frozen_copy()
         twin.vocabulary = self.vocabulary.view()
-        twin.counts = statistics.copy(self.counts, self.vocabulary.n_words)
         twin.estimator = self.estimator.copy()
         return twin
+
+    def empty_counts(self) -> Counts:
+        """Return counts of nothing, under the same dictionary."""
+        counts: Counts = super().empty_counts()
+        counts.state[DECLARED] = self.counts.state[DECLARED]
+        return counts
+
+    def grow(self, counts: Counts) -> Counts:
+        """Return counts with room for the vocabulary."""
+        return statistics.grown(counts, columns=self.vocabulary.capacity)
+
+    def recount(self, counts: Counts) -> None:
+        """Count the words above zero."""
+        statistics.recount(counts)
+
+    def _copy(self, counts: Counts) -> Counts:
+        return statistics.copy(counts, self.vocabulary.n_words)
 
     def needs_compaction(self) -> bool:
         """Tell whether so many words are at zero that a new, smaller table is due."""
@@ -361,32 +325,14 @@ class CountedState(GroupState):
             return None
         columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
         self.vocabulary = self.vocabulary.keep(columns)
-        self.counts = statistics.with_capacity(
-            statistics.take_columns(self.counts, columns), self.vocabulary.capacity
-        )
+        self.counts = self.grow(statistics.take(self.counts, "columns", columns))
         return columns
 
     # ---- parts and files -----------------------------------------------------------------------
 
-    def new_part(self) -> CountedPart:
-        """Return a part that knows nothing yet."""
-        counts = statistics.empty(len(self.counts.examples))
-        counts.state[DECLARED] = self.counts.state[DECLARED]
-        return CountedPart(counts)
-
-    def as_part(self) -> CountedPart:
-        """Return this group's own counts as a part: the same arrays."""
-        return CountedPart(self.counts, self.n_dropped)
-
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
-        """Make the counts the sum of the parts'."""
-        counts = statistics.empty(len(self.counts.examples), self.vocabulary.capacity)
-        counts.state[:] = 0, self.counts.state[DECLARED]
-        for part in parts:
-            assert isinstance(part, CountedPart)
-            statistics.add(counts, part.counts)
-        self.counts = counts
-        self.n_dropped = sum(part.n_dropped for part in parts)
+        """Set the counts to the sum of the parts'."""
+        super().sum_parts(parts)
         self.rebuild()
 
     def set_bounded(self, *, bounded: bool) -> None:
@@ -397,7 +343,7 @@ class CountedState(GroupState):
         """Return what the file's header says of it."""
         return {"n_skipped": self.n_skipped}
 
-    def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return the words with a count above zero, and their columns."""
         chosen = self.live_columns()
         vocabulary = self.vocabulary
@@ -408,7 +354,7 @@ class CountedState(GroupState):
             f"{prefix}/fingerprints": table.fingerprints[:n],
             f"{prefix}/words": table.words[: table.state[lookup.TEXT_BYTES]],
             f"{prefix}/word_ends": table.word_ends[:n],
-        }, chosen
+        }, {"columns": chosen}
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Take up the words that `pack` gave."""
@@ -417,18 +363,9 @@ class CountedState(GroupState):
             arrays[f"{prefix}/words"],
             arrays[f"{prefix}/word_ends"],
         )
-        self.counts = statistics.with_capacity(self.counts, self.vocabulary.capacity)
+        self.counts = self.grow(self.counts)
         self.n_skipped = int(state["n_skipped"])
-
-    def unpack_part(self, prefix: str, arrays: Arrays) -> CountedPart:
-        """Return the part that `CountedPart.pack` gave."""
-        n_classes, columns = len(self.counts.examples), arrays[f"{prefix}/columns"]
-        counts = statistics.empty(n_classes, self.vocabulary.capacity)
-        counts.by_word[columns] = of_shape(arrays, f"{prefix}/by_word", len(columns), n_classes)
-        counts.examples[:] = of_shape(arrays, f"{prefix}/examples", n_classes)
-        counts.tokens[:] = of_shape(arrays, f"{prefix}/tokens", n_classes)
-        counts.state[:] = len(columns), self.counts.state[DECLARED]
-        return CountedPart(counts)
+        self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
 
 
 def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> Vocabulary:

@@ -1,21 +1,21 @@
-"""The living side of a group of flags: fields, counts, and what can be done with them."""
+"""A group of flags: fields that are true or false, counted by class."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import FLAGS, OneRow, first_there, read_matrix
 from streamnb.errors import InputError, check_kind
-from streamnb.features import flag_counts
+from streamnb.features import statistics
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.flag_counts import FlagBatch, FlagPart
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, of_shape
-from streamnb.kernels.flags import Betas
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
+from streamnb.features.statistics import left_of
+from streamnb.kernels.flags import Betas, FlagCounts, flags
 from streamnb.kernels.posterior import DUST
 from streamnb.labels import RowUpdates
 from streamnb.likelihoods.bernoulli import Bernoulli
@@ -36,6 +36,24 @@ class FlagColumns:
     values: Floats
 
 
+class FlagBatch(NamedTuple):
+    """Rows of flags.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, n_fields), float64
+        1, 0, or nan where a flag is missing.
+    fields : FieldTable
+        As they were when the rows were read.
+    unknown : dict of str to float
+        Flags of the first row that are there and that nobody knows.
+    """
+
+    values: Floats
+    fields: FieldTable
+    unknown: dict[str, float]
+
+
 class FlagsState(GroupState):
     """The living side of `Flags`.
 
@@ -54,6 +72,8 @@ class FlagsState(GroupState):
         The prior.
     """
 
+    counts: FlagCounts
+
     def __init__(self, spec: Any, name: str, n_classes: int) -> None:
         self.spec = spec
         self.name = name
@@ -61,7 +81,7 @@ class FlagsState(GroupState):
         self.may_lack_fields = spec.absent_is_false
         self._set_table(FieldTable.of(spec.fields or ()))
         self.betas = self._betas(n_classes)
-        self.counts = flag_counts.empty(n_classes, len(self.table))
+        self.counts = statistics.empty(FlagCounts, classes=n_classes, fields=len(self.table))
 
     def _set_table(self, table: FieldTable) -> None:
         self.table = table
@@ -135,14 +155,36 @@ class FlagsState(GroupState):
         """Return one example's known fields as `encode` does."""
         return FlagBatch(self._one_row.put(x), self.table, {})
 
-    def fit(self, table: FieldTable) -> None:
-        """See to it that the counts have room for these fields."""
-        self.counts = flag_counts.sized(self.counts, len(table), self.counts.true.shape[1])
+    def grow(self, counts: FlagCounts) -> FlagCounts:
+        """Return counts with room for all fields."""
+        return statistics.grown(counts, fields=len(self.table))
 
     def run(self, batch: FlagBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
-        """Judge each row, then learn it where it says so."""
-        self.fit(batch.fields)
-        flag_counts.teach(self.counts, self.betas, batch, updates, out, judge=True, learn=learn)
+        """Predict each row, then learn it if it has a label."""
+        if len(self.counts.true) < len(batch.fields):
+            self.counts = self.grow(self.counts)
+        self._run_kernel(self.counts, batch, updates, out, predict=True, learn=learn)
+
+    def learn_part(
+        self, part: GroupPart, batch: FlagBatch, updates: RowUpdates, out: Floats
+    ) -> None:
+        """Predict rows and learn them, in the group's sum and in a part."""
+        self.run(batch, updates, out, learn=True)
+        part.counts = self.grow(part.counts)
+        self._run_kernel(part.counts, batch, updates, out, predict=False, learn=True)
+
+    def _run_kernel(
+        self,
+        counts: FlagCounts,
+        batch: FlagBatch,
+        updates: RowUpdates,
+        out: Floats,
+        *,
+        predict: bool,
+        learn: bool,
+    ) -> None:
+        order, products = batch.fields.order, np.empty((counts.true.shape[1], 2))
+        flags(counts, self.betas, order, batch.values, *updates, predict, learn, products, out)
 
     # ---- what the state can do -----------------------------------------------------------------
 
@@ -150,7 +192,7 @@ class FlagsState(GroupState):
         self, batch: FlagBatch, label: int, weight: float, part: GroupPart | None
     ) -> tuple[FlagBatch, int]:
         """Return the batch: flags never leave, so that all of it can be taken back or nothing."""
-        counts = part.counts if isinstance(part, FlagPart) else self.counts
+        counts = self.counts if part is None else part.counts
         for j, name in enumerate(batch.fields.names):
             value = batch.values[0, j]
             if np.isnan(value) or (value == 0.0 and self.spec.absent_is_false):
@@ -180,64 +222,36 @@ class FlagsState(GroupState):
         chosen = other.live_fields()
         names = [other.table.names[j] for j in chosen]
         self._set_table(self.table.with_new(names))
-        self.fit(self.table)
+        self.counts = self.grow(self.counts)
         ours = np.array([self.table.places[name] for name in names], dtype=np.int64)
-        moved = flag_counts.empty(self.counts.true.shape[1], len(self.table))
-        theirs = flag_counts.sized(other.counts, len(other.table), other.counts.true.shape[1])
-        for c, place in enumerate(places):
-            moved.true[ours, place] = theirs.true[chosen, c] * factor
-            moved.false[ours, place] = theirs.false[chosen, c] * factor
-            moved.examples[place] = theirs.examples[c] * factor
+        n_classes = self.counts.true.shape[1]
+        moved = statistics.empty(FlagCounts, classes=n_classes, fields=len(self.table))
+        theirs = other.grow(other.counts)
+        moved.true[np.ix_(ours, places)] = theirs.true[chosen] * factor
+        moved.false[np.ix_(ours, places)] = theirs.false[chosen] * factor
+        moved.examples[places] = theirs.examples * factor
         if sign > 0:
-            flag_counts.add(self.counts, moved)
+            statistics.add(self.counts, moved)
             return
-        for array, held in zip(self.counts, moved, strict=True):
-            np.subtract(array, held, out=array)
-        below = np.flatnonzero(flag_counts.level(self.counts, moved))
+        self.counts = FlagCounts(*map(left_of, self.counts, moved))
+        lowest = np.minimum(self.counts.true, self.counts.false).min(axis=1, initial=0.0)
+        below = np.flatnonzero(np.minimum(lowest, self.counts.examples.min(initial=0.0)) < 0.0)
         if len(below):
             raise InputError(
                 f"group {self.name!r}, field {self.table.names[below[0]]!r}: more would be taken"
                 " than there is. Subtract only what was merged before."
             )
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-        flag_counts.rescale(self.counts, factor)
-
     def set_classes(self, n_classes: int) -> None:
-        """Make room for new classes, or forget the last ones; see `GroupState`."""
+        """Add room for new classes, or remove the last ones; see `GroupState`."""
         self.betas = self._betas(n_classes)
-        self.counts = flag_counts.sized(self.counts, 0, n_classes)
-
-    def frozen_copy(self) -> Self:
-        """Return a copy that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        # Room for all fields of the table: reading a snapshot then changes nothing of it.
-        n_classes = self.counts.true.shape[1]
-        twin.counts = flag_counts.copy(flag_counts.sized(self.counts, len(self.table), n_classes))
-        return twin
+        self.counts = statistics.resized(self.counts, classes=n_classes)
 
     # ---- parts and files -----------------------------------------------------------------------
 
-    def new_part(self) -> FlagPart:
-        """Return a part that knows nothing yet."""
-        return FlagPart(flag_counts.empty(self.counts.true.shape[1], len(self.table)))
-
-    def as_part(self) -> FlagPart:
-        """Return this group's own counts as a part: the same arrays."""
-        return FlagPart(self.counts)
-
-    def sum_parts(self, parts: Sequence[GroupPart]) -> None:
-        """Make the counts the sum of the parts'."""
-        self.counts = flag_counts.empty(self.counts.true.shape[1], len(self.table))
-        for part in parts:
-            assert isinstance(part, FlagPart)
-            flag_counts.add(self.counts, part.counts)
-
     def live_fields(self) -> NDArray[np.int64]:
-        """Return the fields there is something to tell of, in the order of their names."""
-        counts = flag_counts.sized(self.counts, len(self.table), self.counts.true.shape[1])
+        """Return the fields to be saved, in the order of their names: named, or with a count."""
+        counts = self.grow(self.counts)
         total = counts.true.sum(axis=1) + counts.false.sum(axis=1)
         is_live = [not self.is_open or total[j] > 0.0 for j in self.table.order]
         return self.table.order[np.array(is_live, dtype=np.bool_)]
@@ -246,24 +260,16 @@ class FlagsState(GroupState):
         """Return the fields, in the order in which the file has them."""
         return {"fields": [self.table.names[j] for j in self.live_fields()]}
 
-    def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:  # noqa: ARG002
-        """Return no arrays: the fields stand in the header."""
-        return {}, self.live_fields()
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:  # noqa: ARG002
+        """Return no arrays, as the fields are in the header, and the fields to be saved."""
+        return {}, {"fields": self.live_fields()}
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields that `state_to_dict` gave."""
-        self._set_table(self.table.with_new(state["fields"]))
-        self._unpacked = np.array([self.table.places[name] for name in state["fields"]], np.int64)
-        self.fit(self.table)
-
-    def unpack_part(self, prefix: str, arrays: Arrays) -> FlagPart:
-        """Return the part that `FlagPart.pack` gave."""
-        part = self.new_part()
-        shape = len(self._unpacked), self.counts.true.shape[1]
-        part.counts.true[self._unpacked] = of_shape(arrays, f"{prefix}/true", *shape)
-        part.counts.false[self._unpacked] = of_shape(arrays, f"{prefix}/false", *shape)
-        part.counts.examples[:] = of_shape(arrays, f"{prefix}/examples", shape[1])
-        return part
+        names = state["fields"]
+        self._set_table(self.table.with_new(names))
+        self._unpacked = {"fields": np.array([self.table.places[j] for j in names], np.int64)}
+        self.counts = self.grow(self.counts)
 
 
 @dataclass(frozen=True, slots=True)

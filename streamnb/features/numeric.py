@@ -1,4 +1,4 @@
-"""One log's moments of a group of numbers, and what a batch of numbers is."""
+"""A group of numbers: fields with running moments by class."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from streamnb import columns as matrix
 from streamnb.columns import NUMBERS, OneRow
 from streamnb.errors import InputError
-from streamnb.features import moments
+from streamnb.features import statistics
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.labels import RowUpdates
@@ -57,43 +57,9 @@ class NumberBatch(NamedTuple):
     names: Any
 
 
-class NumbersPart(GroupPart):
-    """One log's own moments.
-
-    Attributes
-    ----------
-    moments : Moments
-        By the group's fields, as far as there were any when it last learned.
-    """
-
-    def __init__(self, held: Moments) -> None:
-        self.moments = held
-
-    def learn(self, group: Any, batch: NumberBatch, updates: RowUpdates, out: Floats) -> None:
-        """Have the group judge rows to `out` and learn them; learn them here as well."""
-        group.run(batch, updates, out, learn=True)
-        self.moments = moments.fitted(self.moments, self._n_classes, len(batch.table))
-        kernel.learn(self.moments, batch.x, batch.places, updates.labels, updates.weights)
-
-    @property
-    def _n_classes(self) -> int:
-        return len(self.moments.n) - 1
-
-    def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew, or forget the last ones."""
-        self.moments = moments.fitted(self.moments, n_classes, self.moments.n.shape[1])
-
-    def frozen_copy(self, group: Any) -> Self:  # noqa: ARG002 -- others share a vocabulary with it
-        """Return a copy that later learning does not touch."""
-        return type(self)(moments.copy(self.moments))
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a power of two."""
-        moments.rescale(self.moments, factor)
-
-    def pack(self, prefix: str, shared: NDArray[np.int64]) -> Arrays:
-        """Return the moments of the columns `shared`, which the group has something to tell of."""
-        return moments.pack(prefix, self.moments, shared)
+# Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
+# beside it leave the range of float64.
+_FORGOTTEN = 1e-200
 
 
 class NumbersState(GroupState):
@@ -109,10 +75,11 @@ class NumbersState(GroupState):
     ----------
     table : FieldTable
         Field ↔ place.
-    held : Moments
+    counts : Moments
         n, mean and M2 by class and field.
     """
 
+    counts: Moments
     sums_exactly = False  # Chan's sums round; how depends on the order
 
     def __init__(self, spec: Any, name: str, n_classes: int) -> None:
@@ -120,25 +87,29 @@ class NumbersState(GroupState):
         self.name = name
         self.is_open = spec.fields is None
         self.table = FieldTable.of(spec.fields or ())
-        self._fit(n_classes, moments.empty(n_classes, len(self.table)))
+        nothing = statistics.empty(Moments, classes=n_classes, fields=len(self.table))
+        self._fit(n_classes, nothing)
         self._take_up(self.table)
 
     @property
     def _n_classes(self) -> int:
-        return len(self.held.n) - 1
+        return len(self.counts.n) - 1
 
     def _fit(self, n_classes: int, held: Moments) -> None:
         """Keep moments of all fields there are, and an estimator beside them."""
-        n_fields = len(self.table)
         # Made first: the prior may not fit, and nothing has changed then.
-        estimator = self.spec.likelihood.estimator(n_fields, n_classes, is_open=self.is_open)
-        self.held = moments.fitted(held, n_classes, n_fields)
-        self.estimator: GaussianEstimator = estimator
+        estimator = self._estimator(n_classes)
+        self.counts = statistics.resized(held, classes=n_classes, fields=len(self.table))
+        self.estimator = estimator
+
+    def _estimator(self, n_classes: int) -> GaussianEstimator:
+        likelihood: Gaussian = self.spec.likelihood
+        return likelihood.estimator(len(self.table), n_classes, is_open=self.is_open)
 
     def _follow(self) -> None:
         """See to it that there are moments of all fields: reading may be ahead of learning."""
-        if self.held.n.shape[1] < len(self.table):
-            self._fit(self._n_classes, self.held)
+        if self.counts.n.shape[1] < len(self.table):
+            self._fit(self._n_classes, self.counts)
 
     def _take_up(self, table: FieldTable) -> None:
         """Go on with another table of fields; the moments follow when they are next used."""
@@ -197,7 +168,15 @@ class NumbersState(GroupState):
     def run(self, batch: NumberBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Judge each row, then learn it where it says so; see `kernels.gaussian`."""
         self._follow()
-        self.estimator.run(self.held, batch.x, batch.places, updates, out, learn=learn)
+        self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
+
+    def learn_part(
+        self, part: GroupPart, batch: NumberBatch, updates: RowUpdates, out: Floats
+    ) -> None:
+        """Predict rows and learn them, in the group's sum and in a part."""
+        self.run(batch, updates, out, learn=True)
+        part.counts = self.grow(part.counts)
+        kernel.learn(part.counts, batch.x, batch.places, updates.labels, updates.weights)
 
     # ---- what the state can do -----------------------------------------------------------------
 
@@ -210,21 +189,22 @@ class NumbersState(GroupState):
             Under `n`, `mean` and `M2`; n is the sum of weights. Zeros where n is 0.
         """
         self._follow()
-        n, mean, _, m2, _ = (array[1:].T.copy() for array in self.held)
+        n, mean, _, m2, _ = (array[1:].T.copy() for array in self.counts)
         return {"n": n, "mean": mean, "M2": m2}
 
     def posterior(self, scale: float) -> Posterior:
         """Return what is known of all fields' means and variances."""
         self._follow()
-        return self.estimator.posterior(self.held, scale)
+        return self.estimator.posterior(self.counts, scale)
 
     def to_unlearn(
         self, batch: NumberBatch, label: int, weight: float, part: GroupPart | None
     ) -> tuple[NumberBatch, int]:
         """Return the batch itself if its numbers can have been learned; see `GroupState`."""
-        held = part.moments if isinstance(part, NumbersPart) else self.held
+        held = self.counts if part is None else part.counts
         columns = np.arange(len(batch.names))
-        tried = moments.take(held, np.array([0, 1 + label]), batch.places)
+        of_class = Moments(*(array[[0, 1 + label]] for array in held))
+        tried = statistics.take(of_class, "fields", batch.places)
         labels, weights = np.zeros(1, dtype=np.int32), np.array([-weight])
         misfit = kernel.learn(tried, batch.x, columns, labels, weights)
         if misfit >= 0:
@@ -240,12 +220,12 @@ class NumbersState(GroupState):
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's moments by Chan's rule, or take them away; see `GroupState`."""
         columns = other.live_fields()  # after this its moments have all fields
-        theirs = moments.take(other.held, np.arange(len(other.held.n)), columns)
+        theirs = statistics.take(other.counts, "fields", columns)
         names = [other.table.names[j] for j in columns]
         self._take_up(self.table.with_new(names))
-        self._fit(self._n_classes, self.held)
+        self._fit(self._n_classes, self.counts)
         misfit = kernel.add_moments(
-            self.held,
+            self.counts,
             theirs,
             np.concatenate(([0], 1 + places)).astype(np.int64),
             self._places_of(names),
@@ -257,41 +237,35 @@ class NumbersState(GroupState):
                 " than there are. Subtract only what was merged before."
             )
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a power of two."""
-        moments.rescale(self.held, factor)
-
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew; see `GroupState`."""
-        self._fit(n_classes, self.held)
+        """Add room for new classes, or remove the last ones; see `GroupState`."""
+        self._fit(n_classes, self.counts)
 
     def frozen_copy(self) -> Self:
         """Return a copy that later learning does not touch."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._fit(self._n_classes, moments.copy(self.held))
+        twin = super().frozen_copy()
+        twin.estimator = self._estimator(self._n_classes)
         return twin
+
+    def grow(self, counts: Moments) -> Moments:
+        """Return moments with room for all fields."""
+        return statistics.grown(counts, fields=len(self.table))
+
+    def rescale_counts(self, counts: Moments, factor: float) -> None:
+        """Multiply all weights by a power of two, and forget what has none left; means stay."""
+        rescale(counts, factor)
+
+    def add_counts(self, counts: Moments, other: Moments) -> None:
+        """Add a part's moments by Chan's rule; the first is taken bit for bit."""
+        rows, columns = (np.arange(n) for n in other.n.shape)
+        kernel.add_moments(counts, other, rows, columns, 1.0)
 
     # ---- parts and files -----------------------------------------------------------------------
 
-    def new_part(self) -> NumbersPart:
-        """Return a part that knows nothing yet."""
-        return NumbersPart(moments.empty(self._n_classes, len(self.table)))
-
-    def as_part(self) -> NumbersPart:
-        """Return this group's own moments as a part: the same arrays."""
-        return NumbersPart(self.held)
-
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
-        """Make the moments the sum of the parts', by Chan's rule in their order.
-
-        One part alone is taken bit for bit.
-        """
-        self._fit(self._n_classes, moments.empty(self._n_classes, len(self.table)))
-        for part in parts:
-            assert isinstance(part, NumbersPart)
-            rows, columns = (np.arange(n) for n in part.moments.n.shape)
-            kernel.add_moments(self.held, part.moments, rows, columns, 1.0)
+        """Set the moments to the sum of the parts', by Chan's rule in their order."""
+        super().sum_parts(parts)
+        self._fit(self._n_classes, self.counts)
 
     def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved.
@@ -302,26 +276,31 @@ class NumbersState(GroupState):
         if not self.is_open:
             return np.arange(len(self.table))
         self._follow()
-        seen = self.held.n[0] > 0.0
+        seen = self.counts.n[0] > 0.0
         return np.array([j for j in self.table.order if seen[j]], dtype=np.int64)
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""
         return {"fields": [self.table.names[j] for j in self.live_fields()]}
 
-    def pack(self, prefix: str) -> tuple[Arrays, NDArray[np.int64]]:  # noqa: ARG002
-        """Return no arrays, as all of them are the parts', and the fields these are to pack."""
-        return {}, self.live_fields()
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:  # noqa: ARG002
+        """Return no arrays, as the fields are in the header, and the fields to be saved."""
+        return {}, {"fields": self.live_fields()}
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields."""
         self._take_up(FieldTable.of(state["fields"]))
-        self._fit(self._n_classes, self.held)
+        self._fit(self._n_classes, self.counts)
+        self._unpacked = {"fields": np.arange(len(self.table))}
 
-    def unpack_part(self, prefix: str, arrays: Arrays) -> NumbersPart:
-        """Return the part that `NumbersPart.pack` gave."""
-        shape = len(self.held.n), len(self.table)
-        return NumbersPart(moments.unpack(prefix, arrays, shape))
+
+def rescale(moments: Moments, factor: float) -> None:
+    """Multiply all weights by a power of two; means stay. What is left of nothing is nothing."""
+    for scaled in (moments.n, moments.m2, moments.m2_low):
+        np.multiply(scaled, factor, out=scaled)
+    gone = moments.n < _FORGOTTEN
+    for array in moments:
+        array[gone] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,70 +8,48 @@ kind of group is one new file that fills these three.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.features import statistics
+from streamnb.features.statistics import Arrays
+from streamnb.kernels import counting
 from streamnb.labels import UNLABELLED, RowUpdates
 
-Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
+Places = dict[str, NDArray[np.int64]]
+__all__ = ["Arrays", "Floats", "Group", "GroupPart", "GroupState", "learn_within_bound"]
 
 
-def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
-    """Return an array of a file, which numpy would otherwise stretch to fit, or kernels overrun.
-
-    Raises
-    ------
-    InputError
-        Where it has another shape.
-    """
-    found = arrays[name]
-    if found.shape != shape:
-        raise InputError(f"{name}: shape {shape} is wanted. Got {found.shape} instead.")
-    return found
-
-
-class GroupPart(ABC):
+@dataclass
+class GroupPart:
     """One log's own statistics of a group, over whatever the group shares (its vocabulary).
 
     Attributes
     ----------
+    counts : Counts, ValueCounts, FlagCounts or Moments
+        Its columns and fields are the group's, as far as there were any when it last learned.
     n_dropped : int
-        Features that have left it because it was full.
+        Features that have left it because it was full: by its own bound and its own counts,
+        whatever other parts hold.
     """
 
+    counts: Any
     n_dropped: int = 0
 
-    @abstractmethod
-    def learn(self, group: Any, batch: Any, updates: RowUpdates, out: Floats) -> None:
-        """Have the group judge rows to `out` and learn them; learn them here as well."""
-
-    @abstractmethod
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew, or forget the last ones, which are empty."""
+        """Add room for new classes, or remove the last ones, which are empty."""
+        self.counts = statistics.resized(self.counts, classes=n_classes)
 
-    @abstractmethod
-    def frozen_copy(self, group: Any) -> Self:
-        """Return a copy that later learning does not touch."""
-
-    @abstractmethod
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-
-    @abstractmethod
-    def pack(self, prefix: str, shared: Any) -> Arrays:
-        """Return what a file holds of it, under names that begin with `prefix`.
-
-        `shared` is what the group's own `pack` gave beside its arrays.
-        """
-
-    def take_columns(self, columns: NDArray[np.int64]) -> None:  # noqa: B027 -- most have no columns
-        """Follow the group to a new table: column i is the old `columns[i]`."""
+    def take_columns(self, columns: NDArray[np.int64]) -> None:
+        """Follow the group to a new table, in which column i is the old `columns[i]`."""
+        self.counts = statistics.take(self.counts, "columns", columns)
 
 
 class GroupState(ABC):
@@ -99,6 +77,8 @@ class GroupState(ABC):
 
     spec: Any
     name: str
+    counts: Any
+    _unpacked: Places
     n_dropped: int = 0
     n_skipped: int = 0
     is_open: bool = False
@@ -200,69 +180,149 @@ class GroupState(ABC):
         """
 
     @abstractmethod
-    def rescale(self, factor: float) -> None:
-        """Multiply all counts by a power of two."""
-
-    @abstractmethod
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew, or forget the last ones, which are empty.
+        """Add room for new classes, or remove the last ones, which are empty.
 
         Raises
         ------
         InputError
-            Where a prior names its classes one by one; nothing changed.
+            If a prior lists its classes one by one; nothing has changed.
         """
 
-    @abstractmethod
     def frozen_copy(self) -> Self:
-        """Return a copy that later learning does not touch, for a snapshot."""
+        """Return a copy over the same table that later learning does not touch, for a snapshot."""
+        twin = copy.copy(self)
+        twin.counts = self._copy(self.counts)
+        return twin
 
     def needs_compaction(self) -> bool:
-        """Tell whether a new, smaller table is due."""
+        """Tell whether so many features are at zero that a new, smaller table is due."""
         return False
 
     def compact(self) -> NDArray[np.int64] | None:
-        """Move to a smaller table where one is due; return the columns that stay, or None."""
+        """Move to a smaller table if one is due; return the columns that stay, or None."""
         return None
 
-    # ---- parts and files -----------------------------------------------------------------------
+    # ---- counts, the group's own or a part's ---------------------------------------------------
+
+    def empty_counts(self) -> Any:
+        """Return counts of nothing, for the classes there are."""
+        n_classes = statistics.size(self.counts, "classes")
+        return statistics.empty(type(self.counts), classes=n_classes, columns=0, fields=0)
 
     @abstractmethod
+    def grow(self, counts: Any) -> Any:
+        """Return counts with room for all columns and fields there are."""
+
+    def recount(self, counts: Any) -> None:  # noqa: B027 -- most derive nothing
+        """Derive anew what follows from the counts, after a change other than by `run`."""
+
+    def rescale_counts(self, counts: Any, factor: float) -> None:
+        """Multiply counts by a power of two."""
+        statistics.rescale(counts, factor)
+        self.recount(counts)
+
+    def add_counts(self, counts: Any, other: Any) -> None:
+        """Add a part's counts, in place; `recount` is due."""
+        statistics.add(counts, other)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts of the group by a power of two."""
+        self.rescale_counts(self.counts, factor)
+
+    def _copy(self, counts: Any) -> Any:
+        return statistics.copy(self.grow(counts))
+
+    # ---- parts ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def learn_part(self, part: GroupPart, batch: Any, updates: RowUpdates, out: Floats) -> None:
+        """Predict rows into `out` and learn them, in the group's sum and in a part."""
+
     def new_part(self) -> GroupPart:
-        """Return a part that knows nothing yet."""
+        """Return a part that has learned nothing."""
+        return GroupPart(self.empty_counts())
 
-    @abstractmethod
     def as_part(self) -> GroupPart:
         """Return this group's own statistics as a part: the same arrays."""
+        return GroupPart(self.counts, self.n_dropped)
 
-    @abstractmethod
+    def frozen_part(self, part: GroupPart) -> GroupPart:
+        """Return a copy of a part that later learning does not touch."""
+        return GroupPart(self._copy(part.counts), part.n_dropped)
+
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
-        """Make the statistics the sum of the parts', in the order given.
+        """Set the statistics to the sum of the parts', in the order given.
 
-        A function of the parts alone: whatever was there before is gone.
+        They are a function of the parts alone: what was there before is gone.
         """
+        self.counts = self.grow(self.empty_counts())
+        for part in parts:
+            self.add_counts(self.counts, part.counts)
+        self.recount(self.counts)
+        self.n_dropped = sum(part.n_dropped for part in parts)
 
     def set_bounded(self, *, bounded: bool) -> None:  # noqa: B027 -- for groups with a bound
-        """Bound what the group itself holds (`whole`), or leave that to its parts."""
+        """Bound what the group itself holds, or leave that to its parts."""
+
+    # ---- files ---------------------------------------------------------------------------------
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return what the file's header says of it beyond the specification."""
         return {}
 
     @abstractmethod
-    def pack(self, prefix: str) -> tuple[Arrays, Any]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return what a file holds of all that parts share, under names that begin with `prefix`.
 
-        Beside it stands whatever the parts' own `pack` wants to know.
+        Beside it stand the columns and fields that the file has, which `pack_part` takes.
         """
 
     @abstractmethod
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
-        """Take up what `pack` and `state_to_dict` gave; the group knows nothing yet."""
+        """Take up what `pack` and `state_to_dict` gave, in a group that has learned nothing."""
 
-    @abstractmethod
+    def pack_part(self, prefix: str, part: GroupPart, places: Places) -> Arrays:
+        """Return what a file holds of a part, under names that begin with `prefix`."""
+        return statistics.pack(prefix, part.counts, places)
+
     def unpack_part(self, prefix: str, arrays: Arrays) -> GroupPart:
-        """Return the part that `GroupPart.pack` gave."""
+        """Return the part that `pack_part` gave, after `unpack`."""
+        counts = self.grow(self.empty_counts())
+        statistics.unpack(prefix, arrays, counts, self._unpacked)
+        self.recount(counts)
+        return GroupPart(counts)
+
+
+def learn_within_bound(
+    group: Any, part: GroupPart, batch: Any, updates: RowUpdates, out: Floats, n_max: int
+) -> None:
+    """Learn rows in a part with a bound; the group's sum follows as far as the part has room.
+
+    Features leave the sum behind the very row that found the part full, not at the end of the
+    batch: so the rows after it are predicted alike, wherever the batch was cut.
+
+    Parameters
+    ----------
+    group : CountedState or CategoriesState
+        It learns rows into counts (`learn_rows`), and drops features from a part and from its sum
+        (`drop_from_part`).
+    n_max : int
+        The bound on the part's features.
+    """
+    part.counts = group.grow(part.counts)
+    row = n_learned = 0
+    n = len(updates.labels)
+    while True:
+        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max)
+        n_here = min(row + 1, n)
+        group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
+        n_learned = n_here
+        if why != counting.FULL:
+            return
+        n_dropped = group.drop_from_part(part, statistics.kept(n_max, n_new))
+        part.n_dropped += n_dropped
+        group.n_dropped += n_dropped
 
 
 class Group(Protocol):

@@ -1,133 +1,281 @@
-"""The sufficient statistics of a group of words: N_jc, N_c, N_·c and V, and what is done with them.
+"""Sufficient statistics: tuples of arrays with declared axes, and the operations on all of them.
 
-The counts are raw: no prior is in them. All are float64, whole numbers being exact up to 2⁵³. Their
-columns are those of a vocabulary that stands elsewhere, so that several statistics (one a
-partition, and their sum) can share it.
+Words have `Counts`, categories `ValueCounts`, flags `FlagCounts` and numbers `Moments`. They are
+raw: no prior is in them. All floats are float64, in which whole numbers are exact up to 2⁵³. Their
+columns and fields are those of a vocabulary or field table that stands elsewhere, so that several
+statistics (one a part, and their sum) share it. To resize, copy, rescale, add, select or pack them
+is the same for all four, by their axes; what words and values alone need (which of them leave, and
+what is left of them) stands below.
 """
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError
 from streamnb.kernels import counting
+from streamnb.kernels.categorical import ValueCounts
+from streamnb.kernels.flags import FlagCounts
+from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import LIVE, Counts, Table
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import RowUpdates
-from streamnb.likelihoods.base import Batch
 
-_FIRST_CAPACITY = 1 << 10
+Arrays = dict[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments)
+
+# The axes of each array. "all_and_classes" has one row for all classes together before theirs.
+_AXES: dict[type, dict[str, tuple[str, ...]]] = {
+    Counts: {
+        "by_word": ("columns", "classes"),
+        "examples": ("classes",),
+        "tokens": ("classes",),
+        "state": ("live_and_declared",),
+    },
+    ValueCounts: {
+        "by_value": ("columns", "classes"),
+        "seen": ("fields", "classes"),
+        "n_values": ("fields",),
+        "state": ("live",),
+    },
+    FlagCounts: {
+        "true": ("fields", "classes"),
+        "false": ("fields", "classes"),
+        "examples": ("classes",),
+    },
+    Moments: dict.fromkeys(Moments._fields, ("all_and_classes", "fields")),
+}
+_FIXED = {"live": 1, "live_and_declared": 2}
+_DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, and are not saved
 # Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
 _KEPT_SHARE = 0.75
 UNBOUNDED = 1 << 62
 _EXACT = 2.0**53  # below, whole numbers are themselves
 
 
-def empty(n_classes: int, capacity: int = _FIRST_CAPACITY) -> Counts:
-    """Return counts of nothing, with room for `capacity` words."""
-    return Counts(
-        by_word=np.zeros((capacity, n_classes)),
-        examples=np.zeros(n_classes),
-        tokens=np.zeros(n_classes),
-        state=np.zeros(2, dtype=np.int64),
-    )
+# ---- all statistics ------------------------------------------------------------------------------
 
 
-def with_capacity(counts: Counts, capacity: int) -> Counts:
-    """Return counts with room for at least `capacity` words."""
-    have, n_classes = counts.by_word.shape
-    if have >= capacity:
-        return counts
-    longer = np.zeros((capacity, n_classes))
-    longer[:have] = counts.by_word
-    return counts._replace(by_word=longer)
+def empty(kind: type[S], **sizes: int) -> S:
+    """Return statistics of nothing.
+
+    Parameters
+    ----------
+    kind : type
+        `Counts`, `ValueCounts`, `FlagCounts` or `Moments`.
+    **sizes : int
+        The length of each axis: `classes`, and `columns` or `fields` as the kind has them.
+
+    Examples
+    --------
+    >>> empty(Moments, classes=2, fields=4).n.shape
+    (3, 4)
+    """
+    arrays: list[Any] = [
+        np.zeros(_shape(axes, sizes), dtype=np.int64 if name in _DERIVED else np.float64)
+        for name, axes in _AXES[kind].items()
+    ]
+    return kind(*arrays)
 
 
-def with_classes(counts: Counts, n_classes: int) -> Counts:
-    """Return counts with room for more classes, the new ones at zero, or without the last ones."""
-    have = min(n_classes, len(counts.examples))
-    wider = empty(n_classes, len(counts.by_word))
-    wider.by_word[:, :have] = counts.by_word[:, :have]
-    wider.examples[:have] = counts.examples[:have]
-    wider.tokens[:have] = counts.tokens[:have]
-    wider.state[:] = counts.state
-    return wider
+def size(statistics: S, axis: str) -> int:
+    """Return the length of an axis; 0 where these statistics do not have it."""
+    for array, axes in _arrays(statistics):
+        if axis in axes:
+            return int(array.shape[axes.index(axis)])
+        if axis == "classes" and "all_and_classes" in axes:
+            return len(array) - 1
+    return 0
 
 
-def copy(counts: Counts, n_words: int) -> Counts:
-    """Return an independent copy of the first `n_words` columns."""
-    return Counts(
-        counts.by_word[:n_words].copy(),
-        counts.examples.copy(),
-        counts.tokens.copy(),
-        counts.state.copy(),
-    )
+def resized(statistics: S, **sizes: int) -> S:
+    """Return statistics with axes of other lengths: what is new is zero, what is beyond is gone.
+
+    Arrays that stay as they are, are the same ones.
+    """
+    have = {axis: size(statistics, axis) for axis in ("columns", "fields", "classes")}
+    arrays: list[Any] = []
+    for array, axes in _arrays(statistics):
+        shape = _shape(axes, have | sizes)
+        if array.shape != shape:
+            kept_part = tuple(slice(min(a, b)) for a, b in zip(array.shape, shape, strict=True))
+            other = np.zeros(shape, dtype=array.dtype)
+            other[kept_part] = array[kept_part]
+            arrays.append(other)
+        else:
+            arrays.append(array)
+    return type(statistics)(*arrays)
 
 
-def word_totals(counts: Counts, n_words: int) -> NDArray[np.float64]:
-    """Return each word's count over all classes, ndarray of shape (n_words,)."""
-    totals = np.empty(n_words)
-    counting.sum_rows(counts.by_word, min(n_words, len(counts.by_word)), totals)
-    totals[len(counts.by_word) :] = 0.0
-    return totals
+def grown(statistics: S, **sizes: int) -> S:
+    """Return statistics whose axes have at least these lengths; see `resized`."""
+    wanted = {axis: n for axis, n in sizes.items() if n > size(statistics, axis)}
+    return resized(statistics, **wanted) if wanted else statistics
 
 
-def live_columns(counts: Counts, n_words: int) -> NDArray[np.int64]:
-    """Return the columns with a count above zero, ascending."""
-    return np.flatnonzero(word_totals(counts, n_words))
+def copy(statistics: S, n_columns: int | None = None) -> S:
+    """Return an independent copy, of the first `n_columns` columns only where that is given."""
+    arrays: list[Any] = [
+        (array[:n_columns] if "columns" in axes else array).copy()
+        for array, axes in _arrays(statistics)
+    ]
+    return type(statistics)(*arrays)
 
 
-def take_columns(counts: Counts, columns: NDArray[np.int64]) -> Counts:
-    """Return counts in which column i is the old `columns[i]`; V stays what it is."""
-    by_word = np.zeros((max(len(columns), _FIRST_CAPACITY), counts.by_word.shape[1]))
-    there = columns < len(counts.by_word)
-    by_word[: len(columns)][there] = counts.by_word[columns[there]]
-    return counts._replace(by_word=by_word)
+def take(statistics: S, axis: str, places: Places) -> S:
+    """Return statistics in which place i of an axis is the old `places[i]`.
+
+    A place of -1, or beyond the last, is nothing. Arrays without the axis are the same ones.
+    """
+    n = size(statistics, axis)
+    known = (places >= 0) & (places < n)
+    is_prefix = len(places) <= n and np.array_equal(places, np.arange(len(places)))
+    arrays: list[Any] = []
+    for array, axes in _arrays(statistics):
+        if axis not in axes:
+            arrays.append(array)
+        elif is_prefix and axes[0] == axis:
+            arrays.append(array[: len(places)])
+        else:
+            first, at = axes[0] == axis, axes.index(axis)
+            lengths = [len(places) if k == at else n for k, n in enumerate(array.shape)]
+            taken = np.zeros(lengths, dtype=array.dtype)
+            old, new = (array, taken) if first else (array.T, taken.T)
+            new[known] = old[places[known]]
+            arrays.append(taken)
+    return type(statistics)(*arrays)
 
 
-def add(counts: Counts, other: Counts) -> None:
-    """Add other counts over the same vocabulary, in place.
+def add(statistics: S, other: S) -> None:
+    """Add other statistics of the same axes, or of the first places of them, in place.
 
     Whole numbers make this exact, so that any order of adding gives the same sum.
     """
-    n = min(len(counts.by_word), len(other.by_word))
-    counts.by_word[:n] += other.by_word[:n]
-    counts.examples[:] += other.examples
-    counts.tokens[:] += other.tokens
-    recount(counts)
+    for array, theirs in zip(floats(statistics), floats(other), strict=True):
+        n = min(len(array), len(theirs))
+        array[:n] += theirs[:n]
 
 
-def recount(counts: Counts) -> None:
-    """Count the words above zero anew, after counts were changed otherwise than row by row."""
-    counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
-
-
-def rescale(counts: Counts, factor: float) -> None:
+def rescale(statistics: S, factor: float) -> None:
     """Multiply all counts by a power of two; what falls below the smallest number is gone."""
-    counts.by_word[:] *= factor
-    counts.examples[:] *= factor
-    counts.tokens[:] *= factor
-    recount(counts)
+    for array in floats(statistics):
+        np.multiply(array, factor, out=array)
 
 
-def learn(
-    counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
-) -> tuple[int, int, int]:
-    """Add a batch's labelled rows, as `kernels.counting.add_rows` does."""
-    return counting.add_rows(
-        counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
-    )
+def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
+    """Return what a file holds, under names that begin with `prefix`.
+
+    Parameters
+    ----------
+    places : dict of str to ndarray of int64
+        The columns and fields that the file has, in its order. Of columns only those that are not
+        zero are packed, behind an array that says which.
+    """
+    for axis, at in places.items():
+        statistics = take(statistics, axis, at)
+    arrays: Arrays = {}
+    if "columns" in places and not isinstance(statistics, FlagCounts | Moments):
+        live = live_columns(statistics, len(places["columns"]))
+        statistics = take(statistics, "columns", live)
+        arrays[f"{prefix}/columns"] = live.astype(np.int32)
+    names = [name for name in statistics._fields if name not in _DERIVED]
+    return arrays | {f"{prefix}/{name}": getattr(statistics, name) for name in names}
 
 
-def leaving(counts: Counts, table: Table, n_words: int, n_kept: int) -> NDArray[np.int64]:
+def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Places]) -> None:
+    """Write what `pack` gave into statistics that are at zero, and have room for it.
+
+    Raises
+    ------
+    InputError
+        Where an array has another shape.
+    """
+    if "columns" in places:
+        places = places | {"columns": places["columns"][arrays[f"{prefix}/columns"]]}
+    for name, axes in _AXES[type(statistics)].items():
+        if name not in _DERIVED:
+            array = getattr(statistics, name)
+            at = tuple(places.get(axis, slice(None)) for axis in axes)
+            lengths = [
+                len(places[axis]) if axis in places else length
+                for axis, length in zip(axes, array.shape, strict=True)
+            ]
+            array[at] = of_shape(arrays, f"{prefix}/{name}", *lengths)
+
+
+def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
+    """Return an array of a file, which numpy would otherwise stretch to fit, or kernels overrun.
+
+    Raises
+    ------
+    InputError
+        Where it has another shape.
+    """
+    found = arrays[name]
+    if found.shape != shape:
+        raise InputError(f"{name}: shape {shape} is wanted. Got {found.shape} instead.")
+    return found
+
+
+def left_of(counts: Floats, taken: Floats) -> Floats:
+    """Return counts without what is taken away; what rounding alone leaves of them is nothing.
+
+    Whole numbers leave no such rest: of them the very last one is kept, or found to be missing.
+    """
+    left = counts - taken
+    is_whole = (left == np.rint(left)) & (taken < _EXACT)
+    return np.where((np.abs(left) < DUST * taken) & ~is_whole, 0.0, left)
+
+
+def floats(statistics: S) -> list[Floats]:
+    """Return the arrays of counts, without the whole numbers that follow from them."""
+    return [getattr(statistics, name) for name in statistics._fields if name not in _DERIVED]
+
+
+def _arrays(statistics: Any) -> list[tuple[NDArray[Any], tuple[str, ...]]]:
+    """Return each array with the names of its axes."""
+    return list(zip(statistics, _AXES[type(statistics)].values(), strict=True))
+
+
+def _shape(axes: tuple[str, ...], sizes: dict[str, int]) -> tuple[int, ...]:
+    derived = {"all_and_classes": 1 + sizes["classes"]}
+    return tuple((sizes | _FIXED | derived)[axis] for axis in axes)
+
+
+# ---- words and values: statistics with columns ---------------------------------------------------
+
+
+def column_totals(counts: Counts | ValueCounts, n: int) -> Floats:
+    """Return each column's count over all classes, ndarray of shape (n,)."""
+    by_column = counts[0]
+    totals = np.empty(n)
+    counting.sum_rows(by_column, min(n, len(by_column)), totals)
+    totals[len(by_column) :] = 0.0
+    return totals
+
+
+def live_columns(counts: Counts | ValueCounts, n: int) -> Places:
+    """Return the columns, of the first `n`, with a count above zero, ascending."""
+    return np.flatnonzero(column_totals(counts, n))
+
+
+def leaving(
+    counts: Counts | ValueCounts, table: Table, n_columns: int, n_kept: int, n_declared: int = 0
+) -> Places:
     """Return the columns of the least useful words: all but `n_kept` of those that count.
 
     The rule: the word with the smallest count over all classes leaves first; of words with the same
     count, the order is that of a hash of their text, the same in every model and on every machine.
-    It is a function of the counts and the words alone, whatever the order they came in.
+    It is a function of the counts and the words alone, whatever the order they came in. The first
+    `n_declared` columns stay.
     """
-    totals = word_totals(counts, n_words)
+    totals = column_totals(counts, n_columns)
     live = np.flatnonzero(totals)
+    live = live[live >= n_declared]
     n_leaving = len(live) - n_kept
     if n_leaving <= 0:
         return np.empty(0, dtype=np.int64)
@@ -141,31 +289,29 @@ def leaving(counts: Counts, table: Table, n_words: int, n_kept: int) -> NDArray[
     return np.sort(np.concatenate([below, tied]))
 
 
-def drop(counts: Counts, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+def kept(n_words_max: int, n_new: int) -> int:
+    """Return how many words stay when `n_new` new ones must fit under the bound."""
+    return max(0, min(int(n_words_max * _KEPT_SHARE), n_words_max - n_new))
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def recount(counts: Counts) -> None:
+    """Count the words above zero anew, after counts were changed otherwise than row by row."""
+    counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
+
+
+def drop(counts: Counts, columns: Places) -> Floats:
     """Set words to zero; return what they held, ndarray of shape (n, n_classes)."""
     held = counts.by_word[columns]
     subtract_rows(counts, columns, held)
     return held
 
 
-def subtract_rows(counts: Counts, columns: NDArray[np.int64], held: NDArray[np.float64]) -> None:
+def subtract_rows(counts: Counts, columns: Places, held: Floats) -> None:
     """Take counts of some words away; a word at zero leaves V."""
     was = counts.by_word[columns].any(axis=1)
     counts.by_word[columns] -= held
     counts.tokens[:] = np.maximum(counts.tokens - held.sum(axis=0), 0.0)
     counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())
-
-
-def left_of(counts: NDArray[np.float64], taken: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return counts without what is taken away; what rounding alone leaves of them is nothing.
-
-    Whole numbers leave no such rest: of them the very last one is kept, or found to be missing.
-    """
-    left = counts - taken
-    is_whole = (left == np.rint(left)) & (taken < _EXACT)
-    return np.where((np.abs(left) < DUST * taken) & ~is_whole, 0.0, left)
-
-
-def kept(n_words_max: int, n_new: int) -> int:
-    """Return how many words stay when `n_new` new ones must fit under the bound."""
-    return max(0, min(int(n_words_max * _KEPT_SHARE), n_words_max - n_new))

@@ -35,7 +35,7 @@ class NumbersView(GroupView):
 
     def parameters(self) -> ParameterCount:
         """Count means and variances: of each class, or one variance for all; all are free."""
-        m, k = len(self.state.live_fields()), len(self.state.held.n) - 1
+        m, k = len(self.state.live_fields()), len(self.state.counts.n) - 1
         count = k * m + (m if self._is_shared else k * m)
         return ParameterCount(count, count)
 
@@ -116,7 +116,7 @@ class NumbersView(GroupView):
         updates = unlabelled_rows(len(there), self.scale)
         rows = NumberRows(fields.names, alone)
         batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
-        out = np.zeros((len(there), len(self.state.held.n) - 1))
+        out = np.zeros((len(there), len(self.state.counts.n) - 1))
         self.state.run(batch, updates, out, learn=False)
         return [
             Effect(fields.names[t], out[i], f"{fields.names[t]}={values[t]:g}")

@@ -14,7 +14,7 @@ from consumers.features import build_model
 from consumers.messages import Partition
 from streamnb import NaiveBayes
 from streamnb.features import statistics
-from streamnb.features.counted_words import CountedPart
+from streamnb.features.protocol import GroupPart
 from streamnb.state import Part
 from streamnb.storage import read
 from tests.broker.broker import Broker
@@ -48,7 +48,7 @@ def counts_by_word(model: NaiveBayes) -> dict[str, tuple[float, ...]]:
 def part_counts_by_word(model: NaiveBayes, part: Part) -> dict[str, tuple[float, ...]]:
     """Return N_jc of every word that one part knows."""
     held = part.groups["text"]
-    assert isinstance(held, CountedPart)
+    assert isinstance(held, GroupPart)
     counts, vocabulary = held.counts, model._group("text").vocabulary
     columns = statistics.live_columns(counts, vocabulary.n_words)
     rows = map(tuple, counts.by_word[columns].tolist())

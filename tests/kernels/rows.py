@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from streamnb.features import statistics
+from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts, Rows
 from streamnb.labels import RowUpdates
 from streamnb.likelihoods.base import Batch
@@ -31,13 +32,22 @@ def batch_of(rows: Sequence[Row | None]) -> Batch:
 
 def counts_of(by_word: Sequence[Sequence[float]], examples: Sequence[float]) -> Counts:
     """Return statistics from N_jc, one line a word, and N_c."""
-    counts = statistics.empty(len(examples), max(len(by_word), 1))
+    counts = statistics.empty(Counts, classes=len(examples), columns=max(len(by_word), 1))
     if by_word:
         counts.by_word[: len(by_word)] = by_word
     counts.examples[:] = examples
     counts.tokens[:] = counts.by_word.sum(axis=0)
     counts.state[0] = int(counts.by_word.any(axis=1).sum())
     return counts
+
+
+def learn_rows(
+    counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
+) -> tuple[int, int, int]:
+    """Add a batch's labelled rows to some counts, as a part does."""
+    return counting.add_rows(
+        counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
+    )
 
 
 def labels_of(labels: Sequence[int]) -> np.ndarray:

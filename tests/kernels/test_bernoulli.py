@@ -16,7 +16,7 @@ from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
 from tests.kernels.inner import from_python
 from tests.kernels.likelihood_runs import RELATIVE, deviation, run, same
-from tests.kernels.rows import Row, batch_of, counts_of, presence_rows, teaching_of
+from tests.kernels.rows import Row, batch_of, counts_of, learn_rows, presence_rows, teaching_of
 
 N_WORDS = 12
 MOVE_COUNT = from_python(absence.move_count)
@@ -46,14 +46,14 @@ def test_answers_are_the_twins(
     rows: list[tuple[Row | None, int]], beta1: float, beta2: float
 ) -> None:
     """Before each row is learned, its log-likelihood is the sum over all words known by then."""
-    learned = statistics.empty(3, N_WORDS)
+    learned = statistics.empty(Counts, classes=3, columns=N_WORDS)
     estimator = rebuilt(learned, Beta(beta1, beta2))
     expected = []
-    plain = statistics.empty(3, N_WORDS)
+    plain = statistics.empty(Counts, classes=3, columns=N_WORDS)
     for row, y in rows:
         expected.append(twin(plain, row, beta1, beta2))
         batch = batch_of([row])
-        statistics.learn(plain, batch, teaching_of([y]), 0, 1 << 62)
+        learn_rows(plain, batch, teaching_of([y]), 0, 1 << 62)
     found = run(estimator, learned, [row for row, _ in rows], [y for _, y in rows])
     assert deviation(found, expected) < RELATIVE
     assert all(np.array_equal(a, b) for a, b in zip(learned, plain, strict=True))
@@ -64,7 +64,7 @@ def test_cache_is_a_pure_function_of_the_counts(
     rows: list[tuple[Row | None, int]], beta2: float, dropped: list[int]
 ) -> None:
     """However the counts came to be, the cache is, bit for bit, the one built from them alone."""
-    counts = statistics.empty(3, N_WORDS)
+    counts = statistics.empty(Counts, classes=3, columns=N_WORDS)
     estimator = rebuilt(counts, Beta(1.0, beta2))
     half = len(rows) // 2
     run(estimator, counts, [row for row, _ in rows[:half]], [y for _, y in rows[:half]])
@@ -82,7 +82,7 @@ def test_learning_a_long_stream_leaves_the_pure_cache() -> None:
     there = generator.random((n, n_words)) < chances
     rows = [dict.fromkeys(np.flatnonzero(row).tolist(), 1) for row in there]
     labels = generator.integers(0, 2, n).tolist()
-    counts = statistics.empty(2, n_words)
+    counts = statistics.empty(Counts, classes=2, columns=n_words)
     estimator = rebuilt(counts, Beta())
     run(estimator, counts, rows, labels)
     fresh = rebuilt(counts, Beta())
@@ -95,11 +95,11 @@ def test_learning_a_long_stream_leaves_the_pure_cache() -> None:
 def test_a_row_with_more_heavy_words_than_there_is_room_for() -> None:
     """Heavy lists grow in mid-batch: a row of a thousand words is judged once, and learned."""
     rows = [dict.fromkeys(range(start, start + 1000), 1) for start in (0, 300, 0)]
-    counts = statistics.empty(2, 1300)
+    counts = statistics.empty(Counts, classes=2, columns=1300)
     estimator = rebuilt(counts, Beta())
     found = run(estimator, counts, rows, [0, 1, 0])
     assert same(estimator, rebuilt(counts, Beta()))
-    one = statistics.empty(2, 1300)
+    one = statistics.empty(Counts, classes=2, columns=1300)
     steps = rebuilt(one, Beta())
     for row, y, whole in zip(rows, [0, 1, 0], found, strict=True):
         assert np.array_equal(run(steps, one, [row], [y])[0], whole)
@@ -147,7 +147,7 @@ def test_a_tiny_prior_is_not_lost(beta: float) -> None:
 def zipf(n_words: int, examples: list[int], seed: int) -> tuple[Counts, NDArray[np.int64]]:
     """Return counts as a large stream leaves them, and some words of each frequency."""
     generator = np.random.default_rng(seed)
-    counts = statistics.empty(len(examples), n_words)
+    counts = statistics.empty(Counts, classes=len(examples), columns=n_words)
     chances = np.minimum(0.6, 1.2 / np.arange(1, n_words + 1) ** 0.9)
     for c, n_c in enumerate(examples):
         counts.examples[c] = n_c
@@ -163,7 +163,7 @@ def largest_deviation(counts: Counts, ranks: NDArray[np.int64], prior: Beta) -> 
     rows = [{}, dict.fromkeys(ranks[::3].tolist(), 1), dict.fromkeys(ranks.tolist(), 1)]
     found = run(rebuilt(counts, prior), counts, rows)
     worst = 0.0
-    live = statistics.word_totals(counts, len(counts.by_word)) > 0
+    live = statistics.column_totals(counts, len(counts.by_word)) > 0
     for i, row in enumerate(rows):
         for c, n_c in enumerate(counts.examples.tolist()):
             theta = counts.by_word[:, c].copy()

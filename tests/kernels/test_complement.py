@@ -72,7 +72,7 @@ def test_answers_are_the_twins(
     normalise: bool,
 ) -> None:
     """Before each row is learned it tells what the paper's formula gives, by the counts of then."""
-    counts = statistics.empty(n_classes, N_WORDS)
+    counts = statistics.empty(Counts, classes=n_classes, columns=N_WORDS)
     counts.state[DECLARED] = n_declared
     kind = Complement(Dirichlet(alpha), normalise=normalise)
     estimator = kind.estimator(n_declared or None, n_classes)
@@ -89,7 +89,7 @@ def test_the_sums_are_a_function_of_the_counts(
     rows: list[tuple[Row | None, int]], alpha: float, data: st.DataObject
 ) -> None:
     """Learned, unlearned in part and built anew: the sums are the same integers."""
-    counts = statistics.empty(3, N_WORDS)
+    counts = statistics.empty(Counts, classes=3, columns=N_WORDS)
     kind = Complement(Dirichlet(alpha), normalise=True)
     estimator = kind.estimator(None, 3)
     labelled = [(row, y) for row, y in rows if y >= 0]
@@ -113,7 +113,7 @@ def test_long_texts_do_not_overflow() -> None:
     n = 2000
     row: Row = dict(enumerate(rng.integers(1, 12, n).tolist()))
     for top, alpha in ((1 << 40, 1.0), (1, 1e-60)):
-        counts = statistics.empty(2, n)
+        counts = statistics.empty(Counts, classes=2, columns=n)
         counts.by_word[:] = rng.integers(0, top + 1, (n, 2)) + np.array([1.0, 0.0])
         counts.tokens[:] = counts.by_word.sum(axis=0)
         counts.state[0] = n
@@ -127,7 +127,7 @@ def test_long_texts_do_not_overflow() -> None:
 
 def test_a_snapshot_keeps_its_sums() -> None:
     """A copy's sums stay when the estimator goes on."""
-    counts = statistics.empty(2, N_WORDS)
+    counts = statistics.empty(Counts, classes=2, columns=N_WORDS)
     estimator = Complement(normalise=True).estimator(None, 2)
     run(estimator, counts, [{0: 1}], [0])
     copy = estimator.copy()

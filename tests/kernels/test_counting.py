@@ -12,7 +12,15 @@ from streamnb.features import statistics
 from streamnb.kernels import counting
 from streamnb.kernels.layout import Counts
 from tests.kernels.likelihood_runs import run
-from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, presence_rows, teaching_of
+from tests.kernels.rows import (
+    Row,
+    batch_of,
+    counted_rows,
+    counts_of,
+    learn_rows,
+    presence_rows,
+    teaching_of,
+)
 
 N_WORDS = 12
 
@@ -37,10 +45,10 @@ def equal(one: Counts, other: Counts) -> bool:
 @given(counted_rows())
 def test_counts_are_sums(rows: list[tuple[Row | None, int]]) -> None:
     """Learning counts what stands there: missing texts and rows without a label add nothing."""
-    counts = statistics.empty(3, N_WORDS)
+    counts = statistics.empty(Counts, classes=3, columns=N_WORDS)
     batch = batch_of([row for row, _ in rows])
     teaching = teaching_of([y for _, y in rows])
-    ended = statistics.learn(counts, batch, teaching, 0, 1 << 62)
+    ended = learn_rows(counts, batch, teaching, 0, 1 << 62)
     assert ended == (len(rows), counting.ADDED, 0)
     assert equal(counts, plainly(rows))
 
@@ -48,10 +56,10 @@ def test_counts_are_sums(rows: list[tuple[Row | None, int]]) -> None:
 @given(counted_rows(), st.integers(1, 15))
 def test_v_never_passes_its_bound(rows: list[tuple[Row | None, int]], n_words_max: int) -> None:
     """A batch stops before the row that would take V past the bound, and says what it brings."""
-    counts = statistics.empty(3, N_WORDS)
+    counts = statistics.empty(Counts, classes=3, columns=N_WORDS)
     batch = batch_of([row for row, _ in rows])
     teaching = teaching_of([y for _, y in rows])
-    at, why, n_new = statistics.learn(counts, batch, teaching, 0, n_words_max)
+    at, why, n_new = learn_rows(counts, batch, teaching, 0, n_words_max)
     assert equal(counts, plainly(rows[:at]))
     if why == counting.FULL:
         known = {j for row, y in rows[:at] if row is not None and y >= 0 for j in row}
@@ -68,7 +76,7 @@ def test_both_families_stop_where_counting_does(
 ) -> None:
     """A kernel stops at the row at which counting alone would, and can go on from there."""
     batch, teaching = batch_of([row for row, _ in rows]), teaching_of([y for _, y in rows])
-    counts, alone, whole = (statistics.empty(3, N_WORDS) for _ in range(3))
+    counts, alone, whole = (statistics.empty(Counts, classes=3, columns=N_WORDS) for _ in range(3))
     estimator, other = (likelihood.estimator(None, 3) for _ in range(2))
     estimator.rebuild(counts, N_WORDS)
     other.rebuild(whole, N_WORDS)
@@ -89,7 +97,7 @@ def test_both_families_stop_where_counting_does(
         )
 
     stopped = go_on(0, 0, n_words_max)
-    assert stopped == statistics.learn(alone, batch, teaching, 0, n_words_max)
+    assert stopped == learn_rows(alone, batch, teaching, 0, n_words_max)
     assert equal(counts, alone)
     if stopped[1] == counting.FULL:
         go_on(stopped[0], stopped[0] + 1, 1 << 62)
@@ -99,9 +107,9 @@ def test_both_families_stop_where_counting_does(
 
 def test_a_row_too_large_for_an_empty_table_is_taken_whole() -> None:
     """With no word known there is nothing to drop, so one row may pass the bound."""
-    counts = statistics.empty(1, N_WORDS)
+    counts = statistics.empty(Counts, classes=1, columns=N_WORDS)
     batch = batch_of([dict.fromkeys(range(5), 1)])
-    assert statistics.learn(counts, batch, teaching_of([0]), 0, 2)[1] == counting.ADDED
+    assert learn_rows(counts, batch, teaching_of([0]), 0, 2)[1] == counting.ADDED
     assert counts.state[0] == 5
 
 
@@ -112,6 +120,7 @@ def test_statistics_add(
     """The counts of two streams add to those of both."""
     both = plainly(one)
     statistics.add(both, plainly(other))
+    statistics.recount(both)
     assert equal(both, plainly([*one, *other]))
 
 
@@ -120,7 +129,7 @@ def test_totals_are_sums_over_classes(rows: list[tuple[Row | None, int]]) -> Non
     """A word's total is its count over all classes, and live words are those above zero."""
     counts = plainly(rows)
     expected = counts.by_word.sum(axis=1)
-    assert np.array_equal(statistics.word_totals(counts, N_WORDS), expected)
+    assert np.array_equal(statistics.column_totals(counts, N_WORDS), expected)
     assert statistics.live_columns(counts, N_WORDS).tolist() == np.flatnonzero(expected).tolist()
-    beyond = statistics.word_totals(counts, N_WORDS + 4)
+    beyond = statistics.column_totals(counts, N_WORDS + 4)
     assert beyond.tolist() == [*expected, 0, 0, 0, 0]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Gaussian, NormalInverseGamma, VarianceFloor
-from streamnb.features import moments
-from streamnb.kernels.gaussian import log_gamma_step
+from streamnb.features import statistics
+from streamnb.kernels.gaussian import Moments, log_gamma_step
 from streamnb.labels import RowUpdates
 from tests import naive_gaussian
 from tests.kernels.likelihood_runs import RELATIVE, deviation
@@ -46,7 +46,7 @@ def run(
 ) -> NDArray[np.float64]:
     """Judge rows, and learn those with a label as they come; return their log-likelihoods."""
     n = len(given_rows)
-    held = moments.empty(N_CLASSES, N_FIELDS)
+    held = statistics.empty(Moments, classes=N_CLASSES, fields=N_FIELDS)
     out = np.zeros((n, N_CLASSES))
     labels = np.array([y for _, y in given_rows], dtype=np.int32)
     likelihood.estimator(N_FIELDS, N_CLASSES, is_open=is_open).run(
@@ -151,7 +151,7 @@ def log_gamma_step_of(a: float) -> float:
 
 def test_large_classes_keep_small_differences() -> None:
     """After 10⁹ examples a class, Student's t is the Gaussian, to the last digits."""
-    held = moments.empty(2, 1)
+    held = statistics.empty(Moments, classes=2, fields=1)
     for c, mean in enumerate((0.0, 1e-4)):
         for r in (0, 1 + c):
             held.n[r], held.mean[r], held.m2[r] = 1e9, mean, 1e9

@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb.features import moments
+from streamnb.features import statistics
+from streamnb.features.numeric import rescale
 from streamnb.kernels.gaussian import (
     Moments,
     add,
@@ -98,7 +99,7 @@ def test_numbers_of_two_floats_add_up(a: float, b: float) -> None:
 @given(streams(1.0, 2.0, 5.0, 2.0**40))
 def test_learning_is_the_textbooks_sums(seen: list[Seen]) -> None:
     """After any values with whole weights, n, mean and M2 are those of exact arithmetic."""
-    held = moments.empty(2, 1)
+    held = statistics.empty(Moments, classes=2, fields=1)
     assert taught(held, seen) == -1
     assert deviation(held, seen) < RELATIVE
 
@@ -106,7 +107,7 @@ def test_learning_is_the_textbooks_sums(seen: list[Seen]) -> None:
 @given(streams(1.0, 0.5, 0.1, 3.7, 1e-9, 2.0**500))
 def test_weights_round_as_any_sum_does(seen: list[Seen]) -> None:
     """With weights that do not add up exactly, sixteen digits stay; nothing leaves the range."""
-    held = moments.empty(2, 1)
+    held = statistics.empty(Moments, classes=2, fields=1)
     assert taught(held, seen) == -1
     assert deviation(held, seen) < 1e-14
 
@@ -114,7 +115,10 @@ def test_weights_round_as_any_sum_does(seen: list[Seen]) -> None:
 @given(streams(1.0, 2.0, 3.0), streams(1.0, 2.0), st.randoms(use_true_random=False))
 def test_unlearned_is_never_learned(kept: list[Seen], more: list[Seen], random: Random) -> None:
     """What is unlearned, in any order, leaves no trace, and of nothing not one bit."""
-    held, never = moments.empty(2, 1), moments.empty(2, 1)
+    held, never = (
+        statistics.empty(Moments, classes=2, fields=1),
+        statistics.empty(Moments, classes=2, fields=1),
+    )
     taught(held, [*kept, *more])
     m2_max = max(float(held.m2.max()), 1e-300)
     largest = max((abs(e.value) for e in [*kept, *more]), default=0.0)
@@ -137,9 +141,12 @@ mixed = streams(1.0, 2.0, 0.5, 0.1, 3.7)
 @given(mixed, mixed, st.sampled_from([1.0, 2.0**-60, 2.0**80]))
 def test_merging_is_learning_both(one: list[Seen], other: list[Seen], factor: float) -> None:
     """Chan's sum of two streams is the stream of both; taking one away again leaves the other."""
-    held, second = moments.empty(2, 1), moments.empty(2, 1)
+    held, second = (
+        statistics.empty(Moments, classes=2, fields=1),
+        statistics.empty(Moments, classes=2, fields=1),
+    )
     taught(held, one)
-    before = moments.copy(held)
+    before = statistics.copy(held)
     taught(second, other)
     weighed = [e._replace(weight=e.weight * factor) for e in other]
     assert merged(held, second, factor) == -1
@@ -154,7 +161,10 @@ def test_merging_is_learning_both(one: list[Seen], other: list[Seen], factor: fl
 @given(mixed)
 def test_a_sum_of_one_is_that_one(seen: list[Seen]) -> None:
     """Moments added to nothing are taken bit for bit."""
-    held, nothing = moments.empty(2, 1), moments.empty(2, 1)
+    held, nothing = (
+        statistics.empty(Moments, classes=2, fields=1),
+        statistics.empty(Moments, classes=2, fields=1),
+    )
     taught(held, seen)
     assert merged(nothing, held) == -1
     assert all(np.array_equal(a, b) for a, b in zip(held, nothing, strict=True))
@@ -163,11 +173,11 @@ def test_a_sum_of_one_is_that_one(seen: list[Seen]) -> None:
 def test_taking_more_than_there_is_is_told() -> None:
     """Too much weight and an empty class are noticed; so little that it is rounding is not."""
     for value, weight, label in ((5.0, 4.0, 0), (5.0, 1.0, 1)):
-        held = moments.empty(2, 1)
+        held = statistics.empty(Moments, classes=2, fields=1)
         taught(held, [Seen(5.0, 1.0, 0)] * 3)
         assert taught(held, [Seen(value, weight, label)], -1.0) == 0
         assert not any(np.isnan(array).any() for array in held)
-    held = moments.empty(2, 1)
+    held = statistics.empty(Moments, classes=2, fields=1)
     taught(held, [Seen(5.0, 1.0, 0)] * 3)
     assert taught(held, [Seen(5.0, 3.0 * (1 + DUST / 9), 0)], -1.0) == -1
     assert not held.n.any()
@@ -175,14 +185,14 @@ def test_taking_more_than_there_is_is_told() -> None:
 
 def test_what_decay_has_forgotten_is_nothing() -> None:
     """Weights that underflow take mean and M2 with them; others are scaled exactly."""
-    held = moments.empty(1, 1)
+    held = statistics.empty(Moments, classes=1, fields=1)
     taught(held, [Seen(1.0, 1.0, 0), Seen(4.0, 1.0, 0)])
-    before = moments.copy(held)
-    moments.rescale(held, 2.0**-512)
+    before = statistics.copy(held)
+    rescale(held, 2.0**-512)
     assert held.n[0, 0] == 2.0**-511
     assert held.mean[0, 0] == before.mean[0, 0]
     assert held.m2[0, 0] == before.m2[0, 0] * 2.0**-512
-    moments.rescale(held, 2.0**-512)
+    rescale(held, 2.0**-512)
     assert not any(array.any() for array in held)
 
 
@@ -192,7 +202,7 @@ def test_a_light_set_keeps_its_share_beside_a_heavy_one(
 ) -> None:
     """However little the first value weighs beside the second, M2 tells of it to all digits."""
     weight = 2.0**exponent
-    held = moments.empty(2, 1)
+    held = statistics.empty(Moments, classes=2, fields=1)
     taught(held, [Seen(light, weight * 2.0**lightness, 0), Seen(heavy, weight, 0)])
     n_light, n_heavy = Fraction(weight) * Fraction(2) ** lightness, Fraction(weight)
     total, apart = n_light + n_heavy, Fraction(heavy) - Fraction(light)

@@ -11,7 +11,7 @@ from streamnb.features import statistics
 from streamnb.kernels.layout import Counts
 from tests import naive
 from tests.kernels.likelihood_runs import RELATIVE, deviation, run
-from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, teaching_of
+from tests.kernels.rows import Row, batch_of, counted_rows, counts_of, learn_rows, teaching_of
 
 N_WORDS = 12
 
@@ -36,11 +36,14 @@ def twin(counts: Counts, row: Row | None, alpha: float) -> list[float]:
 @given(counted_rows(), st.sampled_from([0.0, 1e-9, 0.3, 1.0, 2.5]))
 def test_answers_are_the_twins(rows: list[tuple[Row | None, int]], alpha: float) -> None:
     """Before each row is learned, its log-likelihood is the sum over its known words by then."""
-    learned, plain = statistics.empty(3, N_WORDS), statistics.empty(3, N_WORDS)
+    learned, plain = (
+        statistics.empty(Counts, classes=3, columns=N_WORDS),
+        statistics.empty(Counts, classes=3, columns=N_WORDS),
+    )
     expected = []
     for row, y in rows:
         expected.append(twin(plain, row, alpha))
-        statistics.learn(plain, batch_of([row]), teaching_of([y]), 0, 1 << 62)
+        learn_rows(plain, batch_of([row]), teaching_of([y]), 0, 1 << 62)
     estimator = Multinomial(Dirichlet(alpha)).estimator(None, 3)
     found = run(estimator, learned, [row for row, _ in rows], [y for _, y in rows])
     assert deviation(found, expected) < RELATIVE

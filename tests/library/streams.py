@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
-from streamnb.features.counted_words import CountedPart
 from streamnb.kernels.layout import Counts
 from streamnb.labels import Label
 from streamnb.reading import Readable
@@ -128,7 +127,7 @@ def facts(model: Readable) -> dict[str, Any]:
 def part_counts(part: Part, group: str) -> Counts:
     """Return a part's counts of a group of words."""
     held = part.groups[group]
-    assert isinstance(held, CountedPart)
+    assert isinstance(held.counts, Counts)
     return held.counts
 
 

@@ -23,7 +23,7 @@ from consumers.monitoring.metrics import Metrics
 from consumers.pipeline.checkpoint import Checkpoint
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.features import statistics
-from streamnb.features.counted_words import CountedPart
+from streamnb.features.protocol import GroupPart
 from tests.endtoend.expected_counts import Counts, Example
 
 STREAM = (Partition("t", 0), Partition("t", 1))
@@ -167,7 +167,7 @@ def by_part(model: NaiveBayes) -> dict[str, Counts]:
     vocabulary = model._group("text").vocabulary
     for name, part in model.parts.items():
         held = part.groups["text"]
-        assert isinstance(held, CountedPart)
+        assert isinstance(held, GroupPart)
         columns = statistics.live_columns(held.counts, vocabulary.n_words)
         rows = map(tuple, held.counts.by_word[columns].tolist())
         words = dict(zip(vocabulary.words(columns), rows, strict=True))

@@ -39,7 +39,7 @@ def teach(
     if part is None:
         state.run(batch, teaching, out, learn=True)
     else:
-        part.learn(state, batch, teaching, out)
+        state.learn_part(part, batch, teaching, out)
     return out
 
 
@@ -74,14 +74,14 @@ def n_classes_of(state: Any) -> int:
 def packed(state: GroupState) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Return all that a file would hold of a state, comparable."""
     arrays, shared = state.pack("group")
-    arrays = arrays | state.as_part().pack("part", shared)
+    arrays = arrays | state.pack_part("part", state.as_part(), shared)
     return state.state_to_dict(), {name: array.tolist() for name, array in arrays.items()}
 
 
 def reloaded(state: GroupState, n_classes: int) -> GroupState:
     """Return a state made of what a file would hold of another."""
     arrays, shared = state.pack("group")
-    arrays = arrays | state.as_part().pack("part", shared)
+    arrays = arrays | state.pack_part("part", state.as_part(), shared)
     arrays = {name: array.copy() for name, array in arrays.items()}
     twin: GroupState = state.spec.start(state.name, n_classes, KEY)
     for array in arrays.values():

@@ -161,7 +161,7 @@ def many_words(n_words: int, examples: list[int]) -> tuple[WordsState, list[int]
     text = np.frombuffer(bytearray(b"".join(names)), dtype=np.uint8)
     ends = np.cumsum([len(n) for n in names], dtype=np.int64) if names else np.zeros(n_words, int)
     state.vocabulary = Vocabulary.from_arrays(fingerprints, text, ends)
-    state.counts = statistics.with_capacity(counts, state.vocabulary.capacity)
+    state.counts = state.grow(counts)
     state.rebuild()
     return state, ranks.tolist()
 
