@@ -18,7 +18,7 @@ from streamnb.columns import chunks, count_rows, first_there, to_mapping
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats, GroupState
-from streamnb.features.scratch import desks_of_this_thread
+from streamnb.features.scratch import scratch_of_this_thread
 from streamnb.kernels import posterior
 from streamnb.labels import UNLABELLED, Label, RowUpdates, unlabelled_rows
 from streamnb.priors import ClassPrior
@@ -263,13 +263,13 @@ class Judging:
         """
         learn = label >= 0
         groups = self._groups.values()
-        desks = desks_of_this_thread(len(groups))
-        updates = desks[0].updates
+        scratch = scratch_of_this_thread(len(groups))
+        updates = scratch[0].updates
         labels, weights, scales = updates
         labels[0] = label
         batches: list[Any] = []
         for group in groups:
-            batches.append(group.encode_one(x, desks[len(batches)], learn=learn))
+            batches.append(group.encode_one(x, scratch[len(batches)], learn=learn))
         room = np.empty((2, len(self._classes)))
         joint, prior = room[:1], room[1:]  # of one row, the kernel leaves the prior in the second
         posterior.class_prior(

@@ -467,7 +467,7 @@ class BagState(CountedState):
             not counts or (min(counts) >= WEIGHT_MIN and sum(counts) <= WEIGHT_MAX)
         )
 
-    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> Batch:  # noqa: ARG002
+    def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> Batch:  # noqa: ARG002
         """Return one example's counts as `encode` does."""
         assert self.spec.field is not None  # `can_encode_one` has said so
         counted = x[self.spec.field]

@@ -30,7 +30,7 @@ from streamnb.features.protocol import (
     Places,
     learn_within_bound,
 )
-from streamnb.features.scratch import ValueDesk, value_desk_of_this_thread
+from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
@@ -155,12 +155,13 @@ class CategoriesState(GroupState):
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether its known fields are plain and short; there may be others in it."""
-        return ValueDesk.fits(self.table.fields.names, x)
+        return values_fit(self.table.fields.names, x)
 
-    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> CategoryBatch:  # noqa: ARG002 -- it has its own
+    def encode_one(
+        self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool
+    ) -> CategoryBatch:
         """Return one example's known fields as `encode` does."""
-        own = value_desk_of_this_thread()
-        columns = self.table.encode_one(x, own, learn=learn)
+        columns = self.table.encode_one(x, scratch, learn=learn)
         return CategoryBatch(columns, self.table.fields)
 
     def grow(self, counts: ValueCounts) -> ValueCounts:

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from streamnb.columns import Strings, TextColumn, TextPieces, as_array, is_missing, text_column
 from streamnb.errors import InputError
 from streamnb.features.fields import FieldTable
-from streamnb.features.scratch import ValueDesk
+from streamnb.features.scratch import ExampleScratch
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import categorical as kernel
 from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import Texts
 from streamnb.tokenizer import hash_key_words
 from streamnb.vocabulary import Vocabulary
+
+_SOME_LABEL = np.zeros(1, dtype=np.int32)
 
 
 class ValueTable:
@@ -136,13 +138,15 @@ class ValueTable:
         return out
 
     def encode_one(
-        self, x: Mapping[str, Any], desk: ValueDesk, *, learn: bool
+        self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool
     ) -> NDArray[np.int32]:
         """Return one example's known fields as `encode` does."""
         n = len(self.fields)
         out = np.empty((1, n), dtype=np.int32)
-        texts = desk.put(self.fields.names, x)
-        self._encode(texts, desk.which[n], desk.labels, desk.words, out, learn=learn)
+        texts = scratch.put_values(self.fields.names, x)
+        # Whether there is something to learn, `learn` says; any label will do.
+        labels = _SOME_LABEL
+        self._encode(texts, scratch.places[n], labels, scratch.words, out, learn=learn)
         return out
 
     def _encode(

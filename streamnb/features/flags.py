@@ -151,7 +151,7 @@ class FlagsState(GroupState):
         """Tell whether all its known fields are there, and plain; there may be others in it."""
         return self._one_row.has(x)
 
-    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> FlagBatch:  # noqa: ARG002
+    def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> FlagBatch:  # noqa: ARG002
         """Return one example's known fields as `encode` does."""
         return FlagBatch(self._one_row.put(x), self.table, {})
 

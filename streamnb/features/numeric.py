@@ -161,7 +161,7 @@ class NumbersState(GroupState):
         """Tell whether its known fields are all there, plain ints and floats."""
         return self._one_row.has(x)
 
-    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> NumberBatch:  # noqa: ARG002
+    def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> NumberBatch:  # noqa: ARG002
         """Return one example's known fields as `encode` does."""
         return NumberBatch(self._one_row.put(x), self._places, self.table, self._names)
 

@@ -126,8 +126,8 @@ class GroupState(ABC):
         """Tell whether an example is one that `encode_one` can take."""
         return False
 
-    def encode_one(self, x: Mapping[str, Any], desk: Any, *, learn: bool) -> Any:  # noqa: ARG002
-        """Return one example as `encode` does, at the thread's own desk."""
+    def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> Any:  # noqa: ARG002
+        """Return one example as `encode` does, in the thread's own buffers (`ExampleScratch`)."""
         columns = {field: [x.get(field)] for field in self.fields}
         labels = np.full(1, 0 if learn else UNLABELLED, dtype=np.int32)
         return self.encode(self.read(columns, 1), 0, 1, labels, learn=learn)

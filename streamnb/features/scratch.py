@@ -1,7 +1,7 @@
-"""A desk for one short text: arrays that a thread uses again and again.
+"""Buffers for one short example, which a thread uses again and again.
 
-One text at a time costs Python more than it costs the kernels; making its arrays anew in each call
-would double that.
+One example at a time costs Python more than it costs the kernels; allocating its arrays anew in
+each call would double that.
 """
 
 from __future__ import annotations
@@ -17,115 +17,54 @@ from streamnb.labels import RowUpdates, ones
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import NGRAM_MAX, tokens_max
 
-SHORT_CHARS_MAX = 256
-_BYTES = 4 * SHORT_CHARS_MAX  # a character takes up to four bytes
-_GRAMS = tokens_max(_BYTES) * NGRAM_MAX
+SHORT_CHARS_MAX = 256  # of a text
+_CHAR_BYTES = 4  # the most that a character takes
+_GRAMS = tokens_max(_CHAR_BYTES * SHORT_CHARS_MAX) * NGRAM_MAX
+_VALUES_MAX, _VALUE_CHARS_MAX = 64, 64
 
 
-class Desk:
-    """Room for one text of up to `SHORT_CHARS_MAX` characters.
+class ExampleScratch:
+    """Buffers for one group's part of an example: a text, or the values of its fields.
 
     Attributes
     ----------
-    texts : Texts
+    text : Texts
         The text that was put there last, as a batch of one.
     batch : Batch
         Where its columns and counts go.
     updates : RowUpdates
-        What is to be learned of it: its label, once, without decay.
-    """
-
-    def __init__(self) -> None:
-        bytes_ = bytearray(_BYTES)
-        self._bytes = memoryview(bytes_)
-        self.texts = Texts(
-            np.frombuffer(bytes_, dtype=np.uint8),
-            np.zeros(1, dtype=np.int64),
-            np.zeros(1, dtype=np.int64),
-        )
-        rows = Rows(
-            np.empty(_GRAMS, dtype=np.int32),
-            np.empty(_GRAMS),
-            np.zeros(2, dtype=np.int64),
-        )
-        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1))
-        self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
-
-    def put(self, text: str) -> int:
-        """Put a text there; return its size in bytes."""
-        # A lone surrogate has no UTF-8 form; "?" is what a batch makes of it as well.
-        encoded = text.encode("utf-8", "replace")
-        size = len(encoded)
-        self._bytes[:size] = encoded
-        self.texts.ends[0] = size
-        return size
-
-
-class _Kept(threading.local):
-    def __init__(self) -> None:
-        self.desks: list[Desk] = []
-
-
-_kept = _Kept()
-
-
-def desks_of_this_thread(n: int) -> list[Desk]:
-    """Return at least `n` desks of the calling thread: one for each group that reads text."""
-    desks = _kept.desks
-    while len(desks) < n:
-        desks.append(Desk())
-    return desks
-
-
-_FIELDS_MAX = 64
-_CHARS_MAX = 64
-_VALUE_BYTES = 4 * _FIELDS_MAX * _CHARS_MAX  # a character takes up to four bytes
-
-
-class ValueDesk:
-    """Room for the values of one example.
-
-    Attributes
-    ----------
+        The updates of one row: its label, weight 1, without decay.
     words : ndarray of uint64
         Room for the longest value that fits.
-    labels : ndarray of shape (1,), int32
-        Some label: whether there is something to learn, the call says.
-    which : list of ndarray of int64
+    places : list of ndarray of int64
         The first n places, by n.
     """
 
     def __init__(self) -> None:
-        buffer = bytearray(_VALUE_BYTES)
+        buffer = bytearray(_CHAR_BYTES * max(SHORT_CHARS_MAX, _VALUES_MAX * _VALUE_CHARS_MAX))
         self._bytes = memoryview(buffer)
         self._data = np.frombuffer(buffer, dtype=np.uint8)
-        self._places = np.zeros((2, _FIELDS_MAX), dtype=np.int64)
-        self._starts, self._ends = (memoryview(self._places[i]) for i in (0, 1))
-        self._texts: dict[int, Texts] = {}
-        self.words = np.empty(4 * _CHARS_MAX // 8 + 2, dtype=np.uint64)
-        self.labels = np.zeros(1, dtype=np.int32)
-        self.which = [np.arange(n) for n in range(_FIELDS_MAX + 1)]
+        self._bounds = np.zeros((2, _VALUES_MAX), dtype=np.int64)
+        self._starts, self._ends = (memoryview(self._bounds[i]) for i in (0, 1))
+        self._values: dict[int, Texts] = {}
+        self.text = Texts(self._data, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        rows = Rows(np.empty(_GRAMS, dtype=np.int32), np.empty(_GRAMS), np.zeros(2, dtype=np.int64))
+        self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
+        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1))
+        self.words = np.empty(_CHAR_BYTES * _VALUE_CHARS_MAX // 8 + 2, dtype=np.uint64)
+        self.places = [np.arange(n) for n in range(_VALUES_MAX + 1)]
 
-    @staticmethod
-    def fits(names: Sequence[str], x: Mapping[str, Any]) -> bool:
-        """Tell whether an example's values are plain and short enough."""
-        if len(names) > _FIELDS_MAX:
-            return False
-        for name in names:
-            value: Any = x.get(name)
-            kind = type(value)
-            if kind is str:
-                if len(value) > _CHARS_MAX:
-                    return False
-            elif kind is int:
-                if not -(10**18) < value < 10**18:
-                    return False
-            elif kind is not bool and value is not None:
-                return False
-        return True
+    def put_text(self, text: str) -> int:
+        """Write a text of up to `SHORT_CHARS_MAX` characters; return its size in bytes."""
+        # A lone surrogate has no UTF-8 form; "?" is what a batch makes of it as well.
+        encoded = text.encode("utf-8", "replace")
+        size = len(encoded)
+        self._bytes[:size] = encoded
+        self.text.ends[0] = size
+        return size
 
-    def put(self, names: Sequence[str], x: Mapping[str, Any]) -> Texts:
-        """Put values there that fit; return them as texts, in the order of the names."""
+    def put_values(self, names: Sequence[str], x: Mapping[str, Any]) -> Texts:
+        """Write values that fit (`values_fit`); return them as texts, in the order of the names."""
         parts = []
         at = 0
         for i, name in enumerate(names):
@@ -135,31 +74,47 @@ class ValueDesk:
                 continue
             if type(value) is not str:
                 value = str(value).lower()  # a number has no letters here, and True is "true"
-            # A lone surrogate has no UTF-8 form; "?" is what a batch makes of it as well.
-            encoded = value.encode("utf-8", "replace")
+            encoded = value.encode("utf-8", "replace")  # as above
             parts.append(encoded)
             self._starts[i] = at
             at += len(encoded)
             self._ends[i] = at
         self._bytes[:at] = b"".join(parts)
-        return self.texts(len(names))
-
-    def texts(self, n: int) -> Texts:
-        """Return the first `n` texts."""
-        if n not in self._texts:
-            self._texts[n] = Texts(self._data, self._places[0, :n], self._places[1, :n])
-        return self._texts[n]
+        n = len(names)
+        if n not in self._values:
+            self._values[n] = Texts(self._data, self._bounds[0, :n], self._bounds[1, :n])
+        return self._values[n]
 
 
-class _OfThread(threading.local):
-    desk: ValueDesk | None = None
+def values_fit(names: Sequence[str], x: Mapping[str, Any]) -> bool:
+    """Tell whether an example's values of some fields are plain and short enough."""
+    if len(names) > _VALUES_MAX:
+        return False
+    for name in names:
+        value: Any = x.get(name)
+        kind = type(value)
+        if kind is str:
+            if len(value) > _VALUE_CHARS_MAX:
+                return False
+        elif kind is int:
+            if not -(10**18) < value < 10**18:
+                return False
+        elif kind is not bool and value is not None:
+            return False
+    return True
 
 
-_of_thread = _OfThread()
+class _ThreadScratch(threading.local):
+    def __init__(self) -> None:
+        self.by_group: list[ExampleScratch] = []
 
 
-def value_desk_of_this_thread() -> ValueDesk:
-    """Return the calling thread's desk."""
-    if _of_thread.desk is None:
-        _of_thread.desk = ValueDesk()
-    return _of_thread.desk
+_of_thread = _ThreadScratch()
+
+
+def scratch_of_this_thread(n: int) -> list[ExampleScratch]:
+    """Return buffers for at least `n` groups, kept by the calling thread."""
+    by_group = _of_thread.by_group
+    while len(by_group) < n:
+        by_group.append(ExampleScratch())
+    return by_group

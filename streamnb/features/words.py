@@ -13,7 +13,7 @@ from streamnb.columns import TextPieces, missing_text, text_column
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import is_name
-from streamnb.features.scratch import SHORT_CHARS_MAX, Desk
+from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
 from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import unlabelled
@@ -240,13 +240,14 @@ class WordsState(CountedState):
         text = x.get(self.field)
         return type(text) is str and len(text) <= SHORT_CHARS_MAX
 
-    def encode_one(self, x: Mapping[str, Any], desk: Desk, *, learn: bool) -> Batch:
-        """Return one short text as `encode` does, at the thread's own desk."""
-        scratch = scratch_for(desk.put(x[self.field]), self.spec.ngrams[1])
+    def encode_one(self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool) -> Batch:
+        """Return one short text as `encode` does, in the thread's own buffers."""
+        tokens = scratch_for(scratch.put_text(x[self.field]), self.spec.ngrams[1])
         labels = _FIRST if learn else _NONE
         learn = learn and not self.n_declared
-        self._encode(desk.texts, labels, self.vocabulary, scratch, desk.batch.rows, learn=learn)
-        return desk.batch
+        rows = scratch.batch.rows
+        self._encode(scratch.text, labels, self.vocabulary, tokens, rows, learn=learn)
+        return scratch.batch
 
     def rekey(self, hash_key: int) -> None:
         """Go on with another hash key; see `GroupState`."""

@@ -13,7 +13,7 @@ import pytest
 
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.features.scratch import desks_of_this_thread
+from streamnb.features.scratch import scratch_of_this_thread
 from streamnb.features.words import WordsState
 from streamnb.predict import PIECE
 
@@ -91,9 +91,9 @@ def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -
 def test_each_thread_has_a_desk_of_its_own() -> None:
     """Two threads that ask at once do not write over each other's text."""
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(desks_of_this_thread, 1).result()[0]
-    assert desks_of_this_thread(1)[0] is desks_of_this_thread(2)[0]
-    assert other is not desks_of_this_thread(1)[0]
+        other = pool.submit(scratch_of_this_thread, 1).result()[0]
+    assert scratch_of_this_thread(1)[0] is scratch_of_this_thread(2)[0]
+    assert other is not scratch_of_this_thread(1)[0]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamnb.features.categorical import Categories, CategoriesState
-from streamnb.features.scratch import Desk
+from streamnb.features.scratch import ExampleScratch
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Dirichlet
 from tests.kernels.likelihood_runs import RELATIVE, deviation
@@ -263,7 +263,7 @@ def test_one_example_has_a_short_way(
     if not state.can_encode_one(x):
         assert any(len(value or "") > 64 for value in x.values())
         return
-    one = state.encode_one(x, Desk(), learn=False)
+    one = state.encode_one(x, ExampleScratch(), learn=False)
     labels = np.full(1, -1, dtype=np.int32)
     many = state.encode(state.read({k: [v] for k, v in x.items()}, 1), 0, 1, labels, learn=False)
     assert np.array_equal(one.columns, many.columns)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamnb.errors import InputError
 from streamnb.features.flags import Flags, FlagsState
-from streamnb.features.scratch import Desk
+from streamnb.features.scratch import ExampleScratch
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.priors import Beta
 from tests.kernels.likelihood_runs import RELATIVE, deviation
@@ -202,7 +202,7 @@ def test_one_example_has_a_short_way(
         assert not state.fields or any(x.get(name) is None for name in state.fields)
         return
     labels = np.full(1, -1, dtype=np.int32)
-    one = state.encode_one(x, Desk(), learn=False)
+    one = state.encode_one(x, ExampleScratch(), learn=False)
     many = state.encode(state.read({k: [v] for k, v in x.items()}, 1), 0, 1, labels, learn=False)
     assert np.array_equal(one.values, many.values)
 
