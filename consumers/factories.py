@@ -134,7 +134,7 @@ def build_sink(output: OutputSettings, settings: Settings) -> Sink:
     """Return the sink that an output's `to` names."""
     address = output.address
     if address.kind == "kafka":
-        from consumers.kafka.sink import KafkaSink  # noqa: PLC0415 -- see _kafka_source
+        from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- see _kafka_source
 
         return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
     if address.kind == "file" and address.path is not None:
@@ -221,8 +221,8 @@ def _why_not(reading: Reading, entries: Log) -> str | None:
 
 def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
     """Return the label topic's writer, and a source that reads it in a group of its own."""
-    from consumers.kafka.correction_log import KafkaLog  # noqa: PLC0415 -- see _kafka_source
     from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
+    from consumers.kafka.producers import KafkaLog  # noqa: PLC0415 -- see _kafka_source
 
     if settings.source_address.topic == topic:
         raise ConfigError(

@@ -41,7 +41,7 @@ from consumers.decode.json import JsonReader
 from consumers.decode.record_format import RecordFormat
 from consumers.decode.times import to_unix_ms
 from consumers.errors import ConfigError
-from consumers.kafka.sink import KafkaSink
+from consumers.kafka.producers import KafkaSink
 from consumers.messages import RawColumns
 from consumers.sinks.base import Record
 from consumers.sources.base import Source

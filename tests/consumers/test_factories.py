@@ -15,7 +15,7 @@ from consumers.errors import ConfigError
 from consumers.factories import build_decoder, build_sink, build_source, stream_identity
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.librdkafka import LibrdkafkaClient
-from consumers.kafka.sink import KafkaSink
+from consumers.kafka.producers import KafkaSink
 from consumers.messages import Operation, Partition, RawColumns
 from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink

@@ -18,7 +18,7 @@ from consumers.corrections import service as desk
 from consumers.corrections.log_reader import Written
 from consumers.corrections.model import Correction, entries
 from consumers.factories import CorrectionParts, build_corrections
-from consumers.kafka.correction_log import KafkaLog
+from consumers.kafka.producers import KafkaLog
 from consumers.messages import Partition
 from consumers.monitoring.metrics import Metrics
 from tests.broker.broker import Broker
@@ -66,7 +66,7 @@ def test_a_broker_that_is_away_takes_nothing(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no broker answers, nothing was written, and the sentence says what to look at."""
-    monkeypatch.setattr("consumers.kafka.correction_log.CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("consumers.kafka.producers.CONNECT_TIMEOUT_S", 0.1)
     with (
         closing(KafkaLog([own_broker.reserve()], "labels", KafkaSettings())) as log,
         pytest.raises(NotWritten, match=r"nothing was changed.*no answer from Kafka"),

@@ -8,8 +8,8 @@ import pytest
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
-from consumers.kafka import sink as kafka
-from consumers.kafka.sink import KafkaSink
+from consumers.kafka import producers
+from consumers.kafka.producers import KafkaSink
 from consumers.sinks.base import Record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
@@ -87,8 +87,8 @@ def test_what_a_dead_broker_owes_is_sent_when_it_is_back(own_broker: Broker) -> 
 
 def test_what_is_owed_is_bounded(own_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody answers, `add` refuses more than the bound after a while."""
-    monkeypatch.setattr(kafka, "OWED_RECORDS_MAX", 10)
-    monkeypatch.setattr(kafka, "ADD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(producers, "PENDING_RECORDS_MAX", 10)
+    monkeypatch.setattr(producers, "ADD_TIMEOUT_S", 0.2)
     sink = KafkaSink([own_broker.reserve()], "nowhere", KafkaSettings(bootstrap_timeout_s=0.3))
     with pytest.raises(SinkError, match="11 records are not safe"):
         sink.add(records(0, 11))

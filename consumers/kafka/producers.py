@@ -1,0 +1,435 @@
+"""Kafka topics that we write: as a sink of records, and as the log of corrections.
+
+They differ in what a repeat costs. A sink may write a record twice, since its key makes repeats
+recognisable, so a failed record is simply sent again. A correction applied twice would be unlearned
+twice, so its producer is idempotent and never gives a line up by itself: a broker that is away
+leaves a line in doubt rather than lost, for as long as the daemon runs; after a restart the topic
+itself says whether it was taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+from kafka import KafkaProducer
+from kafka.errors import (
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
+from consumers.config.settings import KafkaSettings
+from consumers.corrections.log_reader import Appended, Written
+from consumers.corrections.model import NotWritten
+from consumers.errors import SinkError
+from consumers.kafka.client import (
+    Connecting,
+    client_settings,
+    no_answer,
+    quiet_log,
+    require_checksums,
+)
+from consumers.messages import Partition
+from consumers.sinks.base import Record
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+CLOSE_TIMEOUT_S: Final = 1.0
+_REQUEST_TIMEOUT_MS: Final = 10_000
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class TopicProducer:
+    """The producer of one topic, connected in the background; any thread may call its methods.
+
+    Parameters
+    ----------
+    servers : sequence of str
+        `host:port` of the brokers to ask first. They may be away; nothing blocks here.
+    topic : str
+        The topic.
+    settings : KafkaSettings
+        Sizes and security.
+    **made_with
+        Further settings of `kafka.KafkaProducer`.
+
+    Raises
+    ------
+    ConfigError
+        When the compiled checksum package is missing.
+    """
+
+    def __init__(
+        self, servers: Sequence[str], topic: str, settings: KafkaSettings, **made_with: Any
+    ) -> None:
+        require_checksums()
+        quiet_log("kafka")
+        self.topic = topic
+        self._no_answer = no_answer(servers, settings)
+        self._made_with = client_settings(servers, settings) | made_with
+        self._made_with |= {
+            "acks": "all",  # replicas in sync
+            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+            "max_request_size": settings.message_max_bytes,
+        }
+        self._lock = threading.Lock()
+        self._producer: Any = None
+        self._connecting = self._connect()
+
+    def _connect(self) -> Connecting[Any]:
+        return Connecting(KafkaProducer, self._made_with)
+
+    def get(self, timeout_s: float) -> Any:
+        """Return the `kafka.KafkaProducer`, or None if it is not connected within `timeout_s`."""
+        with self._lock:
+            if self._producer is None:
+                self._producer = self._connecting.wait(timeout_s)
+            return self._producer
+
+    def replace(self) -> None:
+        """Close the producer and connect another one."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+            self._connecting = self._connect()
+        self._close(producer, CLOSE_TIMEOUT_S)
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Give up what is not sent within `timeout_s`, and release everything."""
+        with self._lock:
+            self._connecting.give_up()
+            producer, self._producer = self._producer, None
+        self._close(producer, timeout_s)
+
+    def _close(self, producer: Any, timeout_s: float) -> None:
+        if producer is not None:
+            try:
+                producer.close(timeout=timeout_s)
+            except KafkaError as error:
+                log.info("kafka_close_failed", error=repr(error))
+
+    def sentence(self, what: str, error: Exception | None) -> str:
+        """Return the sentence for what did not work, with what to check."""
+        error = error or self._connecting.error
+        why = "" if error is None else f"; the client says: {error!r}"
+        return (
+            f"topic {self.topic!r}{what}: {self._no_answer}, or that the topic exists and takes "
+            f"records of that size{why}"
+        )
+
+
+# -- a sink of records ------------------------------------------------------------------------
+
+PENDING_RECORDS_MAX: Final = 100_000
+PENDING_BYTES_MAX: Final = 64 << 20
+ADD_TIMEOUT_S: Final = 5.0  # how long `add` may wait while too much is pending
+
+_SINK_BLOCK_MS: Final = 250  # how long one send may wait for the topic to be known
+_SEND_PAUSE_S: Final = 1.0  # after such a wait in vain, until `add` tries again
+_DELIVERY_TIMEOUT_MS: Final = 15_000
+_LINGER_MS: Final = 5
+assert _LINGER_MS + _REQUEST_TIMEOUT_MS <= _DELIVERY_TIMEOUT_MS  # the library asks for it
+
+
+class _Pending:
+    """A record that is not acknowledged, and the library's future once it was sent."""
+
+    __slots__ = ("future", "partition", "record")
+
+    def __init__(self, record: Record, partition: int | None) -> None:
+        self.record = record
+        self.partition = partition
+        self.future: Any = None
+
+
+class KafkaSink:
+    """Writes records to a topic, each at least once, acknowledged by all replicas in sync.
+
+    A record is kept until it is acknowledged; one whose delivery failed is sent again by the next
+    `flush`, so a broker that was away costs nothing but time. At most `PENDING_RECORDS_MAX` records
+    and `PENDING_BYTES_MAX` bytes are kept, plus the batch that crosses the limit.
+
+    A record that is too large for the client or the topic would be refused for ever, and all behind
+    it would wait. If it has a short form, that is sent in its place, and the log says so.
+
+    Parameters
+    ----------
+    servers, topic, settings
+        As for `TopicProducer`.
+    clock : callable, optional
+        A monotonic clock, in seconds.
+
+    Raises
+    ------
+    ConfigError
+        When the compiled checksum package is missing.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        topic: str,
+        settings: KafkaSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._producer = TopicProducer(
+            servers,
+            topic,
+            settings,
+            # An idempotent producer is useless after the first record that is refused for good,
+            # such as one too large. Repeats are allowed; one request at a time keeps the order.
+            enable_idempotence=False,
+            max_in_flight_requests_per_connection=1,
+            linger_ms=_LINGER_MS,
+            batch_size=128 << 10,
+            max_block_ms=_SINK_BLOCK_MS,
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+        )
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._unsent: deque[_Pending] = deque()  # those of the pending ones that wait to be sent
+        self._fault: Exception | None = None
+        self._send_again_s = 0.0
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Take records and send them in order, waiting up to 5 s while too much is pending.
+
+        Raises
+        ------
+        SinkError
+            When too much is still pending then. The records are taken nevertheless.
+        """
+        for record in records:
+            self._take(record, None)
+        self._limit()
+
+    def write(self, record: Record, partition: int | None = None) -> None:
+        """Take one record; its partition follows from its key unless it is given.
+
+        Raises
+        ------
+        SinkError
+            As `add`.
+        """
+        self._take(record, partition)
+        self._limit()
+
+    def partitions(self, timeout_s: float) -> int:
+        """Return how many partitions the topic has.
+
+        Raises
+        ------
+        SinkError
+            When no broker says so within `timeout_s`.
+        """
+        deadline_s = self._clock() + timeout_s
+        fault: Exception | None = None
+        while producer := self._producer.get(max(0.0, deadline_s - self._clock())):
+            try:
+                return len(producer.partitions_for(self._producer.topic))
+            except KafkaError as error:
+                fault = error
+                if self._clock() >= deadline_s:
+                    break
+        raise SinkError(self._producer.sentence(": the topic cannot be found", fault)) from fault
+
+    def flush(self, timeout_s: float) -> None:
+        """Return once every record is acknowledged.
+
+        Raises
+        ------
+        SinkError
+            When some are not within `timeout_s`; they are kept, and the next flush tries again.
+        """
+        deadline_s = self._clock() + timeout_s
+        while self._pending:
+            left_s = deadline_s - self._clock()
+            producer = self._producer.get(left_s) if left_s > 0 else None
+            if producer is None:
+                break
+            self._send_again_s = 0.0
+            self._send(producer)
+            try:
+                producer.flush(max(0.0, deadline_s - self._clock()))
+            except KafkaTimeoutError as error:
+                self._fault = error
+            self._collect()
+        if self._pending:
+            what = f": {len(self._pending)} records are not safe"
+            raise SinkError(self._producer.sentence(what, self._fault))
+
+    def close(self) -> None:
+        """Give what is pending a last second, log what is left, and release everything."""
+        try:
+            self.flush(CLOSE_TIMEOUT_S)
+        except SinkError as error:
+            log.warning("records_not_written", topic=self._producer.topic, why=str(error))
+        self._producer.close(0 if self._pending else CLOSE_TIMEOUT_S)
+
+    def _take(self, record: Record, partition: int | None) -> None:
+        pending = _Pending(record, partition)
+        self._pending.append(pending)
+        self._unsent.append(pending)
+        self._pending_bytes += len(record.value)
+        if self._clock() >= self._send_again_s and (producer := self._producer.get(0.0)):
+            self._send(producer)
+
+    def _limit(self) -> None:
+        if len(self._pending) > PENDING_RECORDS_MAX or self._pending_bytes > PENDING_BYTES_MAX:
+            self.flush(ADD_TIMEOUT_S)
+
+    def _send(self, producer: Any) -> None:
+        """Give the library what waits to be sent, until it takes no more."""
+        while self._unsent:
+            pending = self._unsent[0]
+            record = pending.record
+            try:
+                pending.future = producer.send(
+                    self._producer.topic,
+                    key=record.key or None,
+                    value=record.value,
+                    partition=pending.partition,
+                )
+            except KafkaTimeoutError as error:  # the topic or its leader is not known
+                self._fault = error
+                # Or each of a batch's thousands of records would wait for it.
+                self._send_again_s = self._clock() + _SEND_PAUSE_S
+                return
+            except KafkaError as error:
+                if self._shorten(pending, error):
+                    continue
+                what = f": the record {record.key!r} cannot be sent"
+                raise SinkError(self._producer.sentence(what, error)) from error
+            self._unsent.popleft()
+
+    def _collect(self) -> None:
+        """Drop the acknowledged records; queue the failed ones again, in their order."""
+        kept: deque[_Pending] = deque()
+        self._unsent.clear()
+        for pending in self._pending:
+            if pending.future is not None and pending.future.succeeded():
+                self._pending_bytes -= len(pending.record.value)
+                continue
+            kept.append(pending)
+            if pending.future is not None and pending.future.failed():
+                self._fault = pending.future.exception
+                self._shorten(pending, pending.future.exception)
+                pending.future = None
+            if pending.future is None:
+                self._unsent.append(pending)
+        self._pending = kept
+
+    def _shorten(self, pending: _Pending, error: Exception) -> bool:
+        """Replace a record by its short form if the whole is refused as too large."""
+        whole, short = pending.record, pending.record.short
+        if short is None or not isinstance(error, _TOO_LARGE):
+            return False
+        log.warning(
+            "record_shortened",
+            topic=self._producer.topic,
+            key=short.key.decode(errors="replace"),
+            n_bytes=len(whole.value),
+            way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
+        )
+        self._pending_bytes += len(short.value) - len(whole.value)
+        pending.record = short
+        return True
+
+
+# -- the log of corrections -------------------------------------------------------------------
+
+CONNECT_TIMEOUT_S: Final = 5.0
+_LOG_BLOCK_MS: Final = 5_000  # how long one line may wait for the topic to be known
+_NEVER_MS: Final = 2**31 - 1
+# Answers after which the broker has certainly kept nothing.
+_REFUSALS: Final = (
+    *_TOO_LARGE,
+    InvalidTopicError,
+    PolicyViolationError,
+    TopicAuthorizationFailedError,
+)
+
+
+class KafkaLog:
+    """Appends lines to a topic; every method may be called from any thread.
+
+    Parameters
+    ----------
+    servers, topic, settings
+        As for `TopicProducer`.
+
+    Raises
+    ------
+    ConfigError
+        When the compiled checksum package is missing.
+    """
+
+    def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
+        self.name = topic
+        self._producer = TopicProducer(
+            servers,
+            topic,
+            settings,
+            enable_idempotence=True,
+            linger_ms=0,
+            max_block_ms=_LOG_BLOCK_MS,
+            delivery_timeout_ms=_NEVER_MS,
+        )
+
+    def append(self, key: bytes, line: bytes) -> Appended:
+        """Send a line on its way; see `Log.append`."""
+        producer = self._producer.get(CONNECT_TIMEOUT_S)
+        if producer is None:
+            raise self._not_written(None)
+        try:
+            sent = producer.send(self.name, key=key, value=line)
+        except KafkaError as error:  # it never reached the library's queue
+            raise self._not_written(error) from error
+        return _Sent(sent, self)
+
+    def close(self) -> None:
+        """Give what is on its way a last second, and release everything."""
+        self._producer.close()
+
+    def refused(self, error: Exception) -> NotWritten:
+        """Return what to raise for a line that the broker refused; the next begins afresh.
+
+        An idempotent producer is useless once a line was refused for good.
+        """
+        self._producer.replace()
+        return self._not_written(error)
+
+    def _not_written(self, error: Exception | None) -> NotWritten:
+        what = " did not take the correction; nothing was changed"
+        return NotWritten(self._producer.sentence(what, error))
+
+
+class _Sent:
+    """A line that the library sends until it is acknowledged."""
+
+    def __init__(self, future: Any, entries: KafkaLog) -> None:
+        self._future = future
+        self._log = entries
+
+    def outcome(self, timeout_s: float) -> Written | None:
+        """Return where the line stands; see `Appended.outcome`."""
+        future = self._future
+        with contextlib.suppress(KafkaError):  # for time and for refusals alike: looked at below
+            future.get(timeout_s)
+        if future.succeeded():
+            found = future.value
+            return Written(Partition(found.topic, found.partition), found.offset)
+        if future.failed() and isinstance(future.exception, _REFUSALS):
+            raise self._log.refused(future.exception) from future.exception
+        # Still on its way; or the library lost track of it, and nobody knows before a restart.
+        return None
