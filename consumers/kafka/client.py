@@ -1,8 +1,8 @@
-"""What the Kafka source, the Kafka sink and the replay share: client settings, and connecting.
+"""What readers and writers of Kafka share: settings, connecting, and sentences about faults.
 
-The client's constructor talks to the broker and blocks until one answers. `Connecting` therefore
-runs it on a thread of its own, so that a daemon whose broker is away stays awake, can say so, and
-can be stopped. The client is not imported here: its classes come in as arguments.
+kafka-python's constructors block until a broker answers. `Connecting` therefore calls them on a
+thread of its own, so that a daemon whose broker is away can report that and can be stopped. No
+client library is imported here: its classes come in as arguments.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a te
 
 
 def require_checksums() -> None:
-    """See to it that the compiled CRC-32C is installed.
+    """Check that the compiled CRC-32C is installed.
 
-    Without it the client checks batches in plain Python, at a tenth of the speed or less: too slow
-    to be a silent difference.
+    Without it kafka-python checks batches in plain Python, at a tenth of the speed or less: too
+    slow to be a silent difference.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def require_checksums() -> None:
 
 
 def client_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
-    """Return the client's settings that consumer and producer have in common."""
+    """Return the settings that kafka-python's consumer and producer have in common."""
     password = settings.sasl_password
     return {
         "bootstrap_servers": list(servers),
@@ -75,10 +75,10 @@ def client_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str
 
 
 def no_answer(servers: Sequence[str], settings: KafkaSettings) -> str:
-    """Return the sentence for brokers that do not answer, with what else it may be.
+    """Return the sentence for brokers that do not answer, with what else may be wrong.
 
-    From outside, a broker that is away, a refused password and a certificate that is not trusted
-    look the same: the connection ends. So the sentence names all that this configuration makes
+    A broker that is away, a refused password and a certificate that is not trusted look the same
+    from outside: the connection ends. So the sentence names all that this configuration makes
     possible.
     """
     reasons = ["that it runs and listens there"]
@@ -105,14 +105,14 @@ def quiet_log(name: str) -> logging.Logger:
 
 
 def does_not_fit(what: str) -> ConfigError:
-    """Return the error for a kafka-python without something that we need of it."""
+    """Return the error for a kafka-python without something that we need."""
     return ConfigError(
         f"kafka-python {version('kafka-python')} does not fit: {what}. Install {KAFKA_PYTHON}"
     )
 
 
 def _net_class_of(client_class: Any) -> Callable[..., Any]:
-    """Return the class of a client's network client, which its setting `kafka_client` replaces."""
+    """Return the network client class that a client's setting `kafka_client` would replace."""
     found: Callable[..., Any] | None = getattr(client_class, "DEFAULT_CONFIG", {}).get(
         "kafka_client"
     )
@@ -122,7 +122,7 @@ def _net_class_of(client_class: Any) -> Callable[..., Any]:
 
 
 class Connecting(Generic[Client]):
-    """Builds a client on a thread of its own, again and again until a broker answers.
+    """Builds a client of kafka-python on a thread of its own, until a broker answers.
 
     Parameters
     ----------
@@ -131,13 +131,13 @@ class Connecting(Generic[Client]):
     settings : mapping
         What it is called with.
     prepare : callable, optional
-        Called with each network client before it connects to anything. What it changes there is
-        this client's alone.
+        Called with each network client before it connects to anything. What it changes concerns
+        this client alone.
 
     Raises
     ------
     ConfigError
-        When the client takes no network client of ours.
+        When the client has no setting for its network client.
     """
 
     def __init__(
@@ -154,18 +154,18 @@ class Connecting(Generic[Client]):
         self._net: Any = None
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
-        self._handed_over = False
+        self._returned = False
         self._given_up = threading.Event()
         self.error: Exception | None = None
         """Why the last attempt failed; None while the first one goes on."""
 
     def wait(self, timeout_s: float) -> Client | None:
-        """Return the client once it is connected, or None when `timeout_s` was not enough.
+        """Return the client once it is connected, or None after `timeout_s`.
 
         Raises
         ------
         ConfigError
-            When `prepare` found that the client does not fit; trying again would not help.
+            When `prepare` found that the library does not fit; trying again would not help.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._try, name="kafka-connecting", daemon=True)
@@ -175,34 +175,34 @@ class Connecting(Generic[Client]):
             return None
         if isinstance(self.error, ConfigError):
             raise self.error
-        self._handed_over = True
+        self._returned = True
         return self._client
 
     def give_up(self) -> None:
-        """Stop trying; an attempt that is under way is cut off. A client once given stays whole."""
+        """Stop trying, and cut off the attempt under way; a returned client stays open."""
         self._given_up.set()
-        if self._handed_over or self._thread is None:
+        if self._returned or self._thread is None:
             return
         for _ in range(2):  # once for the attempt under way, once for one that got through
             if self._net is not None:
-                # The attempt's own thread may be amid a poll, and the client then complains. By
-                # then it has marked itself closed, which is all that the attempt needs to end.
+                # If the attempt's own thread is amid a poll, the network client raises, but only
+                # after it has marked itself closed, and that ends the attempt.
                 with contextlib.suppress(RuntimeError):
                     self._net.close()
             self._thread.join(_JOIN_TIMEOUT_S)
 
     def _try(self) -> None:
-        """Build the client, after pauses of a second at most, until it is there or unwanted."""
+        """Build the client, with a pause after each failure, until it succeeds or is given up."""
         while not self._given_up.is_set():
             try:
                 client = self._client_class(**self._settings, kafka_client=self._make_net)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - any error is reported and tried again
                 self.error = error
                 if isinstance(error, ConfigError):
                     return
                 # The constructor leaves its thread and its sockets behind when it fails.
                 if self._net is not None:
-                    # Whatever it says: an error here would end the thread, and nobody would try on.
+                    # An error here would end the thread, and with it all further attempts.
                     with contextlib.suppress(Exception):
                         self._net.close()
                 self._given_up.wait(self._pause_s)

@@ -1,8 +1,8 @@
-"""Compressed batches unpacked, by the packages that kafka-python uses itself, but within bounds.
+"""Decompresses batches with the packages that kafka-python uses itself, but within bounds.
 
-What a compressed stream says of its own size is not believed: memory grows with what really comes
-out, and ends at `BATCH_BYTES_MAX`. A producer's batches are some megabytes at most, since its
-limits hold before compression.
+The size that a compressed stream declares is not trusted: memory grows with what really comes out,
+up to `BATCH_BYTES_MAX`. A producer's batches are some megabytes at most, since its limits hold
+before compression.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafka.errors import CorruptRecordError, UnsupportedCodecError
 BATCH_BYTES_MAX: Final = 256 << 20
 _PIECE_BYTES: Final = 1 << 20
 _GZIP_WINDOW: Final = 31  # zlib's way to ask for gzip's frame
-# What a member leaves unused is copied, so it is fed in small pieces: a stream of a great many tiny
-# members would otherwise take time by the square of its size.
-_FED_BYTES: Final = 1 << 15
+# zlib copies what it leaves unused, so it gets small pieces: a stream of a great many tiny gzip
+# members would otherwise take quadratic time.
+_INPUT_BYTES: Final = 1 << 15
 _ZEROS: Final = re.compile(rb"\0*")  # a writer may pad with them behind a member
 
 # The framing that Java's snappy library puts around its blocks: this mark and two versions, then
@@ -30,7 +30,7 @@ _SNAPPY_MARK_BYTES: Final = 16
 _SNAPPY_RATIO_MAX: Final = 64  # three bytes can stand for 64, never for more
 
 
-def unpack(number: int, packed: bytes) -> bytes:
+def decompress(number: int, packed: bytes) -> bytes:
     """Return the records of a compressed batch.
 
     Parameters
@@ -43,9 +43,9 @@ def unpack(number: int, packed: bytes) -> bytes:
     Raises
     ------
     UnsupportedCodecError
-        Where there is no such compression, or its package is not installed.
+        When there is no such compression, or its package is not installed.
     CorruptRecordError
-        Where it is not what it should be, or would be larger than `BATCH_BYTES_MAX`.
+        When the stream is damaged, or holds more than `BATCH_BYTES_MAX` bytes.
     """
     if not packed:
         return b""  # compaction left nothing but the header
@@ -55,14 +55,14 @@ def unpack(number: int, packed: bytes) -> bytes:
     if not installed():
         raise UnsupportedCodecError(f"Libraries for {name} compression codec not found")
     try:
-        return _within_bounds(pieces(packed))
+        return _joined(pieces(packed))
     except CorruptRecordError as error:
         raise CorruptRecordError(f"{name}: {error.args[0]}") from error
     except Exception as error:  # each package raises classes of its own
         raise CorruptRecordError(f"{name} cannot unpack it: {error!r}") from error
 
 
-def _within_bounds(pieces: Iterable[bytes]) -> bytes:
+def _joined(pieces: Iterable[bytes]) -> bytes:
     parts, total = [], 0
     for part in pieces:
         total += len(part)
@@ -84,12 +84,12 @@ def _gzip(packed: bytes) -> Iterator[bytes]:
     while at < len(packed):
         member = zlib.decompressobj(_GZIP_WINDOW)
         while not member.eof:
-            fed = member.unconsumed_tail
-            if not fed:
-                fed = packed[at : at + _FED_BYTES]
-                at += len(fed)
-            part = member.decompress(fed, _PIECE_BYTES)
-            if not part and not fed and not member.eof:
+            given = member.unconsumed_tail
+            if not given:
+                given = packed[at : at + _INPUT_BYTES]
+                at += len(given)
+            part = member.decompress(given, _PIECE_BYTES)
+            if not part and not given and not member.eof:
                 raise CorruptRecordError("the stream is cut off")
             yield part
         at -= len(member.unused_data)
@@ -139,7 +139,7 @@ def _snappy_blocks(packed: bytes) -> Iterator[bytes]:
 
 
 def _snappy_size(block: bytes) -> int:
-    """Return the size that a block gives itself, a varint at its beginning."""
+    """Return the size that a block declares, a varint at its beginning."""
     size = 0
     for i, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * i

@@ -1,12 +1,12 @@
-"""One partition's response of the broker, decoded into columns instead of record by record.
+"""Decodes a broker's response for one partition into columns instead of record by record.
 
-`ColumnRecords` stands in for the client's own `PartitionRecords`. It inherits all that it does not
-replace: what the client asks of it, how aborted transactions are told, and the reading of message
-formats before 2. Batches of one run, mostly a whole response, are decoded in two calls of the
-kernels. A response is read as far as it is asked for, so what is unpacked of it stays small.
+`ColumnRecords` takes the place of kafka-python's own `PartitionRecords`; `patch` puts it there. It
+inherits all that it does not replace: the attributes that the library reads, the list of aborted
+transactions, and message formats before 2. Two calls of the kernels decode a run of batches, mostly
+the whole response. A response is decompressed only as far as `take` has asked, to save memory.
 
-A batch that cannot be read is an error in `take`, again and again until the client seeks; all that
-stands before it has been handed over by then, and nothing of it.
+A batch that cannot be read is an error in `take`, again and again until the source seeks. All
+messages before it have been returned by then, and none of its own.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
-from consumers.kafka.codecs import unpack
+from consumers.kafka.codecs import decompress
 from consumers.kafka.columns import cut, from_kafka_python, joined
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition, RawColumns
 
 # How many batches are decoded at once: 0.4 MB of rows.
 _RUN_BATCHES: Final = 4096
-# Where a run of compressed batches ends, before unpacking and behind it.
+# The size at which a run of compressed batches ends, compressed and decompressed.
 _RUN_PACKED_BYTES: Final = 1 << 20
 _RUN_UNPACKED_BYTES: Final = 4 << 20
 
-_SAID: Final = {
+_DAMAGE: Final = {
     rb.BAD_CHECKSUM: "its checksum is wrong",
     rb.BAD_HEADER: "its header is malformed, or it stands out of order",
 }
 
 
 class Taken:
-    """What the client is given: as long as its messages are many, with their columns as one item.
+    """What the library gets from `take`: its length counts messages, its one item is columns.
 
     Parameters
     ----------
-    columns : RawColumns, optional
-        None for nothing.
+    columns : RawColumns or None
+        None if there are no messages.
     """
 
     def __init__(self, columns: RawColumns | None) -> None:
@@ -61,18 +61,18 @@ class Taken:
 
 
 class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
-    """Reads one partition's response; made and called by the client's fetcher.
+    """Decodes one partition's response; made and called by the library's fetcher.
 
     Parameters
     ----------
     fetch_offset : int
         The offset that was asked for; the first batch may begin before it.
     tp : kafka.TopicPartition
-        Whose response it is.
+        The partition.
     records : kafka.record.MemoryRecords
         The response.
     **settings
-        As for the class it stands in for; deserialisers and skipped checksums are not for us.
+        As for the class that it replaces; deserializers are not called, checksums always checked.
     """
 
     def __init__(self, fetch_offset: int, tp: Any, records: Any, **settings: Any) -> None:
@@ -82,23 +82,23 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         self._data = np.frombuffer(self._buffer, dtype=np.uint8)
         n_batches_max = min(_RUN_BATCHES, len(self._buffer) // rb.HEADER_BYTES + 1)
         self._rows = np.empty((n_batches_max, rb.N_COLUMNS), dtype=np.int64)
-        self._at = 0
-        self._why = rb.NEXT_RUN
-        self._after = -1  # the last offset of the batch before `_at`
-        self._piece: RawColumns | None = None
-        self._n_given = 0  # of the piece
+        self._at = 0  # the byte at which the next batch begins
+        self._last_offset = -1  # the last offset of the batch before it
+        self._stopped = rb.NEXT_RUN  # why the kernel stopped there
+        self._run: RawColumns | None = None
+        self._n_taken = 0  # messages of the run
         self._broken: str | None = None
-        self._by_stock = False
+        self._old_format = False
 
     @property
     def _has_more(self) -> bool:
-        """Tell what the client reads off our truth: nothing more comes once we are drained."""
+        """Return what the library reads as our truth value: False once we are drained."""
         return self.record_iterator is not None
 
     def drain(self) -> None:
-        """Let go of the response: it has been read, or nobody wants it any more."""
+        """Release the response: it has been read, or is not wanted any more."""
         super().drain()
-        self._piece = None
+        self._run = None
         self._buffer, self._data = b"", np.empty(0, dtype=np.uint8)
 
     def take(self, n: int | None = None) -> Taken:
@@ -107,39 +107,39 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         Raises
         ------
         CorruptRecordError
-            Where the next batch is not what it should be.
+            When the next batch is damaged.
         UnsupportedCodecError
-            Where the package for its compression is not installed.
+            When the package for its compression is not installed.
         """
         left = sys.maxsize if n is None else n
         chunks: list[RawColumns] = []
-        while left > 0 and self._has_more and not self._by_stock:
+        while left > 0 and self._has_more and not self._old_format:
             try:
                 chunk = self._next_chunk(left)
             except KafkaError:
                 if not chunks:
                     raise
-                break  # the next call comes upon it again
+                break  # the next call meets it again
             if len(chunk):
                 chunks.append(chunk)
                 left -= len(chunk)
         if chunks:
             return Taken(joined(chunks))
-        if self._has_more and self._by_stock:
-            return self._take_by_stock(n)
+        if self._has_more and self._old_format:
+            return self._take_old_format(n)
         return Taken(None)
 
     def _next_chunk(self, n_max: int) -> RawColumns:
-        """Return what is next of the piece, or of the piece behind it; drain at the end."""
-        if self._piece is None:
-            self._piece, self._n_given = self._next_piece(), 0
-        piece, begin = self._piece, self._n_given
-        chunk = cut(piece, begin, begin + n_max)
-        self._n_given += len(chunk)
+        """Return the next messages of the run, or of the run behind it; drain at the end."""
+        if self._run is None:
+            self._run, self._n_taken = self._next_run(), 0
+        run, begin = self._run, self._n_taken
+        chunk = cut(run, begin, begin + n_max)
+        self._n_taken += len(chunk)
         self.next_fetch_offset = chunk.next_offset
-        if self._n_given >= len(piece):
-            self._piece = None
-            if self._why == rb.AT_END and self._broken is None:
+        if self._n_taken >= len(run):
+            self._run = None
+            if self._stopped == rb.AT_END and self._broken is None:
                 self._end()
         return chunk
 
@@ -152,20 +152,20 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
             )
         self.drain()
 
-    def _next_piece(self) -> RawColumns:
-        """Decode the next run of batches; empty where nothing for us is in it."""
+    def _next_run(self) -> RawColumns:
+        """Return the next run of batches, decoded; empty if it holds no messages for us."""
         if self._broken is not None:
             raise CorruptRecordError(self._broken)
-        n, behind, self._why = rb.scan(
-            self._data, self._at, self._after, _RUN_PACKED_BYTES, self._rows
+        n, end_at, self._stopped = rb.scan(
+            self._data, self._at, self._last_offset, _RUN_PACKED_BYTES, self._rows
         )
         if n == 0:
-            return self._none_follows()
-        rows, end = self._rows[:n], int(behind)
-        buffer, n = self._unpacked(rows)
+            return self._no_run()
+        rows, end = self._rows[:n], int(end_at)
+        buffer, n = self._decompressed(rows)
         if n < len(rows):
-            end, self._why = int(rows[n, rb.BEGIN]), rb.NEXT_RUN
-        n = self._without_aborted(rows[:n])
+            end, self._stopped = int(rows[n, rb.BEGIN]), rb.NEXT_RUN
+        n = self._skip_aborted(rows[:n])
         records, n = self._decoded(buffer, rows[:n])
         if n == 0:
             raise CorruptRecordError(self._broken)
@@ -173,7 +173,7 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         self.leader_epoch = int(rows[0, rb.EPOCH])
         self.bytes_read += end - self._at
         self.records_read += records.shape[1]
-        self._at, self._after = end, last
+        self._at, self._last_offset = end, last
         return RawColumns(
             partition=self._partition,
             buffer=buffer,
@@ -186,12 +186,12 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
             next_offset=max(self.fetch_offset, last + 1),
         )
 
-    def _none_follows(self) -> RawColumns:
-        """Act on why there is no batch to decode: the end, an old format, or damage."""
-        if self._why in _SAID:
-            raise CorruptRecordError(self._place(self._at) + _SAID[self._why])
-        self._by_stock = self._why == rb.OLD_FORMAT
-        if self._by_stock:
+    def _no_run(self) -> RawColumns:
+        """Return empty columns at the end or before an old format; raise if a batch is damaged."""
+        if self._stopped in _DAMAGE:
+            raise CorruptRecordError(self._batch_at(self._at) + _DAMAGE[self._stopped])
+        self._old_format = self._stopped == rb.OLD_FORMAT
+        if self._old_format:
             rest = MemoryRecords(memoryview(self._buffer)[self._at :])
             self.record_iterator = itertools.dropwhile(
                 self._maybe_skip_record,
@@ -202,15 +202,15 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
             self._partition, b"", none, none, none, none, none, none, self.next_fetch_offset
         )
 
-    def _take_by_stock(self, n: int | None) -> Taken:
-        """Read on as the client does; there is nothing but old formats left in old topics."""
+    def _take_old_format(self, n: int | None) -> Taken:
+        """Return messages as the library decodes them; only old formats follow an old format."""
         records = super().take(n)
         if not records:
             return Taken(None)
         return Taken(from_kafka_python(self._partition, records, self.next_fetch_offset))
 
-    def _unpacked(self, rows: Any) -> tuple[bytes, int]:
-        """Return the buffer that the rows' records lie in, and how many batches it has."""
+    def _decompressed(self, rows: Any) -> tuple[bytes, int]:
+        """Return the buffer that the rows' records lie in, and how many batches it holds."""
         codec = int(rows[0, rb.ATTRIBUTES]) & rb.CODEC_MASK
         if codec == 0:
             return self._buffer, len(rows)
@@ -220,18 +220,18 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
             if total >= _RUN_UNPACKED_BYTES:
                 break
             try:
-                part = unpack(codec, self._buffer[row[rb.BODY] : row[rb.END]])
+                part = decompress(codec, self._buffer[row[rb.BODY] : row[rb.END]])
             except CorruptRecordError as error:
                 if parts:
                     break  # it is the first of the next run
-                raise CorruptRecordError(self._place(row[rb.BEGIN]) + str(error)) from error
+                raise CorruptRecordError(self._batch_at(row[rb.BEGIN]) + str(error)) from error
             parts.append(part)
             row[rb.BODY], row[rb.END] = total, total + len(part)
             total += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts), len(parts)
 
-    def _without_aborted(self, rows: Any) -> int:
-        """Mark what aborted transactions wrote; return how many batches could be judged."""
+    def _skip_aborted(self, rows: Any) -> int:
+        """Mark batches of aborted transactions; return how many batches could be checked."""
         if self.isolation_level != IsolationLevel.READ_COMMITTED:
             return len(rows)
         if not self.aborted_transactions and not self.aborted_producer_ids:
@@ -244,7 +244,7 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
                 try:
                     aborts = self._is_abort_marker(row)
                 except (KafkaError, struct.error, TypeError) as error:
-                    self._broken = f"{self._place(row[rb.BEGIN])}no control record: {error!r}"
+                    self._broken = f"{self._batch_at(row[rb.BEGIN])}no control record: {error!r}"
                     return b
                 if aborts:
                     self.aborted_producer_ids.discard(producer)
@@ -253,7 +253,7 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         return len(rows)
 
     def _is_abort_marker(self, row: Any) -> bool:
-        """Tell what a control batch says; one that compaction has emptied says nothing."""
+        """Return whether a control batch aborts; compaction may have emptied it."""
         if row[rb.N_RECORDS] == 0:
             return False
         begin = int(row[rb.BEGIN])
@@ -262,20 +262,20 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         return bool(next(DefaultRecordBatch(batch)).abort)
 
     def _decoded(self, buffer: bytes, rows: Any) -> tuple[Any, int]:
-        """Return what is told of the rows' records, and how many batches could be read."""
+        """Return the fields of the rows' records, and how many batches could be read."""
         wanted = rows[:, rb.SKIPPED] == 0
-        room = (rows[:, rb.END] - rows[:, rb.BODY]) // rb.RECORD_BYTES_MIN
-        impossible = np.flatnonzero(wanted & (rows[:, rb.N_RECORDS] > room))
+        n_possible = (rows[:, rb.END] - rows[:, rb.BODY]) // rb.RECORD_BYTES_MIN
+        impossible = np.flatnonzero(wanted & (rows[:, rb.N_RECORDS] > n_possible))
         n = int(impossible[0]) if len(impossible) else len(rows)
         n_max = int(rows[:n, rb.N_RECORDS][wanted[:n]].sum())
-        records = np.empty((rb.N_TOLD, n_max), dtype=np.int64)
+        records = np.empty((rb.N_FIELDS, n_max), dtype=np.int64)
         data = np.frombuffer(buffer, dtype=np.uint8)
         n_records, n_read = rb.decode(data, rows[:n], self.fetch_offset, records)
         if n_read < len(rows) and self._broken is None:
-            self._broken = self._place(rows[n_read, rb.BEGIN]) + "its records are malformed"
+            self._broken = self._batch_at(rows[n_read, rb.BEGIN]) + "its records are malformed"
         return records[:, :n_records], n_read
 
-    def _place(self, at: int) -> str:
-        """Return the beginning of a sentence on the batch that begins at a byte."""
+    def _batch_at(self, at: int) -> str:
+        """Return the beginning of a sentence about the batch that begins at a byte."""
         offset = int.from_bytes(self._buffer[at : at + 8], "big", signed=True)
         return f"{self._partition}: the batch at offset {offset} cannot be read: "

@@ -33,7 +33,7 @@ def decoded(data: bytes, from_offset: int = 0, room: int = 3) -> tuple[list[Reco
         n, behind, why = rb.scan(buffer, at, after, 1 << 20, rows)
         rows, at = rows[:n], int(behind)
         n_max = min(int(rows[:, rb.N_RECORDS].sum()), len(data))
-        told = np.full((rb.N_TOLD, n_max), -9, dtype=np.int64)
+        told = np.full((rb.N_FIELDS, n_max), -9, dtype=np.int64)
         fits = rows[:, rb.N_RECORDS] * rb.RECORD_BYTES_MIN <= rows[:, rb.END] - rows[:, rb.BODY]
         n_fit = n if fits.all() else int(np.argmin(fits))
         n_records, n_read = rb.decode(buffer, rows[:n_fit], from_offset, told)

@@ -1,11 +1,11 @@
 """Kafka's record batches, format 2, as columns: two walks over one buffer.
 
 `scan` walks the batches: it checks lengths, checksums and order, and writes one row of numbers a
-batch. `decode` walks the records of those rows and says where each key and value lies. Between the
-two the caller makes room, unpacks what is compressed, and marks what is to be left out.
+batch. `decode` walks the records of those rows and writes where each key and value lies. Between
+the two the caller allocates memory, decompresses batches, and marks those to be skipped.
 
-Nothing in the bytes is trusted, not even under a right checksum: a number is used only once it has
-been seen to lie inside its batch, so that no input leads out of the buffer or into a long loop.
+Nothing in the bytes is trusted, not even under a right checksum: a number is used only after it was
+checked to lie inside its batch, so no input leads out of the buffer or into a long loop.
 The layout is that of Kafka's protocol guide, "Record Batch" and "Record".
 """
 
@@ -29,21 +29,21 @@ FIRST_MS = 7
 LAST_MS = 8
 PRODUCER = 9
 N_RECORDS = 10
-SKIPPED = 11  # 1 where the batch holds no messages for us
+SKIPPED = 11  # 1 if the batch holds no messages for us
 N_COLUMNS = 12
 
-# What is told of each record, one row of the grid each; an end of -1 is a null.
+# The fields of a record, one row of the grid each; an end of -1 is a null.
 OFFSET = 0
 TIME_MS = 1
 KEY_START = 2
 KEY_END = 3
 VALUE_START = 4
 VALUE_END = 5
-N_TOLD = 6
+N_FIELDS = 6
 
 # Why `scan` stopped.
 AT_END = 0  # no complete batch follows
-NEXT_RUN = 1  # a batch follows that belongs into another run, or there is no room
+NEXT_RUN = 1  # a batch follows that belongs to another run, or `rows` is full
 OLD_FORMAT = 2  # a message set of a format before 2 follows
 BAD_HEADER = 3
 BAD_CHECKSUM = 4
@@ -90,9 +90,9 @@ def _be64(data: Bytes, at: Int) -> Int:
 
 @inner
 def _varint(data: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
-    """Return a zigzag number and where it ends: -1 where it is cut off or above 64 bits.
+    """Return a zigzag number and where it ends: -1 if it is cut off or above 64 bits.
 
-    An `at` of -1, from whatever was read before, stays -1: so it is looked at once, at the end.
+    An `at` of -1, from whatever was read before, stays -1, so the caller checks it once at the end.
     """
     if at < 0 or at >= end:
         return np.int64(0), -1
@@ -115,7 +115,7 @@ def _varint(data: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
 
 @inner
 def _part(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """Return start and end of a sized part, and where to go on: all -1 where it is malformed.
+    """Return start and end of a sized part, and where to go on: all -1 if it is malformed.
 
     The end of a null is -1.
     """
@@ -129,7 +129,7 @@ def _part(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
 
 @inner
 def _headers_end(data: Bytes, at: Int, end: Int) -> Int:
-    """Return where a record's headers end; -1 where they are malformed."""
+    """Return where a record's headers end; -1 if they are malformed."""
     count, at = _varint(data, at, end)
     if at < 0 or count < 0:
         return -1
@@ -146,7 +146,7 @@ def _headers_end(data: Bytes, at: Int, end: Int) -> Int:
 
 @inner
 def _read_header(data: Bytes, at: Int, end: Int, row: I64) -> bool:
-    """Write a batch's numbers into its row, and tell whether they can be."""
+    """Write a batch's numbers into its row; return whether they are possible."""
     first = _be64(data, at)
     last_delta = _be32(data, at + _LAST_DELTA_AT)
     row[BEGIN] = at
@@ -198,13 +198,13 @@ def scan(
         The last offset of the batch before, or -1.
     packed_max_bytes : int
         Where to end a run of compressed batches.
-    rows : ndarray of shape (room, N_COLUMNS), int64
-        Room for the rows.
+    rows : ndarray of shape (n_max, N_COLUMNS), int64
+        Written.
 
     Returns
     -------
     tuple of int
-        Rows written, the place behind the last of their batches, and why it stopped there.
+        Rows written, the byte behind the last of their batches, and why it stopped there.
     """
     n = 0
     begin: Int = at
@@ -238,7 +238,7 @@ def scan(
 def _read_record(
     data: Bytes, at: Int, end: Int, row: I64, before: Int, records: I64Grid, n: Int
 ) -> tuple[Int, Int]:
-    """Write where record `n` lies; return its end, -1 where it is malformed, and its delta."""
+    """Write where record `n` lies; return its end, -1 if it is malformed, and its delta."""
     length, at = _varint(data, at, end)
     if at < 0 or length < RECORD_BYTES_MIN - 1 or length > end - at:
         return -1, 0
@@ -274,14 +274,14 @@ def decode(data: Bytes, rows: I64Grid, from_offset: int, records: I64Grid) -> tu
     rows : ndarray of shape (n_batches, N_COLUMNS), int64
     from_offset : int
         Records before it are left out.
-    records : ndarray of shape (N_TOLD, room), int64
-        Room for as many records as the rows that are not skipped have together.
+    records : ndarray of shape (N_FIELDS, n_max), int64
+        Written; as wide as the rows that are not skipped have records together.
 
     Returns
     -------
     tuple of int
-        Records written, and batches read whole. Where these are fewer than the rows, the batch
-        behind them is malformed, and none of its records counts.
+        Records written, and batches read whole. If these are fewer than the rows, the batch behind
+        them is malformed, and none of its records counts.
     """
     n = 0
     for b in range(len(rows)):
