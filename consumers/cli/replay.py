@@ -36,10 +36,9 @@ from consumers.config.settings import (
     MessageSettings,
 )
 from consumers.decode.csv import CsvReader
-from consumers.decode.fields import id_of
+from consumers.decode.fields import id_of, to_unix_ms
 from consumers.decode.json import JsonReader
 from consumers.decode.record_format import RecordFormat
-from consumers.decode.times import to_unix_ms
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import RawColumns

@@ -4,7 +4,7 @@
 end the program and none vanishes: each becomes one row of `Messages` or one `Reject`, and offsets
 keep their order.
 
-Most messages are plain JSON: compiled loops (`json_scanner`) find their text, label, operation and
+Most messages are plain JSON: compiled loops (`JsonScanner`) find their text, label, operation and
 declared fields without a Python object for any of them. A message that these cannot decide is
 decoded by itself (`rows`), and so are records of other formats. Both paths give the same result.
 
@@ -35,8 +35,7 @@ from consumers.decode.fields import (
     with_entries,
     with_texts,
 )
-from consumers.decode.json import JsonReader
-from consumers.decode.json_scanner import JsonScanner, ScanResult, name_table_of
+from consumers.decode.json import JsonReader, JsonScanner, ScanResult, name_table_of
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,

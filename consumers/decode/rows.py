@@ -1,7 +1,7 @@
 """Messages one by one: the checks that each must pass, and the error of each that does not.
 
 This is the authority on what a message says and on what is wrong with it. The scan of a batch
-(`json_scanner`) only spares most messages this path.
+(`JsonScanner`) only spares most messages this path.
 
 The text if it is read, `operation`, `id`, the label and the declared fields must be valid, or the
 message is rejected. `user` and `lang` only describe a message, and its time falls back to the
@@ -28,11 +28,11 @@ from consumers.decode.fields import (
     metadata_text,
     missing_entry,
     quoted,
+    to_unix_ms,
 )
 from consumers.decode.json import JsonReader
 from consumers.decode.labels import Labeller
 from consumers.decode.record_format import RecordFormat
-from consumers.decode.times import to_unix_ms
 from consumers.messages import Metadata, Operation, RawColumns, Reason
 
 Getter = Callable[[Any], Any]

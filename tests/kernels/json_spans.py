@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from consumers.decode.json import Node
-from consumers.decode.json_scanner import JsonScanner, ScanResult
+from consumers.decode.json import JsonScanner, Node, ScanResult
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.decode.json import Node
-from consumers.decode.json_scanner import JsonScanner, name_table_of
+from consumers.decode.json import JsonScanner, Node, name_table_of
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ARRAY,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consumers.decode.times import to_unix_ms
+from consumers.decode.fields import to_unix_ms
 
 
 @pytest.mark.parametrize(
