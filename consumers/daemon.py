@@ -37,7 +37,7 @@ from consumers.features import build_model
 from consumers.http.server import raise_priority
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
@@ -153,7 +153,7 @@ class _Served:
     checkpoint: Checkpoint
     metrics: Metrics
     health: Health
-    tally: Tally
+    statistics: RunStatistics
     predictions: Sink
     rejects: Sink
     board: SnapshotBoard
@@ -182,26 +182,26 @@ def _serve(
     metrics = Metrics(registry, settings.model.classes, clock)
     health = Health(clock, settings.http.stuck_after_s)
     fields = settings.model.fields
-    tally = Tally(settings.model.classes, fields, settings.learning.window, metrics, clock)
+    statistics = RunStatistics(settings.model.classes, fields, settings.learning.window, clock)
     source = build_source(settings, until_end=until_end)
     predictions = _waited_for(build_sink(settings.predictions, settings), stop)
     stack.callback(predictions.close)
     rejects = _waited_for(build_sink(settings.rejects, settings), stop)
     stack.callback(rejects.close)
     board = SnapshotBoard()
-    components = open_components(settings, tally, metrics, stack, clock)
+    components = open_components(settings, statistics, metrics, stack, clock)
     erasure = build_erasure(settings, checkpoint, components, clock)
     stack.callback(erasure.close)
     predictor = Predictor(board, settings.predictor.queue_size_max)
     predictor.start()
     stack.callback(predictor.stop)
     metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
-    metrics.watch_health(lambda: health.report().alive, lambda: health.report().ready)
     reader = Reader(source, build_decoder(settings, source), health, stop)
     reporter = Reporter(
-        source.name, reader.source_status, board, tally, metrics, health, components.quality, view,
+        source.name, reader.source_status, board, statistics, health, components.quality, view,
         checkpoint, clock=clock,
     )  # fmt: skip
+    metrics.watch(reporter.status)
     reporter.http_address, watch_http = serve(
         settings, components, registry=registry, metrics=metrics, health=health,
         predictor=predictor, status=lambda: reporter.latest, stack=stack,
@@ -212,7 +212,7 @@ def _serve(
         watch_http()
 
     return _Served(
-        checkpoint, metrics, health, tally, predictions, rejects, board, components, predictor,
+        checkpoint, metrics, health, statistics, predictions, rejects, board, components, predictor,
         reader, reporter, erasure, watch, clock,
     )  # fmt: skip
 
@@ -239,7 +239,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
     """Restore the model, publish its first snapshot, and build the loop around it."""
     components, clock = served.components, served.clock
     model, positions = served.checkpoint.restore(build_model(settings.model))
-    served.metrics.resume_from(served.tally.prequential, model.words_dropped, values_dropped(model))
+    served.reporter.resume_from(model.words_dropped, values_dropped(model))
     learning = settings.learning
     policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
     learner = Learner(model, served.board, policy, clock)
@@ -262,7 +262,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
         ),
         metrics=served.metrics,
         health=served.health,
-        tally=served.tally,
+        statistics=served.statistics,
         stop=stop,
         watch=served.watch,
         recent=components.recent,

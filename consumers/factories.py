@@ -37,7 +37,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, Output
@@ -259,7 +259,7 @@ class Components:
 
 def open_components(
     settings: Settings,
-    tally: Tally,
+    statistics: RunStatistics,
     metrics: Metrics,
     stack: contextlib.ExitStack,
     clock: Callable[[], float] = time.monotonic,
@@ -272,7 +272,7 @@ def open_components(
         If the journal of corrections cannot be opened.
     """
     page, classes = settings.page, settings.model.classes
-    quality = Quality(classes, tally.prequential, metrics, page.share_messages_min, clock=clock)
+    quality = Quality(classes, statistics.prequential, page.share_messages_min, clock=clock)
     recent = _recent(settings, clock)
     if recent is not None:
         recent.start()

@@ -1,8 +1,8 @@
-"""Tells metrics, health and the screen how the run stands, a few times a second.
+"""Builds the daemon's `Status`, a few times a second and whenever metrics are scraped.
 
-It does so on a thread of its own: what it gathers, such as the most telling of a million words,
-takes longer than the consuming thread can spare. All that it reads are single references and
-figures that one thread writes; two figures in one status may be a batch apart.
+`Reporter` does so on a thread of its own: the features that speak for a class, of a million words,
+take longer to find than the consuming thread can spare. Everything that it reads is one reference
+or one figure with a single writer; two figures in one status may be a batch apart.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from consumers.messages import Partition
 from consumers.monitoring.health import Health
-from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status, Summary
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
@@ -31,8 +31,67 @@ WORDS_SHARE_MAX = (
 FEATURES_SHOWN = 12
 
 
+def build_status(
+    source: str,
+    statistics: RunStatistics,
+    quality: Quality | None = None,
+    snapshot: Snapshot | None = None,
+    source_status: SourceStatus | None = None,
+) -> Status:
+    """Return the status of a run's source, figures and model, without ages and health."""
+    seen = source_status or SourceStatus()
+    prequential = statistics.prequential
+    error = None if quality is None else quality.report().prequential.window.calibration_error
+    return Status(
+        source=source,
+        classes=statistics.classes,
+        trouble=seen.trouble,
+        n_messages=statistics.n_messages,
+        n_learned=statistics.n_learned,
+        n_judged=statistics.n_judged,
+        n_rejected=statistics.rejected.total(),
+        lag_total=sum(seen.lag.values()) if seen.lag else None,
+        shares=statistics.shares(),
+        accuracy=prequential.accuracy,
+        log_loss=prequential.log_loss,
+        window_accuracy=prequential.window_accuracy,
+        window_log_loss=prequential.window_log_loss,
+        vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
+        words_dropped=snapshot.words_dropped if snapshot else 0,
+        n_features=n_features(snapshot) if snapshot else 0,
+        snapshot_version=snapshot.version if snapshot else 0,
+        newest=tuple(statistics.newest),
+        elapsed_s=statistics.elapsed_s,
+        outcomes=dict(statistics.outcomes),
+        rejected=dict(statistics.rejected),
+        learned_by_class=dict(statistics.learned_by_class),
+        predicted_by_class=dict(statistics.predicted_by_class),
+        n_predicted=prequential.n,
+        n_correct=prequential.n_correct,
+        log_loss_sum=prequential.log_loss_sum,
+        calibration_error=error,
+        stream_shares=None if quality is None else quality.stream_shares(),
+        lag=seen.lag,
+        n_lost=seen.lost_messages,
+        decoder=seen.decoder,
+    )
+
+
+@dataclass(slots=True)
+class Increase:
+    """How much a running total grew since the run began; where it falls, nothing is added."""
+
+    total: int = 0
+    since_start: int = 0
+
+    def update(self, total: int) -> None:
+        """Take the total as it is now."""
+        self.since_start += max(0, total - self.total)
+        self.total = total
+
+
 class Reporter:
-    """Gathers what the rooms know into a `Status`.
+    """Reports the run's `Status` to health, quality and the view.
 
     Parameters
     ----------
@@ -41,8 +100,7 @@ class Reporter:
     source_status : callable
         Returns the status of the source after its last poll.
     board : SnapshotBoard
-    tally : Tally
-    metrics : Metrics
+    statistics : RunStatistics
     health : Health
     quality : Quality
     view : View
@@ -53,20 +111,19 @@ class Reporter:
     Attributes
     ----------
     latest : Status
-        What was reported last; for whoever asks in between.
+        The status reported last.
     http_address : str or None
         Where the page is served.
     note : str or None
         What the start is at.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 -- it gathers from every room
+    def __init__(  # noqa: PLR0913 -- it reads every component
         self,
         source: str,
         source_status: Callable[[], SourceStatus],
         board: SnapshotBoard,
-        tally: Tally,
-        metrics: Metrics,
+        statistics: RunStatistics,
         health: Health,
         quality: Quality,
         view: View,
@@ -80,8 +137,7 @@ class Reporter:
         self._source = source
         self._source_status = source_status
         self._board = board
-        self._tally = tally
-        self._metrics = metrics
+        self._statistics = statistics
         self._health = health
         self._quality = quality
         self._view = view
@@ -92,9 +148,12 @@ class Reporter:
         self._telling: dict[str, tuple[str, ...]] = {}
         self._shown_version = 0
         self._shown_at_s = clock()
-        self._n_lost = 0
+        self._words_dropped = Increase()
+        self._values_dropped = Increase()
+        self._n_restarts = 0
         self._was_up = False
         self._was_lost = False
+        self._rate_per_s = 0.0
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
@@ -121,43 +180,37 @@ class Reporter:
         except BaseException as error:  # noqa: BLE001 -- it comes out of `watch`, on the thread that ends the run
             self._failure = error
 
+    def resume_from(self, words_dropped: int, values_dropped: int) -> None:
+        """Count words and values dropped from a restored model's totals on."""
+        self._words_dropped = Increase(words_dropped)
+        self._values_dropped = Increase(values_dropped)
+
     def update(self, *, force: bool = False) -> None:
-        """Report, where it is due."""
+        """Report, if it is due."""
         now_s = self._clock()
         if now_s < self._due_at_s and not force:
             return
         self._due_at_s = now_s + UPDATE_INTERVAL_S
         snapshot = self._board.current()
-        seen = self._source_status()
-        self._metrics.set_decoder(seen.decoder)
-        self._metrics.set_lag(seen.lag)
-        self._note_source(up=seen.trouble is None)
-        self._metrics.count_lost(seen.lost_messages - self._n_lost)
-        self._n_lost = seen.lost_messages
+        self._count_restart(up=self._source_status().trouble is None)
+        self._rate_per_s = self._statistics.rate_per_s()
         if snapshot is not None:
             self._take_in(snapshot, now_s)
-        self.latest = self._status(snapshot, seen, now_s)
-        self._quality.update(self.latest, snapshot, now_s, self._tally.predicted_counts())
+        self.latest = self.status()
+        self._quality.update(self.latest, snapshot, now_s, self._statistics.predicted_counts())
         self._view.update(self.latest)
 
-    def _note_source(self, *, up: bool) -> None:
-        """Show whether the source can be read, and count it when it is found again."""
-        self._metrics.set_source_up(up)
-        if up and self._was_lost:
-            self._metrics.count_restarts()
+    def _count_restart(self, *, up: bool) -> None:
+        """Count a source that can be read again after it was lost."""
+        self._n_restarts += up and self._was_lost
         self._was_lost = self._was_up and not up
         self._was_up = self._was_up or up
 
     def _take_in(self, snapshot: Snapshot, now_s: float) -> None:
         if snapshot.version != self._shown_version:
             self._shown_version, self._shown_at_s = snapshot.version, now_s
-            self._metrics.set_snapshot(
-                snapshot.version,
-                snapshot.vocabulary_size,
-                snapshot.words_dropped,
-                n_features(snapshot),
-                values_dropped(snapshot),
-            )
+            self._words_dropped.update(snapshot.words_dropped)
+            self._values_dropped.update(values_dropped(snapshot))
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
             told = top_features(snapshot, FEATURES_SHOWN)
@@ -168,64 +221,47 @@ class Reporter:
                 str(label): tuple(name for name, _ in features) for label, features in told.items()
             }
 
-    def _status(
-        self,
-        snapshot: Snapshot | None,
-        seen: SourceStatus,
-        now_s: float,
-    ) -> Status:
-        tally = self._tally
-        prequential = tally.prequential
-        return Status(
-            source=self._source,
-            classes=tally.classes,
-            trouble=seen.trouble,
-            n_messages=tally.n_messages,
-            n_learned=tally.n_learned,
-            n_judged=tally.n_judged,
-            n_rejected=tally.rejected.total(),
-            rate_per_s=tally.rate_per_s(),
-            lag_total=sum(seen.lag.values()) if seen.lag else None,
-            shares=tally.shares(),
-            accuracy=prequential.accuracy,
-            log_loss=prequential.log_loss,
-            window_accuracy=prequential.window_accuracy,
-            window_log_loss=prequential.window_log_loss,
-            vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
-            words_dropped=snapshot.words_dropped if snapshot else 0,
-            n_features=n_features(snapshot) if snapshot else 0,
-            snapshot_version=snapshot.version if snapshot else 0,
-            snapshot_age_s=now_s - self._shown_at_s if snapshot else None,
+    def status(self) -> Status:
+        """Return the daemon's status as it is now; any thread may ask."""
+        snapshot = self._board.current()
+        return replace(
+            build_status(
+                self._source, self._statistics, self._quality, snapshot, self._source_status()
+            ),
+            rate_per_s=self._rate_per_s,
+            snapshot_age_s=self._clock() - self._shown_at_s if snapshot else None,
             checkpoint_age_s=self._checkpoint.age_s(),
             http_address=self.http_address,
-            newest=tuple(tally.newest),
             telling=self._telling,
-            elapsed_s=tally.elapsed_s,
             note=self.note,
+            n_restarts=self._n_restarts,
+            new_words_dropped=self._words_dropped.since_start,
+            new_values_dropped=self._values_dropped.since_start,
+            health=self._health.report(),
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:
         """Return what the run did."""
-        tally = self._tally
+        statistics = self._statistics
         snapshot = self._board.current()
         return Summary(
             source=self._source,
-            messages=tally.n_messages,
-            learned=tally.n_learned,
-            judged=tally.n_judged,
-            deletions=tally.n_deleted,
-            rejected=dict(tally.rejected),
-            ambiguous=tally.n_ambiguous,
-            accuracy=tally.prequential.accuracy,
-            log_loss=tally.prequential.log_loss,
+            messages=statistics.n_messages,
+            learned=statistics.n_learned,
+            judged=statistics.n_judged,
+            deletions=statistics.outcomes["delete"],
+            rejected=dict(statistics.rejected),
+            ambiguous=statistics.outcomes["ambiguous"],
+            accuracy=statistics.prequential.accuracy,
+            log_loss=statistics.prequential.log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
             words_dropped=snapshot.words_dropped if snapshot else 0,
             n_features=n_features(snapshot) if snapshot else 0,
-            classes=tally.classes,
+            classes=statistics.classes,
             class_counts=tuple(snapshot.class_counts.tolist()) if snapshot else (),
             positions={str(partition): at for partition, at in positions.items()},
-            seconds=tally.elapsed_s,
-            messages_per_s=tally.mean_rate_per_s(),
+            seconds=statistics.elapsed_s,
+            messages_per_s=statistics.mean_rate_per_s(),
             snapshot_version=snapshot.version if snapshot else 0,
             exit_reason=reason,
             checkpoint=None if self._checkpoint.path is None else str(self._checkpoint.path),

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Bin, Prequential, calibration_error
 from consumers.monitoring.quality_report import (
     Confusion,
@@ -16,7 +15,7 @@ from consumers.monitoring.quality_report import (
     Telling,
     WindowFigures,
 )
-from consumers.monitoring.shares import Shares
+from consumers.monitoring.shares import ShareReport, Shares
 from consumers.monitoring.status import Status
 from consumers.monitoring.trends import Trends
 from streamnb import Snapshot
@@ -122,7 +121,6 @@ class Quality:
         The configured classes.
     prequential : Prequential
         Written by the consuming thread; only read here.
-    metrics : Metrics
     messages_min : int
         Below so many messages no share is said (`page.share_messages_min`).
     clock : callable
@@ -135,7 +133,6 @@ class Quality:
         self,
         classes: Sequence[str],
         prequential: Prequential,
-        metrics: Metrics,
         messages_min: int,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -143,7 +140,6 @@ class Quality:
     ) -> None:
         self._classes = tuple(classes)
         self._prequential = prequential
-        self._metrics = metrics
         self._messages_min = messages_min
         self._clock = clock
         self._time_ms = time_ms
@@ -156,6 +152,7 @@ class Quality:
         self._calibration: tuple[Bin, ...] = ()
         self._calibration_error: float | None = None
         self._shares = Shares.unknown(self._classes, messages_min)
+        self._stream_shares: ShareReport | None = None
         self._report = QualityReport()
 
     def report(self) -> QualityReport:
@@ -165,6 +162,10 @@ class Quality:
     def shares(self) -> Shares:
         """Return who says shares by the newest error rates; any thread may ask."""
         return self._shares
+
+    def stream_shares(self) -> ShareReport | None:
+        """Return the shares of the stream's newest messages; any thread may ask."""
+        return self._stream_shares
 
     def tell(self, told: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
         """Take in the most telling features, as `inspection.summary.top_features` gives them."""
@@ -231,10 +232,7 @@ class Quality:
             self._calibration = judged.calibration()
             self._calibration_error = calibration_error(self._calibration)
             self._shares = Shares(self._classes, counts, self._messages_min)
-        self._metrics.set_calibration_error(self._calibration_error)
-        said = self._shares.of_stream(predicted or [0] * len(self._classes))
-        corrected = {label: each.share for label, each in (said.corrected or {}).items()}
-        self._metrics.set_shares(said.raw, corrected)
+        self._stream_shares = self._shares.of_stream(predicted or [0] * len(self._classes))
 
     def _figures(self) -> PrequentialFigures:
         known = self._prequential

@@ -1,7 +1,7 @@
 """What a run has seen so far: the figures behind metrics, screens and the summary.
 
-The consuming thread counts what it read and learned, the predictor's thread what it judged; each
-figure is written by one thread alone.
+The consuming thread counts what it read and learned, the predictor thread what it judged; each
+figure has one writing thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages
-from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer
@@ -41,8 +40,8 @@ class _Rate:
         return self.per_s
 
 
-class Tally:
-    """Counts, and hands on to the metrics.
+class RunStatistics:
+    """Counts what a run reads, learns and judges.
 
     Parameters
     ----------
@@ -52,9 +51,19 @@ class Tally:
         The fields that the model's groups read.
     window : int
         Examples of the prequential window.
-    metrics : Metrics
     clock : callable
         Monotonic seconds.
+
+    Attributes
+    ----------
+    prequential : Prequential
+    n_messages, n_learned, n_judged : int
+    outcomes, rejected : Counter
+        Messages by what became of them, and rejected ones by reason.
+    learned_by_class, predicted_by_class : Counter
+        Examples learned by label; messages without a label by predicted class.
+    newest : deque of Judged
+        The newest messages, oldest first.
     """
 
     def __init__(
@@ -62,7 +71,6 @@ class Tally:
         classes: Sequence[str],
         fields: Sequence[str],
         window: int,
-        metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.classes = tuple(classes)
@@ -71,12 +79,12 @@ class Tally:
         self.n_messages = 0
         self.n_learned = 0
         self.n_judged = 0
-        self.n_ambiguous = 0
-        self.n_deleted = 0
+        self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.learned_by_class: Counter[str] = Counter()
+        self.predicted_by_class: Counter[str] = Counter()
         self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
         self._predicted: deque[int] = deque(maxlen=_SHARES_OVER)
-        self._metrics = metrics
         self._clock = clock
         self._began_s = clock()
         self._first_s: float | None = None
@@ -117,22 +125,17 @@ class Tally:
         """Count a batch of `n` messages that has been dealt with."""
         self.n_messages += n
         self._last_s = self._clock()
-        reasons = Counter(reject.reason for reject in messages.rejects)
-        self.rejected.update({reason.value: count for reason, count in reasons.items()})
+        self.rejected.update(reject.reason.value for reject in messages.rejects)
         n_learned, n_without = len(messages.to_learn), len(messages.to_predict)
-        n_deleted = len(messages) - n_learned - n_without
         # A rejected or deleted message may have been ambiguous too; each counts in one place only.
         n_ambiguous = min(messages.n_ambiguous, n_without)
-        self.n_ambiguous += n_ambiguous
-        self.n_deleted += n_deleted
-        self._metrics.count_messages(
+        self.outcomes.update(
             learned=n_learned,
             unlabelled=n_without - n_ambiguous,
             ambiguous=n_ambiguous,
-            deleted=n_deleted,
+            rejected=len(messages.rejects),
+            delete=len(messages) - n_learned - n_without,
         )
-        if reasons:
-            self._metrics.count_rejects(reasons)
 
     def learned(
         self,
@@ -144,9 +147,8 @@ class Tally:
         """Take in labelled messages that were judged and learned."""
         self.n_learned += len(rows)
         self.prequential.update(posteriors, truth)
-        self._metrics.set_prequential(self.prequential)
         counts = np.bincount(truth, minlength=len(self.classes)).tolist()
-        self._metrics.count_learned(dict(zip(self.classes, counts, strict=True)))
+        self.learned_by_class.update(dict(zip(self.classes, counts, strict=True)))
         self._remember(messages, rows, posteriors)
 
     def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
@@ -154,7 +156,7 @@ class Tally:
         self.n_judged += len(rows)
         predicted = self._remember(messages, rows, answer.log_posteriors)
         counts = np.bincount(predicted, minlength=len(self.classes)).tolist()
-        self._metrics.count_predictions(dict(zip(self.classes, counts, strict=True)))
+        self.predicted_by_class.update(dict(zip(self.classes, counts, strict=True)))
 
     def _remember(
         self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]

@@ -1,6 +1,7 @@
-"""What the daemon tells of itself: `Status` while it runs, `Summary` when it is done.
+"""The daemon's state as one value: `Status` while it runs, `Summary` when it is done.
 
-Both are plain values. The pipeline fills them; screens, logs and `--json` read them.
+`consumers.reporter` builds both. The screen, the log view, the API and the metrics read a `Status`;
+the command's last lines and `--json` read the `Summary`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from consumers.messages import Partition
+from consumers.monitoring.health import HealthReport
+from consumers.monitoring.shares import ShareReport
 
 
 class Judged(NamedTuple):
@@ -82,6 +87,29 @@ class Status:
         Seconds since the start.
     note : str or None
         What the daemon is busy with, where that explains a pause.
+    outcomes, rejected : mapping of str to int
+        Messages by what became of them, and rejected ones by reason.
+    learned_by_class, predicted_by_class : mapping of str to int
+        Examples learned by label; messages without a label by predicted class.
+    n_predicted, n_correct : int
+        Examples predicted before they were learned, and those predicted right.
+    log_loss_sum : float
+        Sum of the log-losses of those examples, in nats.
+    calibration_error : float or None
+        Expected calibration error over the last `learning.window` examples, from 0 to 1.
+    stream_shares : ShareReport or None
+        Shares of the newest predictions, raw and corrected, as of about a second ago.
+    lag : mapping of Partition to int
+        Messages still unread in each partition that is read now.
+    n_lost, n_restarts : int
+        Messages that the source had removed before they were read; times that the source was lost
+        and found again.
+    decoder : str or None
+        How Kafka's responses are decoded; None for other sources.
+    new_words_dropped, new_values_dropped : int
+        Words and values of categories dropped in this run because their table was full.
+    health : HealthReport or None
+        What `/healthz` and `/readyz` answer.
     """
 
     source: str
@@ -109,6 +137,22 @@ class Status:
     telling: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elapsed_s: float = 0.0
     note: str | None = None
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    learned_by_class: Mapping[str, int] = field(default_factory=dict)
+    predicted_by_class: Mapping[str, int] = field(default_factory=dict)
+    n_predicted: int = 0
+    n_correct: int = 0
+    log_loss_sum: float = 0.0
+    calibration_error: float | None = None
+    stream_shares: ShareReport | None = None
+    lag: Mapping[Partition, int] = field(default_factory=dict)
+    n_lost: int = 0
+    n_restarts: int = 0
+    decoder: str | None = None
+    new_words_dropped: int = 0
+    new_values_dropped: int = 0
+    health: HealthReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from consumers.features import columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
@@ -69,7 +69,7 @@ class Pipeline:
     checkpoint_writer: CheckpointWriter
     metrics: Metrics
     health: Health
-    tally: Tally
+    statistics: RunStatistics
     stop: threading.Event
     watch: Callable[[], None]
     recent: Recent | None = None
@@ -104,7 +104,7 @@ class Pipeline:
 
     def _process(self, messages: Messages) -> None:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
-        self.tally.begin()
+        self.statistics.begin()
         self._is_mid_batch = True
         began_s = time.perf_counter()
         self._learn(messages)
@@ -116,7 +116,7 @@ class Pipeline:
             self._after_predictions(partial(self._erase, self.erasure, messages))
         self.positions[messages.partition] = messages.next_offset
         self._is_mid_batch = False
-        self.tally.count(len(messages.raw), messages)
+        self.statistics.count(len(messages.raw), messages)
 
     def _do_due(self, n_messages: int) -> None:
         """Do what is due between two batches: publish, check other threads, checkpoint."""
@@ -170,19 +170,19 @@ class Pipeline:
     def _learn(self, messages: Messages) -> None:
         rows = messages.to_learn
         labels = Codes(messages.labels[rows], messages.classes)
-        columns = columns_of(messages, rows, self.tally.fields)
+        columns = columns_of(messages, rows, self.statistics.fields)
         # A partition without labels gets its part too: its position is saved with it.
         posteriors = self.learner.learn(part_name(messages.partition), columns, labels)
         if len(rows):
             truth = to_indices(labels, self.learner.model.classes)
-            self.tally.learned(messages, rows, posteriors, truth)
+            self.statistics.learned(messages, rows, posteriors, truth)
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
 
     def _predict(self, messages: Messages) -> None:
         rows = messages.to_predict
         if len(rows):
-            columns = columns_of(messages, rows, self.tally.fields)
+            columns = columns_of(messages, rows, self.statistics.fields)
             then = partial(self._write_predictions, messages, rows, time.perf_counter())
             self._submit(partial(self.predictor.submit, columns, then=then))
 
@@ -221,7 +221,7 @@ class Pipeline:
     def _write_predictions(
         self, messages: Messages, rows: NDArray[np.int64], submitted_at_s: float, answer: Answer
     ) -> None:
-        self.tally.judged(messages, rows, answer)
+        self.statistics.judged(messages, rows, answer)
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
         self.metrics.observe_predict(time.perf_counter() - submitted_at_s, len(rows))

@@ -14,7 +14,7 @@ from consumers.messages import Partition, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
@@ -79,14 +79,15 @@ class Run:
         self.source, self.view, self.board = ScriptedSource(), KeptView(), SnapshotBoard()
         self.health = Health(self.clock, 30.0)
         metrics = Metrics(self.registry, CLASSES, self.clock)
-        self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
+        self.statistics = RunStatistics(CLASSES, ("text",), 100, self.clock)
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {}, self.clock)
         self.model = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
-        quality = Quality(CLASSES, self.tally.prequential, metrics, 30, clock=self.clock)
+        quality = Quality(CLASSES, self.statistics.prequential, 30, clock=self.clock)
         self.reporter = Reporter(
-            self.source.name, lambda: SourceStatus.of(self.source), self.board, self.tally, metrics,
+            self.source.name, lambda: SourceStatus.of(self.source), self.board, self.statistics,
             self.health, quality, self.view, self.checkpoint, clock=self.clock,
         )  # fmt: skip
+        metrics.watch(self.reporter.status)
         self.reporter.http_address = "http://127.0.0.1:1"
 
     def learner(self) -> Learner:
@@ -271,10 +272,10 @@ def test_the_summary_says_what_the_run_did(run: Run) -> None:
     lines = b'{"text":"good day","label":4}', b"{", b'{"text":"bad day","label":0}'
     batch = messages(FIRST, lines)
     run.clock.now_s += 5.0  # nothing comes yet
-    run.tally.begin()
-    run.tally.learned(batch, batch.to_learn, posteriors, np.array([1, 0]))
+    run.statistics.begin()
+    run.statistics.learned(batch, batch.to_learn, posteriors, np.array([1, 0]))
     run.clock.now_s += 2.0
-    run.tally.count(3, batch)
+    run.statistics.count(3, batch)
     run.clock.now_s += 1.0  # nothing comes any more
     summary = run.reporter.summary("end of source", {FIRST: 3, SECOND: 0})
     assert (summary.source, summary.exit_reason) == ("scripted", "end of source")

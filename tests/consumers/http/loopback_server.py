@@ -51,7 +51,7 @@ def app_state(
     Learner(model or taught(of), board, EveryExamples(1_000_000), clock).publish()
     predictor = Predictor(board)
     predictor.start()
-    quality = Quality(of.model.classes, Prequential(100), metrics, of.page.share_messages_min)
+    quality = Quality(of.model.classes, Prequential(100), of.page.share_messages_min)
     try:
         yield AppState(
             settings=of,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.messages import Partition, Reason
+from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import OUTCOMES, Metrics
-from consumers.monitoring.prequential import Prequential
+from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.status import Status
+from consumers.reporter import Increase, build_status
 
 
 class Clock:
@@ -40,6 +45,12 @@ def clock() -> Clock:
 def metrics(registry: CollectorRegistry, clock: Clock) -> Metrics:
     """Return metrics of two classes."""
     return Metrics(registry, ["negative", "positive"], clock)
+
+
+def show(metrics: Metrics, **fields: Any) -> None:
+    """Let a scrape find a status with such fields."""
+    status = replace(Status("test"), **fields)
+    metrics.watch(lambda: status)
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
@@ -84,17 +95,18 @@ def test_every_metric_has_our_name_and_a_sentence(
 
 def test_one_decoder_is_in_use(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Nothing is said where Kafka is not read; then one of the two decoders is 1."""
-    metrics.set_decoder(None)
+    show(metrics, decoder=None)
     assert value(registry, "kafka_decoder_info", decoder="columns") is None
-    metrics.set_decoder("records")
+    show(metrics, decoder="records")
     assert value(registry, "kafka_decoder_info", decoder="records") == 1
     assert value(registry, "kafka_decoder_info", decoder="columns") == 0
 
 
 def test_messages_are_counted_by_outcome(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Each message has one outcome; rejects have a reason besides."""
-    metrics.count_messages(learned=3, unlabelled=2, ambiguous=1, deleted=4)
-    metrics.count_rejects({Reason.NOT_JSON: 5, Reason.TOO_LARGE: 1})
+    outcomes = {"learned": 3, "unlabelled": 2, "ambiguous": 1, "rejected": 6, "delete": 4}
+    rejected = {Reason.NOT_JSON.value: 5, Reason.TOO_LARGE.value: 1}
+    show(metrics, outcomes=outcomes, rejected=rejected)
     counted = [value(registry, "messages_total", outcome=outcome) for outcome in OUTCOMES]
     assert dict(zip(OUTCOMES, counted, strict=True)) == {
         "learned": 3, "unlabelled": 2, "ambiguous": 1, "rejected": 6, "delete": 4,
@@ -106,8 +118,8 @@ def test_a_label_that_is_not_configured_is_other(
     registry: CollectorRegistry, metrics: Metrics
 ) -> None:
     """No stream can make series: unknown labels share one."""
-    metrics.count_learned({"positive": 2, "🙂": 1, "x": 1})
-    metrics.count_predictions({"negative": 3, "y": 1})
+    learned, predicted = {"positive": 2, "🙂": 1, "x": 1}, {"negative": 3, "y": 1}
+    show(metrics, learned_by_class=learned, predicted_by_class=predicted)
     assert value(registry, "examples_learned_total", label="positive") == 2
     assert value(registry, "examples_learned_total", label="other") == 2
     assert value(registry, "predictions_total", label="other") == 1
@@ -120,9 +132,9 @@ def test_ages_grow_while_nothing_happens(
     """Ages are taken when asked for: unknown at first, then growing with the clock."""
     assert math.isnan(value(registry, "snapshot_age_seconds") or 0.0)
     assert math.isnan(value(registry, "checkpoint_age_seconds") or 0.0)
-    metrics.set_snapshot(
-        version=3, vocabulary_size=100, words_dropped=7, n_features=110, values_dropped=0
-    )
+    began_s = clock.now_s
+    status = Status("test", snapshot_version=3, vocabulary_size=100, n_features=110)
+    metrics.watch(lambda: replace(status, snapshot_age_s=clock.now_s - began_s))
     metrics.checkpoint_written(seconds=0.25, n_bytes=4096)
     clock.now_s += 12.5
     assert value(registry, "snapshot_age_seconds") == 12.5
@@ -137,10 +149,10 @@ def test_ages_grow_while_nothing_happens(
 
 def test_running_totals_become_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Of totals that the model keeps, the counters take what has come since; never less than 0."""
+    words = Increase()
     for total in (7, 7, 9, 2):
-        metrics.set_snapshot(
-            version=1, vocabulary_size=1, words_dropped=total, n_features=110, values_dropped=0
-        )
+        words.update(total)
+        show(metrics, new_words_dropped=words.since_start)
     assert value(registry, "words_dropped_total") == 9
 
 
@@ -148,26 +160,29 @@ def test_what_a_checkpoint_brings_back_is_not_counted_again(
     registry: CollectorRegistry, metrics: Metrics
 ) -> None:
     """After a restart the counters begin at 0, whatever the restored totals are."""
-    prequential = Prequential(10)
-    prequential.update(np.log([[0.5, 0.5]] * 4), np.array([0, 1, 0, 0]))
-    metrics.resume_from(prequential, words_dropped=5, values_dropped=3)
-    prequential.update(np.log([[0.5, 0.5]]), np.array([0]))
-    metrics.set_prequential(prequential)
-    metrics.set_snapshot(
-        version=1, vocabulary_size=1, words_dropped=6, n_features=110, values_dropped=5
+    statistics = RunStatistics(["negative", "positive"], ["text"], 10)
+    words, values = Increase(5), Increase(3)
+    statistics.prequential.update(np.log([[0.5, 0.5]]), np.array([0]))
+    words.update(6)
+    values.update(5)
+    status = build_status("test", statistics)
+    dropped = words.since_start, values.since_start
+    metrics.watch(
+        lambda: replace(status, new_words_dropped=dropped[0], new_values_dropped=dropped[1])
     )
     assert value(registry, "prequential_examples_total") == 1
     assert value(registry, "prequential_correct_total") == 1
     assert value(registry, "prequential_log_loss_nats_total") == pytest.approx(math.log(2))
-    assert value(registry, "prequential_window_accuracy_ratio") == 0.8
+    assert value(registry, "prequential_window_accuracy_ratio") == 1.0
     assert value(registry, "words_dropped_total") == 1
     assert value(registry, "values_dropped_total") == 2
 
 
 def test_a_partition_that_is_gone_has_no_lag(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Lag is shown for the partitions that are ours now, and of no others."""
-    metrics.set_lag({Partition("tweets", 0): 5, Partition("tweets", 1): 6})
-    metrics.set_lag({Partition("tweets", 1): 4})
+    show(metrics, lag={Partition("tweets", 0): 5, Partition("tweets", 1): 6})
+    assert value(registry, "consumer_lag_messages", topic="tweets", partition="0") == 5
+    show(metrics, lag={Partition("tweets", 1): 4})
     assert value(registry, "consumer_lag_messages", topic="tweets", partition="0") is None
     assert value(registry, "consumer_lag_messages", topic="tweets", partition="1") == 4
 
@@ -176,11 +191,9 @@ def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics:
     """Source, predictor and checkpoint failures each move their own metric."""
     waiting = [3]
     metrics.watch_queue(lambda: len(waiting), 64)
-    metrics.watch_health(lambda: True, lambda: False)
     metrics.observe_predict(0.0004, n_messages=20)
-    metrics.set_source_up(True)
-    metrics.count_restarts()
-    metrics.count_lost(8)
+    health = Health(lambda: 0.0, 30.0).report()  # starting: alive, and not ready
+    show(metrics, health=health, n_restarts=1, n_lost=8)
     metrics.checkpoint_failed()
     assert value(registry, "predictor_queue_batches") == 1
     assert value(registry, "predictor_queue_limit_batches") == 64

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import Prequential
 from consumers.monitoring.quality import Budget, History, Quality
 from consumers.monitoring.quality_report import Point
 from consumers.monitoring.shares import Shares
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
+from consumers.reporter import build_status
 from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
 from streamnb.inspection.summary import top_features
 from streamnb.serving.publisher import EveryExamples
@@ -42,11 +43,14 @@ class Room:
 
     def __init__(self) -> None:
         self.clock, self.registry = Clock(), CollectorRegistry()
-        self.prequential = Prequential(4_000)
+        statistics = RunStatistics(CLASSES, ("text",), 4_000, self.clock)
+        self.prequential = statistics.prequential
         self.quality = Quality(
-            CLASSES, self.prequential, Metrics(self.registry, CLASSES), 30, clock=self.clock,
+            CLASSES, self.prequential, 30, clock=self.clock,
             time_ms=lambda: round(1_000 * self.clock.now_s),
         )  # fmt: skip
+        metrics = Metrics(self.registry, CLASSES)
+        metrics.watch(lambda: build_status("test", statistics, self.quality))
 
     def see(self, confusion: list[list[int]], probability: float = 0.8) -> None:
         """Let so many examples of each true class (row) be predicted as each class (column)."""

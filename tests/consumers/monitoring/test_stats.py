@@ -1,4 +1,4 @@
-"""The tally: what a run has seen, in its own figures and in the metrics alike."""
+"""The run's statistics: what it has seen, in its own figures and in the metrics alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller
 from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
+from consumers.reporter import build_status
 from streamnb import Answer
 from tests.consumers import raw_batches as decoding
 
@@ -37,14 +38,15 @@ class Clock:
         return self.now_s
 
 
-class Room:
-    """A tally with the metrics behind it."""
+class Figures:
+    """Statistics with the metrics behind it."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, CLASSES, self.clock)
-        self.tally = Tally(CLASSES, ("text",), 100, metrics, self.clock)
+        self.statistics = RunStatistics(CLASSES, ("text",), 100, self.clock)
+        metrics.watch(lambda: build_status("test", self.statistics))
 
     def value(self, name: str, **labels: str) -> float:
         """Return a metric's value."""
@@ -59,9 +61,9 @@ class Room:
 
 
 @pytest.fixture
-def room() -> Room:
-    """Return a tally with the metrics behind it."""
-    return Room()
+def room() -> Figures:
+    """Return statistics with the metrics behind it."""
+    return Figures()
 
 
 def messages(*labels: str | None, text: str = "text") -> Messages:
@@ -104,23 +106,23 @@ def reject(reason: Reason) -> Reject:
 
 def test_a_message_without_text_is_remembered_by_its_fields() -> None:
     """Where the model reads no text, the newest messages show what they hold instead."""
-    room = Room()
+    room = Figures()
     found = decoding.messages(
         [{"income": "high", "age": 41, "job": True, "label": 4, "text": "unread"}],
         fields={"income": "categories", "age": "numbers", "job": "flags"},
     )
-    room.tally.learned(found, rows(0), posteriors(0.9), np.array([1]))
-    assert [judged.text for judged in room.tally.newest] == ["income high · age 41 · job true"]
+    room.statistics.learned(found, rows(0), posteriors(0.9), np.array([1]))
+    assert [judged.text for judged in room.statistics.newest] == ["income high · age 41 · job true"]
 
 
-def test_each_message_has_one_outcome(room: Room) -> None:
+def test_each_message_has_one_outcome(room: Figures) -> None:
     """Learned, unlabelled, ambiguous, deleted or rejected: together they are all that was read."""
     batch = messages("positive", None, None, "negative", None, "positive")
     batch.operations[3] = batch.operations[4] = OPERATIONS.index(Operation.DELETE)
     batch.operations[5] = OPERATIONS.index(Operation.UPDATE)
     batch.n_ambiguous = 1
     batch.rejects = [reject(Reason.NOT_JSON), reject(Reason.NOT_JSON), reject(Reason.TOMBSTONE)]
-    room.tally.count(9, batch)
+    room.statistics.count(9, batch)
     assert room.outcomes() == {
         "learned": 2.0,
         "unlabelled": 1.0,
@@ -129,9 +131,9 @@ def test_each_message_has_one_outcome(room: Room) -> None:
         "delete": 2.0,
     }
     assert room.value("rejects_total", reason="not_json") == 2.0
-    assert room.tally.n_messages == 9
-    assert room.tally.n_ambiguous == 1
-    assert room.tally.rejected == Counter(not_json=2, tombstone=1)
+    assert room.statistics.n_messages == 9
+    assert room.statistics.outcomes["ambiguous"] == 1
+    assert room.statistics.rejected == Counter(not_json=2, tombstone=1)
 
 
 _texts = st.sampled_from(["so :)", "so :(", "both :) and :(", "plain"])
@@ -147,27 +149,27 @@ _messages = st.fixed_dictionaries(
 @given(batch=st.lists(_messages, max_size=8))
 def test_whatever_comes_is_counted_once(batch: list[dict[str, object]]) -> None:
     """However labels, deletions and rejects meet in a message, its outcome is one."""
-    room = Room()
+    room = Figures()
     values = [msgspec.json.encode(message) for message in batch]
     decoder = Decoder(MessageSettings(), EmoticonLabeller(EmoticonLabels(), CLASSES))
-    room.tally.count(len(batch), decoder.decode(decoding.raw(values)))
-    assert sum(room.outcomes().values()) == len(batch) == room.tally.n_messages
+    room.statistics.count(len(batch), decoder.decode(decoding.raw(values)))
+    assert sum(room.outcomes().values()) == len(batch) == room.statistics.n_messages
     assert min(room.outcomes().values()) >= 0
 
 
-def test_learned_messages_are_judged_first(room: Room) -> None:
+def test_learned_messages_are_judged_first(room: Figures) -> None:
     """What was learned enters the prequential figures, the learned examples and the newest."""
     batch = messages("positive", None, "negative", "negative")
-    room.tally.learned(batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
-    assert room.tally.n_learned == 3
-    assert room.tally.prequential.n_correct == 2
+    room.statistics.learned(batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
+    assert room.statistics.n_learned == 3
+    assert room.statistics.prequential.n_correct == 2
     assert room.value("prequential_examples_total") == 3.0
     assert room.value("prequential_correct_total") == 2.0
     assert room.value("examples_learned_total", label="negative") == 2.0
     assert room.value("examples_learned_total", label="positive") == 1.0
     assert room.value("predictions_total", label="positive") == 0.0
-    assert [judged.text for judged in room.tally.newest] == ["text 0", "text 2", "text 3"]
-    first = room.tally.newest[0]
+    assert [judged.text for judged in room.statistics.newest] == ["text 0", "text 2", "text 3"]
+    first = room.statistics.newest[0]
     assert first._replace(probability=0.0) == (
         1_000_000_000_000,
         "user 0",
@@ -177,71 +179,79 @@ def test_learned_messages_are_judged_first(room: Room) -> None:
         "positive",
     )
     assert first.probability == pytest.approx(0.9)
-    assert [judged.label for judged in room.tally.newest] == ["positive", "positive", "negative"]
+    assert [judged.label for judged in room.statistics.newest] == [
+        "positive",
+        "positive",
+        "negative",
+    ]
 
 
-def test_judged_messages_are_counted_by_prediction(room: Room) -> None:
+def test_judged_messages_are_counted_by_prediction(room: Figures) -> None:
     """What was judged enters the predictions and the newest, without a truth."""
-    room.tally.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
-    assert room.tally.n_judged == 2
-    assert room.tally.n_learned == 0
+    room.statistics.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
+    assert room.statistics.n_judged == 2
+    assert room.statistics.n_learned == 0
     assert room.value("predictions_total", label="positive") == 1.0
     assert room.value("predictions_total", label="negative") == 1.0
-    assert [(j.text, j.label, j.truth) for j in room.tally.newest] == [
+    assert [(j.text, j.label, j.truth) for j in room.statistics.newest] == [
         ("text 0", "positive", None),
         ("text 2", "negative", None),
     ]
 
 
-def test_shares_are_of_the_newest_predictions(room: Room) -> None:
+def test_shares_are_of_the_newest_predictions(room: Figures) -> None:
     """Shares add up to one, forget what is long past, and are empty before the first."""
-    assert room.tally.shares() == ()
-    room.tally.judged(messages(None), rows(0), answer(0.6))
-    assert room.tally.shares() == (0.0, 1.0)
+    assert room.statistics.shares() == ()
+    room.statistics.judged(messages(None), rows(0), answer(0.6))
+    assert room.statistics.shares() == (0.0, 1.0)
     n = 5_000
-    room.tally.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
-    assert room.tally.shares() == (1.0, 0.0)
-    room.tally.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
-    assert room.tally.shares() == (0.75, 0.25)
+    room.statistics.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
+    assert room.statistics.shares() == (1.0, 0.0)
+    room.statistics.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
+    assert room.statistics.shares() == (0.75, 0.25)
 
 
-def test_only_some_of_a_batch_are_shown(room: Room) -> None:
+def test_only_some_of_a_batch_are_shown(room: Figures) -> None:
     """A batch gives its last few messages to the screen, and the screen keeps a few dozen."""
-    room.tally.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
-    newest = [judged.text for judged in room.tally.newest]
+    room.statistics.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
+    newest = [judged.text for judged in room.statistics.newest]
     assert newest[-1] == "text 99"
     assert len(newest) < 20
     for _ in range(50):
-        room.tally.judged(messages(None, text="later"), rows(0), answer(0.5))
-    assert {judged.text for judged in room.tally.newest} == {"later 0"}
+        room.statistics.judged(messages(None, text="later"), rows(0), answer(0.5))
+    assert {judged.text for judged in room.statistics.newest} == {"later 0"}
 
 
-def test_the_rate_is_of_the_last_second(room: Room) -> None:
+def test_the_rate_is_of_the_last_second(room: Figures) -> None:
     """The rate is taken anew each second, and falls to zero when nothing comes."""
-    assert room.tally.rate_per_s() == 0.0
+    assert room.statistics.rate_per_s() == 0.0
     for n in (600, 400):
-        room.tally.count(n, messages())
+        room.statistics.count(n, messages())
         room.clock.now_s += 0.4
-        assert room.tally.rate_per_s() == 0.0
+        assert room.statistics.rate_per_s() == 0.0
     room.clock.now_s += 0.2
-    assert room.tally.rate_per_s() == pytest.approx(1_000.0)
+    assert room.statistics.rate_per_s() == pytest.approx(1_000.0)
     room.clock.now_s += 0.9
-    assert room.tally.rate_per_s() == pytest.approx(1_000.0)
+    assert room.statistics.rate_per_s() == pytest.approx(1_000.0)
     room.clock.now_s += 0.1
-    assert room.tally.rate_per_s() == 0.0
-    assert room.tally.elapsed_s == pytest.approx(2.0)
+    assert room.statistics.rate_per_s() == 0.0
+    assert room.statistics.elapsed_s == pytest.approx(2.0)
 
 
-def test_an_empty_batch_changes_nothing(room: Room) -> None:
+def test_an_empty_batch_changes_nothing(room: Figures) -> None:
     """Nothing learned, judged or read leaves every figure where it was."""
-    room.tally.count(0, messages())
-    room.tally.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
-    room.tally.judged(messages(), rows(), answer())
-    assert (room.tally.n_messages, room.tally.n_learned, room.tally.n_judged) == (0, 0, 0)
-    assert room.tally.shares() == ()
+    room.statistics.count(0, messages())
+    room.statistics.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
+    room.statistics.judged(messages(), rows(), answer())
+    assert (room.statistics.n_messages, room.statistics.n_learned, room.statistics.n_judged) == (
+        0,
+        0,
+        0,
+    )
+    assert room.statistics.shares() == ()
 
 
-def test_two_threads_may_tell_at_once(room: Room) -> None:
+def test_two_threads_may_tell_at_once(room: Figures) -> None:
     """Learned and judged messages come from two threads while a third one looks; none is lost."""
     n, over = 300, threading.Event()
     failures: list[BaseException] = []
@@ -249,23 +259,25 @@ def test_two_threads_may_tell_at_once(room: Room) -> None:
     def look() -> None:
         try:
             while not over.is_set():
-                assert room.tally.shares() == () or sum(room.tally.shares()) == pytest.approx(1.0)
-                tuple(room.tally.newest)
+                assert room.statistics.shares() == () or sum(
+                    room.statistics.shares()
+                ) == pytest.approx(1.0)
+                tuple(room.statistics.newest)
         except BaseException as error:  # noqa: BLE001 -- the main thread tells it
             failures.append(error)
 
     def judge() -> None:
         for _ in range(n):
-            room.tally.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
+            room.statistics.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
 
     threads = [threading.Thread(target=look), threading.Thread(target=judge)]
     for thread in threads:
         thread.start()
     for _ in range(n):
-        room.tally.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
+        room.statistics.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
     threads[1].join()
     over.set()
     threads[0].join()
     assert not failures
-    assert (room.tally.n_learned, room.tally.n_judged) == (n, 2 * n)
+    assert (room.statistics.n_learned, room.statistics.n_judged) == (n, 2 * n)
     assert room.value("predictions_total", label="positive") == n

@@ -17,7 +17,7 @@ from consumers.features import build_model
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.batch_queue import BatchQueue
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
@@ -94,7 +94,7 @@ class Run:
             checkpoint_writer=CheckpointWriter(checkpoint, self.predictor, sinks, self.stop),
             metrics=metrics,
             health=health,
-            tally=Tally(settings.model.classes, ("text",), 1000, metrics, self.clock),
+            statistics=RunStatistics(settings.model.classes, ("text",), 1000, self.clock),
             stop=self.stop,
             watch=watch,
             positions=positions,
