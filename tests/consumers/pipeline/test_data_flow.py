@@ -20,7 +20,7 @@ from consumers.factories import build_decoder
 from consumers.features import build_model
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import Tally
+from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
@@ -77,7 +77,7 @@ def passed_modules(folder: Path) -> set[str]:
         checkpoint_writer=CheckpointWriter(checkpoint, predictor, (predictions, rejects), stop),
         metrics=metrics,
         health=health,
-        tally=Tally(settings.model.classes, ("text",), 1000, metrics),
+        statistics=RunStatistics(settings.model.classes, ("text",), 1000),
         stop=stop,
         watch=lambda: None,
     )
