@@ -1,7 +1,7 @@
-"""Files and folders that hold people's texts: their owner alone may read them.
+"""Files and folders that hold people's texts: only their owner may read them.
 
-Modes are set on the open file, so no umask widens or narrows them, and before anything is written.
-A text that is to go is overwritten where it stands.
+Modes are set on the open file before anything is written, so no umask changes them. Texts to erase
+are overwritten in place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file, made if it is missing, that its owner alone may read; return its descriptor.
+    """Open a file that only its owner may read, create it if missing; return its descriptor.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def open_private(path: Path, flags: int) -> int:
     Raises
     ------
     OSError
-        If it cannot be opened. A file of another owner is opened with the mode that it has.
+        If it cannot be opened. A file of another owner keeps its mode.
     """
     fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     with contextlib.suppress(PermissionError):
@@ -43,14 +43,14 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone.
+    """Make a folder and its missing parents for their owner alone.
 
-    A folder that is there keeps its mode: whoever made it decides who may enter.
+    A folder that exists keeps its mode: whoever made it decides who may enter.
 
     Raises
     ------
     OSError
-        If one cannot be made.
+        If a folder cannot be made.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
@@ -64,12 +64,12 @@ def make_private_folder(folder: Path) -> None:
 
 
 def tighten(paths: Iterable[Path]) -> None:
-    """Take away from others what an older version let them do with files; say so in the log once.
+    """Restrict files that others may access, and log it: an older version let them.
 
     Parameters
     ----------
     paths : iterable of Path
-        Links and what is no file are left alone.
+        Links and anything but regular files are left alone.
     """
     found: list[str] = []
     refused: list[str] = []
@@ -100,34 +100,33 @@ def overwrite_lines(
     replaced: Callable[[bytes, int], bytes | None],
     goes_on: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Overwrite lines of a file in place; what is shorter is filled up with blanks.
+    """Overwrite lines of a file in place; a shorter line is padded with blanks.
 
-    No line moves, so whoever knows a line's place, or reads along, is not disturbed. A line is
-    blanked first, from where the two differ, and only then written: so a power cut leaves the old
-    line with blanks in it, or the new one, but never a mixture of both that means something else.
-    `replaced` has to find a line that is torn so, by its beginning, which stays.
+    No line moves, so other readers are not disturbed. A line is first blanked from where the two
+    differ, and then written: a power cut leaves the old line with blanks in it, or the new one, but
+    never a mixture of both. `replaced` must recognise a torn line by its beginning, which stays.
 
     Parameters
     ----------
     fd : int
         Open for reading and writing, and not for appending.
     end : int
-        Where the last line ends that is looked at. Lines may be added behind it meanwhile.
+        Where the last line to check ends. Lines may be appended behind it meanwhile.
     replaced : callable
-        Given a line without its end, and its place, returns what is to stand there; None to leave
-        it. What would be longer becomes an empty JSON object.
+        Called with a line without its end, and its offset; returns the new line, or None to keep
+        it. A longer line becomes an empty JSON object.
     goes_on : callable
-        Asked now and then whether to go on.
+        Called now and then; returns whether to go on.
 
     Returns
     -------
     bool
-        Whether it came to the end; what was overwritten is safe on the disk in any case.
+        Whether the end was reached; what was overwritten is synced in any case.
 
     Raises
     ------
     OSError
-        If reading or writing fails; it may be called again.
+        If reading or writing fails; calling it again is safe.
     """
     begin, held = 0, b""
     while begin + len(held) < end:

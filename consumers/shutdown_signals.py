@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT as an event that ends the loop in its order.
+"""SIGTERM and SIGINT as an event that ends the loop in order.
 
-A handler runs between any two steps of the main thread, maybe while that thread holds the event's
-own lock; setting the event there could wait for ever. So the handler only puts the signal's number
-into a queue that is made for handlers, and a small thread does the rest.
+A signal handler runs between any two steps of the main thread, perhaps while that thread holds the
+event's lock; setting the event there could deadlock. So the handler only puts the signal's number
+into a reentrant queue, and a thread sets the event.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @contextlib.contextmanager
 def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at SIGTERM or SIGINT; only the main thread can be told, others change nothing.
+    """Set `stop` at SIGTERM or SIGINT; does nothing outside the main thread.
 
     Parameters
     ----------
     stop : threading.Event
-        What the loop looks at.
+        Ends the loop.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
-    def heed() -> None:
+    def handle() -> None:
         for number in iter(numbers.get, None):
-            stop.set()  # first: it must not depend on a log that can be written
+            stop.set()  # first: it must not depend on a writable log
             log.info("stopping", signal=signal.Signals(number).name)
 
-    thread = threading.Thread(target=heed, name="signals", daemon=True)
+    thread = threading.Thread(target=handle, name="signals", daemon=True)
     thread.start()
     before = {
         number: signal.signal(number, lambda number, _frame: numbers.put(number))

@@ -1,15 +1,15 @@
-"""Takes the texts of deleted messages out of the files of the state folder.
+"""Erases the texts of deleted messages from the files of the state folder.
 
 Whoever deletes a message, a person or the stream, means it to be gone. Its row leaves the store of
-recent messages, and its words leave the model's vocabulary as it is unlearned, so that they are in
-no checkpoint written from then on. The rest is done here, after a checkpoint stands: outputs that
-lie in the folder, and the journal of corrections, are overwritten in place.
+recent messages, and its words leave the model's vocabulary as it is unlearned, so later checkpoints
+do not hold them. The rest is done here, after each checkpoint: outputs in the folder and the
+journal of corrections are overwritten in place.
 
-What is still to be done is kept in a file of its own, made safe before the checkpoint that passes
-over the deletion. So a kill at any instant leaves it to be done again: by that file, or by the
-deletion, which is then read again. All of it may be done twice.
+Pending deletions stand in a file of their own, synced before the checkpoint that passes over them.
+So after a kill at any instant they are erased again, by that file or by reading the deletion again.
+Erasing twice does no harm.
 
-What left the folder, by a Kafka topic or an output elsewhere, is out of reach.
+What left the folder, through a Kafka topic or an output elsewhere, cannot be erased.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -29,12 +29,13 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
 from consumers.messages import Partition
 from consumers.private_files import open_private, overwrite_lines
 
 FILE_NAME = "erasures.jsonl"
-# A pass reads outputs and journal from their beginnings. If they are long, it comes seldom.
+# A pass reads whole files, so it may take this share of the time.
 _SHARE_MAX = 0.02
 _CLOSE_TIMEOUT_S = 5.0
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -44,10 +45,7 @@ Taken = Callable[[bytes, AbstractSet[bytes]], bytes | None]
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A message that was deleted: its id, and up to where in its log.
-
-    `from_stream` says who deleted it: the stream, or a person.
-    """
+    """A deleted message: its id, the offset up to which it is erased, and who deleted it."""
 
     id: str
     topic: str
@@ -56,61 +54,45 @@ class Deletion(msgspec.Struct, frozen=True):
     from_stream: bool
 
 
-class Journal(Protocol):
-    """What is asked of the journal of corrections; see there."""
-
-    partition: Partition
-
-    def deletions(self) -> Iterable[Place]:
-        """Return the deletions that still hold texts."""
-
-    def erase(
-        self,
-        wanted: Mapping[str, tuple[Partition, int]],
-        applied: int,
-        goes_on: Callable[[], bool],
-    ) -> set[str] | None:
-        """Take the texts of messages out; return the ids that it still holds texts of."""
-
-
-class Recent(Protocol):
-    """What is asked of the store of recent messages."""
+class MessageStore(Protocol):
+    """What erasure calls of the store of recent messages."""
 
     def forget_ids(
         self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
     ) -> threading.Event:
-        """Forget messages; the event is set once that is done."""
+        """Forget messages; the event is set once they are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file of JSON lines, and how a message's text is taken out of a line of it."""
+    """A file of JSON lines, and the function that removes a message's text from a line."""
 
     path: Path
     taken: Taken
 
 
 class Erasure:
-    """Erases the texts of deleted messages, on a thread of its own.
+    """Erases the texts of deleted messages on a thread of its own.
 
     Parameters
     ----------
     folder : Path or None
-        The state folder; None: nothing is kept, and so nothing erased but in `recent`.
+        The state folder; if None, only `recent` holds texts.
     applied : callable
-        Returns up to where every kept checkpoint knows a log; see `Checkpoint.applied`.
+        Returns the offset of a log that every kept checkpoint is past; see
+        `Checkpoint.oldest_position`.
     journal : Journal or None
     outputs : sequence of Output
-        Those that lie outside the folder are left alone.
-    recent : Recent or None
-        It forgets what the stream deletes; what people delete, it was told already.
+        Those outside the folder are left alone.
+    recent : MessageStore or None
+        It forgets what the stream deletes; it already knows what people delete.
     clock : callable
         Monotonic seconds.
 
     Raises
     ------
     SinkError
-        If the file of what is still to be done cannot be read.
+        If the file of pending deletions cannot be read.
     """
 
     def __init__(
@@ -119,7 +101,7 @@ class Erasure:
         applied: Callable[[Partition], int],
         journal: Journal | None,
         outputs: Sequence[Output],
-        recent: Recent | None,
+        recent: MessageStore | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = None if folder is None else folder / FILE_NAME
@@ -139,18 +121,18 @@ class Erasure:
 
     @property
     def n_pending(self) -> int:
-        """How many deletions are still to be dealt with."""
+        """How many deletions are not erased yet."""
         return len(self._pending)
 
     def add(self, places: Iterable[Place], *, from_stream: bool) -> None:
-        """Have the texts of messages erased; on the thread that flushes, behind their judgements.
+        """Add messages to erase; called on the predictor's thread, after their predictions.
 
         Parameters
         ----------
         places : iterable of (str, Partition, int)
-            Id, log and offset; messages of the id that stand behind it in that log stay.
+            Id, log and offset; later messages of the id in that log stay.
         from_stream : bool
-            Whether the stream deleted them, and not a person.
+            Whether the stream deleted them, rather than a person.
         """
         by_log: dict[Partition, tuple[list[str], list[int]]] = {}
         for name, partition, offset in places:
@@ -170,13 +152,13 @@ class Erasure:
                 for name, offset in zip(ids, offsets, strict=True):
                     self._pending[Deletion(name, *partition, offset, from_stream)] = done
 
-    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk cannot be told to hurry
-        """Make safe what is to be done, before a checkpoint passes over the deletions.
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
+        """Sync the pending deletions, before a checkpoint passes over them.
 
         Raises
         ------
         SinkError
-            If the disk does not take it.
+            If the disk refuses them.
         """
         with self._lock:
             if self._is_saved or self._path is None:
@@ -193,7 +175,7 @@ class Erasure:
             ) from error
 
     def begin(self) -> None:
-        """Erase what can be, on the thread for it; called where checkpoints are written."""
+        """Start a pass on the erasing thread; called after each checkpoint."""
         if self._closing or not self._pending:
             return
         is_busy = self._pass is not None and not self._pass.done()
@@ -202,14 +184,14 @@ class Erasure:
             self._start_pass()
 
     def close(self) -> None:
-        """Do a pass that is due, but not for long; what is left is done after the next start."""
+        """Finish a pass that is due, within a time limit; the rest follows after the next start."""
         self._wait()
         if self._is_due and self._pending:
             self._start_pass()
             self._wait()
         self._closing = True
         self._thread.shutdown()
-        with contextlib.suppress(SinkError):  # then it is done twice
+        with contextlib.suppress(SinkError):  # then they are erased twice
             self.flush(0.0)
 
     def _start_pass(self) -> None:
@@ -221,7 +203,7 @@ class Erasure:
             wait([self._pass], _CLOSE_TIMEOUT_S)
 
     def _resume(self) -> None:
-        """Take up what a run before has left, and what a version before has never done."""
+        """Load what an earlier run left, and what an earlier version never erased."""
         if self._path is None:
             return
         try:
@@ -244,7 +226,7 @@ class Erasure:
             self.add(self._journal.deletions(), from_stream=False)
 
     def _erase(self, applied: int) -> None:
-        """Do one pass; whatever fails is said, and tried again after the next checkpoint."""
+        """Do one pass; a failure is logged, and tried again after the next checkpoint."""
         began_s = self._clock()
         with self._lock:
             pending = dict(self._pending)
@@ -254,7 +236,7 @@ class Erasure:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
         except Exception:
-            # The deletions stay noted, and the next checkpoint tries them again.
+            # The deletions stay pending; the next checkpoint tries them again.
             log.exception("erasure_broke", n_deletions=len(pending))
             return
         finally:
@@ -270,31 +252,31 @@ class Erasure:
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
     def _pass_over(self, pending: Iterable[Deletion], applied: int) -> set[str] | None:
-        """Overwrite; return the ids of which texts are left in the journal, None if told to end."""
-        wanted: dict[str, tuple[Partition, int]] = {}
+        """Overwrite; return the ids whose texts are left in the journal, None if interrupted."""
+        offsets_by_id: dict[str, tuple[Partition, int]] = {}
         for each in pending:
             partition, offset = Partition(each.topic, each.partition), each.offset
-            before = wanted.get(each.id)
+            before = offsets_by_id.get(each.id)
             if before is not None and before[0] == partition:
                 offset = max(offset, before[1])
-            wanted[each.id] = partition, offset
-        ids = {msgspec.json.encode(name) for name in wanted}
+            offsets_by_id[each.id] = partition, offset
+        ids = {msgspec.json.encode(name) for name in offsets_by_id}
         for output in self._outputs:
             if not _overwrite(output, ids, self._goes_on):
                 return None
         if self._journal is None:
             return set()
-        return self._journal.erase(wanted, applied, self._goes_on)
+        return self._journal.erase(offsets_by_id, applied, self._goes_on)
 
     def _goes_on(self) -> bool:
         return not self._closing
 
 
 def _overwrite(output: Output, ids: AbstractSet[bytes], goes_on: Callable[[], bool]) -> bool:
-    """Take messages' texts out of an output; tell whether it came to the end."""
+    """Remove texts from an output; return whether its end was reached."""
     try:
         fd = os.open(output.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:  # somebody moved it away
+    except FileNotFoundError:  # it was moved away
         return True
     try:
         status = os.fstat(fd)
@@ -311,7 +293,7 @@ def _lies_in(output: Output, folder: Path) -> bool:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put a file in the place of another, so that after a kill one of them is there, whole."""
+    """Replace a file so that after a kill the old or the new one is there, whole."""
     if data:
         fresh = path.with_name(f"{path.name}.new")
         fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC)
