@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
@@ -173,9 +173,7 @@ def _text_or_none(field: str, row: int, value: Any) -> str | None:
     """Return a value's text as a `str` itself: a subclass may lie about its length."""
     if issubclass(type(value), str):
         return str.__str__(value)
-    is_nan = isinstance(value, float | np.floating) and np.isnan(value)
-    # pandas' own mark for what is missing is known by its type's name, without importing pandas.
-    if value is None or is_nan or type(value).__name__ == "NAType":
+    if is_missing(value):
         return None
     raise InputError(
         f"field {field!r}, row {row}: text must be a str, or None where it is missing."
@@ -414,15 +412,25 @@ def read_column(kind: Kind, field: str, values: Any, n: int) -> Floats:
     else:
         plain = list(values) if array is None else array.tolist()
         column = _column(kind, field, plain)
-    if len(column) != n:  # kernels take this length on trust
-        raise InputError(
-            f"field {field!r}: its length is {n}, and it yielded {len(column)} values."
-            " Give a list, and leave it alone until the call returns."
-        )
+    check_length(field, column, n)
     unfit = np.flatnonzero(kind.unfit(column))
     if len(unfit):
         raise _refusal(kind, field, int(unfit[0]), plain[unfit[0]])
     return column
+
+
+def check_length(field: str, column: Sized, n: int) -> None:
+    """Refuse a column that was read to another length than `n`, which kernels take on trust.
+
+    Raises
+    ------
+    InputError
+    """
+    if len(column) != n:
+        raise InputError(
+            f"field {field!r}: its length is {n}, and it yielded {len(column)} values."
+            " Give a list, and leave it alone until the call returns."
+        )
 
 
 def as_array(values: Any) -> NDArray[Any] | None:

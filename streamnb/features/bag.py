@@ -15,7 +15,8 @@ from streamnb.columns import Strings, as_array, first_there, is_missing
 from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
-from streamnb.features.words import check_dictionary, check_max, check_words
+from streamnb.features.fields import check_max
+from streamnb.features.words import check_dictionary, check_words
 from streamnb.kernels.layout import Rows, Texts
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
@@ -338,7 +339,7 @@ class Bag:
         object.__setattr__(self, "fields", named)
 
     def start(self, name: str, n_classes: int, hash_key: int) -> BagState:
-        """Return the living side of this group, knowing nothing yet."""
+        """Return the state of a group that has learned nothing."""
         return BagState(self, name, n_classes, hash_key)
 
     def to_dict(self) -> dict[str, Any]:
@@ -358,7 +359,7 @@ class Bag:
 
 
 class BagState(CountedState):
-    """The living side of `Bag`: counts to columns; the rest is `CountedState`'s."""
+    """The state of `Bag`: counts to columns; the rest is `CountedState`'s."""
 
     spec: Bag
 

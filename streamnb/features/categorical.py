@@ -21,7 +21,7 @@ from streamnb.features.category_values import (
     value_column,
     value_text,
 )
-from streamnb.features.fields import FieldTable, check_fields, to_read
+from streamnb.features.fields import FieldTable, check_fields, check_max, to_read
 from streamnb.features.protocol import (
     Arrays,
     Floats,
@@ -29,6 +29,7 @@ from streamnb.features.protocol import (
     GroupState,
     Places,
     learn_within_bound,
+    not_learned,
 )
 from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
@@ -77,7 +78,7 @@ _LOOSE = 1024  # so many columns at zero are no reason for a new table
 
 
 class CategoriesState(GroupState):
-    """The living side of `Categories`.
+    """The state of `Categories`.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ class CategoriesState(GroupState):
         names = to_read(columns, self.spec.fields, self.table.fields)
         return ValueColumns({name: value_column(name, columns[name], n) for name in names}, n)
 
-    # ---- learning and judging ------------------------------------------------------------------
+    # ---- learning and predicting ----------------------------------------------------------------
 
     def encode(
         self,
@@ -281,7 +282,7 @@ class CategoriesState(GroupState):
     def _live_columns(counts: ValueCounts) -> NDArray[np.int64]:
         return statistics.live_columns(counts, len(counts.by_value))
 
-    # ---- what the state can do -----------------------------------------------------------------
+    # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
         self, batch: CategoryBatch, label: int, weight: float, part: GroupPart | None
@@ -299,10 +300,8 @@ class CategoriesState(GroupState):
         short = [name for name, count in held.items() if count < weight * (1.0 - DUST)]
         if short and not n_dropped:
             name = short[0]
-            raise InputError(
-                f"group {self.name!r}, field {name!r}: {batch.shown(name)} cannot be unlearned"
-                f" {weight:g} times, as its class holds {held[name]:g}. Unlearn what was learned,"
-                " once, with its own class."
+            raise not_learned(
+                f"group {self.name!r}, field {name!r}: {batch.shown(name)}", weight, held[name]
             )
         for name in short:
             if name in batch.fields.places:
@@ -474,16 +473,10 @@ class Categories:
         check_kind("Categories.likelihood", self.likelihood, Categorical)
         object.__setattr__(self, "fields", check_fields(self.fields))
         object.__setattr__(self, "values", _declared(self.values, self.fields))
-        bound: Any = self.max_values
-        is_whole = isinstance(bound, int | np.integer) and not isinstance(bound, bool)
-        if not (is_whole and 1 <= bound < 1 << 31):
-            raise InputError(
-                f"max_values must be a whole number between 1 and 2,147,483,647. Got {bound!r}"
-                " instead."
-            )
+        check_max("max_values", self.max_values)
 
     def start(self, name: str, n_classes: int, hash_key: int) -> CategoriesState:
-        """Return the living side of this group, knowing nothing yet."""
+        """Return the state of a group that has learned nothing."""
         return CategoriesState(self, name, n_classes, hash_key)
 
     def to_dict(self) -> dict[str, Any]:

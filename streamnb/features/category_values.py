@@ -13,7 +13,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import Strings, TextColumn, TextPieces, as_array, is_missing, text_column
+from streamnb.columns import (
+    Strings,
+    TextColumn,
+    TextPieces,
+    as_array,
+    check_length,
+    is_missing,
+    text_column,
+)
 from streamnb.errors import InputError
 from streamnb.features.fields import FieldTable
 from streamnb.features.scratch import ExampleScratch
@@ -314,11 +322,7 @@ def value_column(field: str, values: Any, n: int) -> TextPieces:
         Where one is no category, or there are not `n` of them.
     """
     text = _column(field, values)
-    if len(text) != n:  # kernels take this length on trust
-        raise InputError(
-            f"field {field!r}: its length is {n}, and it yielded {len(text)} values."
-            " Give a list, and leave it alone until the call returns."
-        )
+    check_length(field, text, n)
     return text
 
 

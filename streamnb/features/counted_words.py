@@ -16,7 +16,9 @@ from streamnb.features.protocol import (
     GroupPart,
     GroupState,
     Places,
+    check_examples,
     learn_within_bound,
+    not_learned,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
@@ -31,7 +33,7 @@ from streamnb.vocabulary import Vocabulary
 
 
 class CountedState(GroupState):
-    """The living side of a group of words.
+    """The state of a group of words.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ class CountedState(GroupState):
         likelihood: WordLikelihood = self.spec.likelihood
         return likelihood
 
-    # ---- learning and judging ------------------------------------------------------------------
+    # ---- learning and predicting ----------------------------------------------------------------
 
     def run(
         self, batch: Batch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
@@ -174,7 +176,7 @@ class CountedState(GroupState):
             )
         return columns
 
-    # ---- what the state can do -----------------------------------------------------------------
+    # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
         self, batch: BatchToUnlearn, label: int, weight: float, part: GroupPart | None
@@ -191,18 +193,11 @@ class CountedState(GroupState):
         there = (columns >= 0) & (columns < len(counts.by_word))
         held[there] = counts.by_word[columns[there], label]
         short = (held < wanted * (1.0 - DUST)) | (columns < 0)
-        if counts.examples[label] < weight * (1.0 - DUST):
-            raise InputError(
-                f"group {self.name!r}: an example of weight {weight:g} cannot be unlearned, as its"
-                f" class holds {counts.examples[label]:g}. Unlearn what was learned, once."
-            )
+        check_examples(self.name, weight, float(counts.examples[label]))
         if short.any() and not n_dropped:
             at = int(np.flatnonzero(short)[0])
-            raise InputError(
-                f"group {self.name!r}: {batch.word(at)!r} cannot be unlearned {wanted[at]:g} times,"
-                f" as its class holds {held[at]:g}. Unlearn what was learned, once, with its own"
-                " class."
-            )
+            what = f"group {self.name!r}: {batch.word(at)!r}"
+            raise not_learned(what, float(wanted[at]), float(held[at]))
         keep = np.flatnonzero(~short)
         rows = Rows(
             batch.rows.columns[keep], batch.rows.counts[keep], np.array([0, len(keep)], np.int64)

@@ -79,6 +79,15 @@ def check_fields(fields: Any) -> tuple[str, ...] | None:
     return tuple(fields)
 
 
+def check_max(name: str, value: Any) -> None:
+    """Refuse a bound that is no whole number, or that no table could hold."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_whole and 1 <= value < 1 << 31):
+        raise InputError(
+            f"{name} must be a whole number between 1 and 2,147,483,647. Got {value!r} instead."
+        )
+
+
 def is_name(name: Any) -> bool:
     """Tell whether something can name a field: text that has a UTF-8 form, without NUL."""
     if not isinstance(name, str) or "\0" in name:

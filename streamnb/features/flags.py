@@ -1,4 +1,10 @@
-"""A group of flags: fields that are true or false, counted by class."""
+"""A group of flags: fields that are true or false, counted by class.
+
+Flags share fields, statistics, parts and files with categories of two values. What stays apart is
+the kernel with its prior and its two counts a field: an absent flag may count as false, which is
+N_c − N_jc and not counted, and Beta(β₁, β₂) may differ between true and false. As categories the
+same counts would be divided by other sums, and answers would change in their last digit.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,15 @@ from streamnb.columns import FLAGS, OneRow, first_there, read_matrix
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
+from streamnb.features.protocol import (
+    Arrays,
+    Floats,
+    GroupPart,
+    GroupState,
+    Places,
+    check_examples,
+    not_learned,
+)
 from streamnb.features.statistics import left_of
 from streamnb.kernels.flags import Betas, FlagCounts, flags
 from streamnb.kernels.posterior import DUST
@@ -55,7 +69,7 @@ class FlagBatch(NamedTuple):
 
 
 class FlagsState(GroupState):
-    """The living side of `Flags`.
+    """The state of `Flags`.
 
     Parameters
     ----------
@@ -116,7 +130,7 @@ class FlagsState(GroupState):
         names = to_read(columns, self.spec.fields, self.table)
         return FlagColumns(names, read_matrix(FLAGS, columns, names, n))
 
-    # ---- learning and judging ------------------------------------------------------------------
+    # ---- learning and predicting ----------------------------------------------------------------
 
     def encode(
         self,
@@ -186,7 +200,7 @@ class FlagsState(GroupState):
         order, products = batch.fields.order, np.empty((counts.true.shape[1], 2))
         flags(counts, self.betas, order, batch.values, *updates, predict, learn, products, out)
 
-    # ---- what the state can do -----------------------------------------------------------------
+    # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
         self, batch: FlagBatch, label: int, weight: float, part: GroupPart | None
@@ -202,20 +216,13 @@ class FlagsState(GroupState):
         for name, value in batch.unknown.items():
             if value or not self.spec.absent_is_false:
                 self._check(name, value, 0.0, weight)
-        if counts.examples[label] < weight * (1.0 - DUST):
-            raise InputError(
-                f"group {self.name!r}: an example of weight {weight:g} cannot be unlearned, as its"
-                f" class holds {counts.examples[label]:g}. Unlearn what was learned, once."
-            )
+        check_examples(self.name, weight, float(counts.examples[label]))
         return batch, 0
 
     def _check(self, field: str, value: float, held: float, weight: float) -> None:
         if held < weight * (1.0 - DUST):
-            raise InputError(
-                f"group {self.name!r}, field {field!r}: {bool(value)} cannot be unlearned"
-                f" {weight:g} times, as its class holds {held:g}. Unlearn what was learned, once,"
-                " with its own class."
-            )
+            what = f"group {self.name!r}, field {field!r}: {bool(value)}"
+            raise not_learned(what, weight, held)
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, flag by flag, or take them away; see `GroupState`."""
@@ -306,7 +313,7 @@ class Flags:
             )
 
     def start(self, name: str, n_classes: int, hash_key: int) -> FlagsState:  # noqa: ARG002
-        """Return the living side of this group, knowing nothing yet; it hashes nothing."""
+        """Return the state of a group that has learned nothing; it hashes nothing."""
         return FlagsState(self, name, n_classes)
 
     def to_dict(self) -> dict[str, Any]:

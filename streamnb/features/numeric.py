@@ -14,7 +14,14 @@ from streamnb.columns import NUMBERS, OneRow
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.fields import FieldTable, check_fields, to_read
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
+from streamnb.features.protocol import (
+    Arrays,
+    Floats,
+    GroupPart,
+    GroupState,
+    Places,
+    not_learned,
+)
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.labels import RowUpdates
@@ -63,7 +70,7 @@ _FORGOTTEN = 1e-200
 
 
 class NumbersState(GroupState):
-    """The living side of `Numbers`.
+    """The state of `Numbers`.
 
     Parameters
     ----------
@@ -89,7 +96,7 @@ class NumbersState(GroupState):
         self.table = FieldTable.of(spec.fields or ())
         nothing = statistics.empty(Moments, classes=n_classes, fields=len(self.table))
         self._fit(n_classes, nothing)
-        self._take_up(self.table)
+        self._set_table(self.table)
 
     @property
     def _n_classes(self) -> int:
@@ -106,12 +113,12 @@ class NumbersState(GroupState):
         likelihood: Gaussian = self.spec.likelihood
         return likelihood.estimator(len(self.table), n_classes, is_open=self.is_open)
 
-    def _follow(self) -> None:
+    def _grow_to_table(self) -> None:
         """See to it that there are moments of all fields: reading may be ahead of learning."""
         if self.counts.n.shape[1] < len(self.table):
             self._fit(self._n_classes, self.counts)
 
-    def _take_up(self, table: FieldTable) -> None:
+    def _set_table(self, table: FieldTable) -> None:
         """Go on with another table of fields; the moments follow when they are next used."""
         self.table = table
         self._names = sorted(table.names)
@@ -137,7 +144,7 @@ class NumbersState(GroupState):
         names = sorted(to_read(columns, self.spec.fields, self.table))
         return NumberRows(names, matrix.read_matrix(NUMBERS, columns, names, n))
 
-    # ---- learning and judging ------------------------------------------------------------------
+    # ---- learning and predicting ----------------------------------------------------------------
 
     def encode(
         self,
@@ -153,7 +160,7 @@ class NumbersState(GroupState):
         if learn and self.is_open:
             table = self.table.with_new(fields.names)
             if table is not self.table:
-                self._take_up(table)
+                self._set_table(table)
         places = self._places if fields.names == self._names else self._places_of(fields.names)
         return NumberBatch(x, places, self.table, fields.names)
 
@@ -167,7 +174,7 @@ class NumbersState(GroupState):
 
     def run(self, batch: NumberBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Judge each row, then learn it where it says so; see `kernels.gaussian`."""
-        self._follow()
+        self._grow_to_table()
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
 
     def learn_part(
@@ -178,7 +185,7 @@ class NumbersState(GroupState):
         part.counts = self.grow(part.counts)
         kernel.learn(part.counts, batch.x, batch.places, updates.labels, updates.weights)
 
-    # ---- what the state can do -----------------------------------------------------------------
+    # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def moments(self) -> dict[str, Floats]:
         """Return n, mean and M2 by field and class.
@@ -188,13 +195,13 @@ class NumbersState(GroupState):
         dict of str to ndarray of shape (n_fields, n_classes), float64
             Under `n`, `mean` and `M2`; n is the sum of weights. Zeros where n is 0.
         """
-        self._follow()
+        self._grow_to_table()
         n, mean, _, m2, _ = (array[1:].T.copy() for array in self.counts)
         return {"n": n, "mean": mean, "M2": m2}
 
     def posterior(self, scale: float) -> Posterior:
         """Return what is known of all fields' means and variances."""
-        self._follow()
+        self._grow_to_table()
         return self.estimator.posterior(self.counts, scale)
 
     def to_unlearn(
@@ -210,11 +217,8 @@ class NumbersState(GroupState):
         if misfit >= 0:
             field, row = batch.names[misfit], batch.places[misfit]
             n = held.n[1 + label, row] if 0 <= row < held.n.shape[1] else 0.0
-            raise InputError(
-                f"group {self.name!r}, field {field!r}: {float(batch.x[0, misfit])!r} cannot be"
-                f" unlearned {weight:g} times, as its class holds {n:g} numbers of it. Unlearn what"
-                " was learned, once, with its own class."
-            )
+            what = f"group {self.name!r}, field {field!r}: {float(batch.x[0, misfit])!r}"
+            raise not_learned(what, weight, n, " numbers of it")
         return batch, 0
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
@@ -222,7 +226,7 @@ class NumbersState(GroupState):
         columns = other.live_fields()  # after this its moments have all fields
         theirs = statistics.take(other.counts, "fields", columns)
         names = [other.table.names[j] for j in columns]
-        self._take_up(self.table.with_new(names))
+        self._set_table(self.table.with_new(names))
         self._fit(self._n_classes, self.counts)
         misfit = kernel.add_moments(
             self.counts,
@@ -275,7 +279,7 @@ class NumbersState(GroupState):
         """
         if not self.is_open:
             return np.arange(len(self.table))
-        self._follow()
+        self._grow_to_table()
         seen = self.counts.n[0] > 0.0
         return np.array([j for j in self.table.order if seen[j]], dtype=np.int64)
 
@@ -289,7 +293,7 @@ class NumbersState(GroupState):
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields."""
-        self._take_up(FieldTable.of(state["fields"]))
+        self._set_table(FieldTable.of(state["fields"]))
         self._fit(self._n_classes, self.counts)
         self._unpacked = {"fields": np.arange(len(self.table))}
 
@@ -332,7 +336,7 @@ class Numbers:
         object.__setattr__(self, "fields", check_fields(self.fields))
 
     def start(self, name: str, n_classes: int, hash_key: int) -> NumbersState:  # noqa: ARG002
-        """Return the living side of this group, knowing nothing yet."""
+        """Return the state of a group that has learned nothing."""
         return NumbersState(self, name, n_classes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""What the model asks of a group of features: a likelihood over some fields.
+"""The protocol of a group of features: a likelihood over some fields.
 
-The model's joint log-likelihood is the class prior's plus each group's. A group is given as a
-frozen specification (`Words(...)`, `Numbers(...)`) and lives as a `GroupState`. A model in parts
-keeps a `GroupPart` for each of its logs; the group's own statistics are then the parts' sum. A new
-kind of group is one new file that fills these three.
+The model's joint log-likelihood is the log class prior plus the log-likelihood of each group. A
+group is given as a frozen specification (`Words(...)`, `Numbers(...)`), and its `GroupState` holds
+its statistics. A model in parts keeps a `GroupPart` for each of its logs; the group's statistics
+are then the sum of its parts. To add a kind of group, write a specification (`Group`), a state,
+and the axes of its statistics (`statistics`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,26 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
+from streamnb.kernels.posterior import DUST
 from streamnb.labels import UNLABELLED, RowUpdates
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
-__all__ = ["Arrays", "Floats", "Group", "GroupPart", "GroupState", "learn_within_bound"]
+__all__ = [
+    "Arrays",
+    "Floats",
+    "Group",
+    "GroupPart",
+    "GroupState",
+    "Places",
+    "check_examples",
+    "learn_within_bound",
+    "not_learned",
+]
 
 
 @dataclass
@@ -53,26 +66,28 @@ class GroupPart:
 
 
 class GroupState(ABC):
-    """The living side of a group: statistics, and what is needed to teach and read them.
+    """The state of a group: its statistics, and the operations that learn and read them.
 
     Attributes
     ----------
     spec : Group
-        What it was made from.
+        The specification.
     name : str
+    counts : Counts, ValueCounts, FlagCounts or Moments
+        The sufficient statistics.
     n_dropped : int
         Features that have left because the group was full.
     n_skipped : int
         Features that were not unlearned because they had left before.
     is_open : bool
-        Whether it takes up fields that come anew and that no other group names.
+        Whether it adopts new fields that no other group names.
     may_lack_fields : bool
-        Whether an example without any of its fields is one of the usual kind: fields that are
-        words, or flags that are false where they are absent.
+        Whether an example without any of its fields is normal: its fields are words, or flags that
+        are false when absent.
     one_may_lack_fields : bool
         Whether `can_encode_one` takes an example without any of its fields.
     sums_exactly : bool
-        Whether parts add up to the same sum in any order, so that the sum can follow row by row.
+        Whether parts add up to the same sum in any order, so that rows can be added to the sum too.
     """
 
     spec: Any
@@ -94,10 +109,10 @@ class GroupState(ABC):
         """The fields that it reads, as far as they are known."""
 
     def takes(self, values: Any) -> bool:  # noqa: ARG002 -- the open ones look at them
-        """Tell whether an open group takes up a new field with these values (a sequence)."""
+        """Tell whether an open group adopts a new field with these values (a sequence)."""
         return False
 
-    # ---- learning and judging ------------------------------------------------------------------
+    # ---- learning and predicting -----------------------------------------------------------------
 
     @abstractmethod
     def read(self, columns: Mapping[str, Any], n: int) -> Any:
@@ -106,20 +121,20 @@ class GroupState(ABC):
         Raises
         ------
         InputError
-            Where a value cannot be used: field, row, value, and what is allowed. Nothing changed.
+            If a value cannot be used: field, row, value, and what is allowed. Nothing has changed.
         """
 
     @abstractmethod
     def encode(
         self, fields: Any, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
     ) -> Any:
-        """Return rows `begin` to `end` as a batch; to learn, what is new gets its place."""
+        """Return rows `begin` to `end` as a batch; to learn, new features get columns."""
 
     @abstractmethod
     def run(self, batch: Any, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
-        """Add each row's log-likelihood to `out` (n, n_classes), then learn it where it says so.
+        """Add each row's log-likelihood to `out` (n, n_classes), then learn it if it has a label.
 
-        Row by row, in order: each is judged before it is learned.
+        Rows go in order, and each is predicted before it is learned.
         """
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -133,21 +148,21 @@ class GroupState(ABC):
         return self.encode(self.read(columns, 1), 0, 1, labels, learn=learn)
 
     def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Any:
-        """Return one row as a batch for `to_unlearn`; the group stays as it is."""
+        """Return one row as a batch for `to_unlearn`, without changing the group."""
         return self.encode(fields, 0, 1, labels, learn=False)
 
-    # ---- what the state can do -----------------------------------------------------------------
+    # ---- unlearning and merging ------------------------------------------------------------------
 
     @abstractmethod
     def to_unlearn(
         self, batch: Any, label: int, weight: float, part: GroupPart | None
     ) -> tuple[Any, int]:
-        """Return a batch of one row as it can be taken back, and how many features were skipped.
+        """Return the part of a one-row batch that can be unlearned, and how many features it skips.
 
         Raises
         ------
         InputError
-            Where more would be taken than was learned.
+            If more would be unlearned than was learned.
         """
 
     @abstractmethod
@@ -159,7 +174,7 @@ class GroupState(ABC):
         other : GroupState
             Of an equal specification.
         places : ndarray of shape (n_classes of other,), int64
-            The place here of each of its classes.
+            The index here of each of its classes.
         factor : float
             A power of two that its counts are multiplied by first.
         sign : {1, -1}
@@ -167,16 +182,16 @@ class GroupState(ABC):
         Raises
         ------
         InputError
-            Where more would be taken than there is; the caller throws this group away then.
+            If more would be subtracted than there is; the caller discards this group then.
         """
 
     def rekey(self, hash_key: int) -> None:  # noqa: B027 -- most hash nothing
-        """Go on with another hash key, by the texts that are kept; nothing else changes.
+        """Change the hash key, with new fingerprints of the stored texts; nothing else changes.
 
         Raises
         ------
         InputError
-            Where a text is not kept whole.
+            If a text is not stored whole.
         """
 
     @abstractmethod
@@ -299,8 +314,8 @@ def learn_within_bound(
 ) -> None:
     """Learn rows in a part with a bound; the group's sum follows as far as the part has room.
 
-    Features leave the sum behind the very row that found the part full, not at the end of the
-    batch: so the rows after it are predicted alike, wherever the batch was cut.
+    Features leave the sum right after the row that filled the part, not at the end of the batch, so
+    that later rows are predicted alike however the batch was cut.
 
     Parameters
     ----------
@@ -325,11 +340,33 @@ def learn_within_bound(
         group.n_dropped += n_dropped
 
 
+def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputError:
+    """Return the error that a feature cannot be unlearned, as its class holds too little of it."""
+    return InputError(
+        f"{what} cannot be unlearned {weight:g} times, as its class holds {held:g}{unit}."
+        " Unlearn what was learned, once, with its own class."
+    )
+
+
+def check_examples(group: str, weight: float, held: float) -> None:
+    """Refuse to unlearn an example from a class that holds less than its weight.
+
+    Raises
+    ------
+    InputError
+    """
+    if held < weight * (1.0 - DUST):
+        raise InputError(
+            f"group {group!r}: an example of weight {weight:g} cannot be unlearned, as its class"
+            f" holds {held:g}. Unlearn what was learned, once."
+        )
+
+
 class Group(Protocol):
     """A specification of a group: a value that is saved with the model."""
 
     def start(self, name: str, n_classes: int, hash_key: int) -> GroupState:
-        """Return the living side, knowing nothing yet."""
+        """Return the state of a group that has learned nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header; `kind` names its class."""

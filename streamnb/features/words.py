@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import TextPieces, missing_text, text_column
+from streamnb.columns import TextPieces, check_length, missing_text, text_column
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
-from streamnb.features.fields import is_name
+from streamnb.features.fields import check_max, is_name
 from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
 from streamnb.kernels import table as lookup
 from streamnb.kernels.layout import Rows, Scratch, Texts
@@ -98,7 +98,7 @@ class Words:
         return self.counts == "occurrence"
 
     def start(self, name: str, n_classes: int, hash_key: int) -> WordsState:
-        """Return the living side of this group, knowing nothing yet."""
+        """Return the state of a group that has learned nothing."""
         return WordsState(self, name, n_classes, hash_key)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,15 +123,6 @@ class Words:
 # For one text: whose it is does not matter to reading it, only whether it is to be learned.
 _FIRST = np.zeros(1, dtype=np.int32)
 _NONE = unlabelled(1)
-
-
-def check_max(name: str, value: Any) -> None:
-    """Refuse a bound that is no whole number, or that no table could hold."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not (is_whole and 1 <= value < 1 << 31):
-        raise InputError(
-            f"{name} must be a whole number between 1 and 2,147,483,647. Got {value!r} instead."
-        )
 
 
 def check_words(group: str, likelihood: Any, field: Any) -> None:
@@ -168,7 +159,7 @@ def check_dictionary(words: Any) -> tuple[str, ...] | None:
 
 
 class WordsState(CountedState):
-    """The living side of `Words`: text to columns and counts; the rest is `CountedState`'s."""
+    """The state of `Words`: text to columns and counts; the rest is `CountedState`'s."""
 
     def __init__(self, spec: Words, name: str, n_classes: int, hash_key: int) -> None:
         self.field = spec.field or name
@@ -184,11 +175,7 @@ class WordsState(CountedState):
         """Return the text of a batch."""
         values = columns.get(self.field)
         text = missing_text(n) if values is None else text_column(self.field, values)
-        if len(text) != n:  # kernels take this length on trust
-            raise InputError(
-                f"field {self.field!r}: its length is {n}, and it yielded {len(text)} values."
-                " Give a list, and leave it alone until the call returns."
-            )
+        check_length(self.field, text, n)
         return text
 
     def encode(
