@@ -1,4 +1,4 @@
-"""The sink protocol, and the two kinds of record that leave the daemon."""
+"""The sink protocol, the sink that drops all, and the one that waits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Record(msgspec.Struct, frozen=True):
     Attributes
     ----------
     key : bytes
-        Makes repeats recognisable.
+        Identifies repeats.
     value : bytes
         JSON.
     short : Record or None
-        What goes out instead where the outside refuses the whole as too large.
+        A substitute if the outside refuses the record as too large.
     """
 
     key: bytes
@@ -31,41 +31,40 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Flushable(Protocol):
-    """Holds what has to be safe before a checkpoint stands."""
+    """Anything that must be flushed before a checkpoint is written."""
 
     def flush(self, timeout_s: float) -> None:
-        """Make everything that was added safe, or raise `SinkError`."""
+        """Make everything added safe, or raise `SinkError`."""
 
 
 class Sink(Protocol):
-    """Takes records; keeps them safe when asked.
+    """Takes records, and makes them safe when flushed; used by one thread.
 
-    Owned by one thread. `flush` returns once everything added is safe, or raises `SinkError`, and
-    the checkpoint that asked for it is then not written.
+    If `flush` raises `SinkError`, the checkpoint that needed it is not written.
     """
 
     def add(self, records: Sequence[Record]) -> None:
-        """Take records, in order. May block for a bounded time when the outside is slow.
+        """Take records in order; may block for a bounded time.
 
-        All are taken, also where it raises `SinkError`: that says that too much is owed, and that
-        a `flush` has to succeed before more may come. So nobody adds the same records twice.
+        All are taken even if it raises `SinkError`, which says that too much is unflushed and a
+        `flush` must succeed before the next `add`. So nobody adds the same records twice.
         """
 
     def flush(self, timeout_s: float) -> None:
-        """Make everything that was added safe, or raise `SinkError`."""
+        """Make everything added safe, or raise `SinkError`."""
 
     def close(self) -> None:
-        """Flush what can be flushed and let go."""
+        """Flush what can be flushed, and close."""
 
 
 class NoSink:
-    """Takes records and forgets them, so that nobody has to ask whether there is a sink."""
+    """Drops all records: stands in for a sink that is off."""
 
     def add(self, records: Sequence[Record]) -> None:
-        """Forget the records."""
+        """Drop the records."""
 
     def flush(self, timeout_s: float) -> None:
-        """Do nothing: what was to be kept is kept."""
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -77,7 +76,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class PatientSink:
-    """Waits for a sink until it takes what it is given, or until the daemon stops.
+    """Waits for a sink that refuses records until it accepts them, or until the daemon stops.
 
     Parameters
     ----------
@@ -93,12 +92,12 @@ class PatientSink:
         self._gave_up = False
 
     def add(self, records: Sequence[Record]) -> None:
-        """Hand records on.
+        """Add records to the sink.
 
         Raises
         ------
         SinkError
-            When the daemon is told to stop while they wait, and for all records after these.
+            If the daemon is told to stop while they wait, and at every call after that.
         """
         if self._gave_up:
             raise SinkError("records before these were not taken")
@@ -109,15 +108,15 @@ class PatientSink:
             self._wait()
 
     def flush(self, timeout_s: float) -> None:
-        """Make safe what was added, or raise `SinkError`."""
+        """Flush the sink, or raise `SinkError`."""
         self._sink.flush(timeout_s)
 
     def close(self) -> None:
-        """Let go of the sink."""
+        """Close the sink."""
         self._sink.close()
 
     def _wait(self) -> None:
-        """Wait until the sink has made safe what it took."""
+        """Flush the sink until it succeeds or the daemon stops."""
         while not self._stop.is_set():
             try:
                 self._sink.flush(_TRY_TIMEOUT_S)

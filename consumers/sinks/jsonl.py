@@ -1,7 +1,7 @@
-"""A file of JSON lines as a sink: one record's value a line, added at the end.
+"""A file of JSON lines as a sink: the value of each record is appended as a line.
 
-A program killed in the middle of a line leaves a torn one. It was never flushed, so the checkpoint
-will have it made again; the next run cuts it off before it writes its own first line.
+A process killed in the middle of a line leaves a torn one. It was never flushed, so it is written
+again after the checkpoint; the next run cuts it off before its own first line.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class JsonLinesSink:
-    """Appends to a file, which is made where it is absent, its folder too, for its owner alone.
+    """Appends to a file; creates it and its folder for their owner alone.
 
-    A file that was there before, and that its owner's group may read but nobody else, stays so:
-    that is how another program is let in.
+    An existing file that its owner's group may read, but nobody else, keeps its mode: so another
+    program can be given access.
 
-    What could not be written stays with the sink, to the byte: once the disk has room again, the
-    next flush goes on in the middle of the line.
+    What could not be written stays in the sink, to the byte: once the disk has space again, the
+    next flush continues in the middle of the line.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class JsonLinesSink:
     Raises
     ------
     SinkError
-        When it cannot be opened or mended.
+        If it cannot be opened or repaired.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,8 +49,8 @@ class JsonLinesSink:
         self._pending = bytearray()
         try:
             make_private_folder(self._path.parent)
-            # A named pipe whose reader has stopped then refuses, as a full disk does, and does not
-            # hold its writer for ever. To a file it means nothing.
+            # O_NONBLOCK: a named pipe whose reader has stopped refuses like a full disk, and does
+            # not block for ever. It means nothing to a file.
             self._fd = _opened(self._path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
@@ -61,12 +61,12 @@ class JsonLinesSink:
             raise self._error("has a torn last line that cannot be mended", error) from error
 
     def add(self, records: Sequence[Record]) -> None:
-        """Take records; now and then, when a megabyte has gathered, write.
+        """Take records; write once a megabyte is buffered.
 
         Raises
         ------
         SinkError
-            When writing fails. The records are taken nevertheless.
+            If writing fails. The records are taken nevertheless.
         """
         for record in records:
             self._pending += record.value
@@ -74,13 +74,13 @@ class JsonLinesSink:
         if len(self._pending) >= _WRITE_BYTES:
             self._write()
 
-    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - a disk cannot be told to hurry
-        """Write everything and wait until the disk has it.
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - a disk knows no time-out
+        """Write everything and sync the file.
 
         Raises
         ------
         SinkError
-            When the disk does not take it.
+            If the disk refuses it.
         """
         self._write()
         try:
@@ -98,7 +98,7 @@ class JsonLinesSink:
         os.close(self._fd)
 
     def _write(self) -> None:
-        """Hand all that is pending to the operating system."""
+        """Write everything pending."""
         try:
             while self._pending:
                 n = os.write(self._fd, self._pending)
@@ -107,7 +107,7 @@ class JsonLinesSink:
             raise self._error("could not be written to", error) from error
 
     def _mend(self) -> None:
-        """Make the file end with a whole line."""
+        """Repair the end of the file: cut off a torn line, complete a whole one."""
         size = os.fstat(self._fd).st_size
         length, tail = _TAIL_BYTES, b""
         while len(tail) < size and b"\n" not in tail:
@@ -121,11 +121,11 @@ class JsonLinesSink:
             msgspec.json.decode(torn)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             os.ftruncate(self._fd, size - len(torn))
-        else:  # whole but for its end, such as an editor may leave it
+        else:  # whole without a line end, as some editors leave it
             os.write(self._fd, b"\n")
 
     def _error(self, what: str, error: OSError) -> SinkError:
-        """Return the error for the world: the file, the reason, the way out."""
+        """Return the error: the file, the reason, the way out."""
         return SinkError(
             f"{self._path}: {what} ({error.strerror}), {len(self._pending)} bytes wait; "
             "make room, set the permissions, or name another place in predictions.to or rejects.to"
@@ -133,7 +133,7 @@ class JsonLinesSink:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open the file, a new one for its owner alone; an old one is closed to the world."""
+    """Open the file: a new one for its owner alone, an old one without access for others."""
     try:
         return open_private(path, flags | os.O_EXCL)
     except FileExistsError:

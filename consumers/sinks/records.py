@@ -1,7 +1,6 @@
-"""What leaves the daemon, as JSON: a prediction, a rejected message.
+"""The records that leave the daemon, as JSON: predictions and rejected messages.
 
-The keys make repeats recognisable: a message's own id for its prediction, its place in the stream
-for a reject.
+Their keys identify repeats: the message's id for a prediction, its offset for a reject.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from consumers.messages import Envelope, Reason, Reject
 from consumers.sinks.base import Record
 
 _TEXT_BYTES_MAX = 4096
-_SHORT_FROM_BYTES = 1 << 16  # below, no topic in its right mind refuses a record
+_SHORT_FROM_BYTES = 1 << 16  # no topic refuses smaller records
 _SHORT_KEY_CHARS = 256
 _SHORT_VALUE_BYTES = 1 << 14
 
@@ -34,16 +33,16 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     time_ms : int
         When the message was written, in Unix milliseconds.
     text : str or UNSET
-        Its text, where it is asked for and the model reads one.
+        Its text, if it is asked for and the model reads one.
     fields : dict or UNSET
-        The fields that are kept or read beside it, as they came, where there are any.
+        The other fields that are kept or read, as they came, if any.
     label : str
         The most probable class.
     probabilities, log_posterior : dict of str to float
-        By class. A class that cannot be has probability 0 and log-posterior null (JSON knows no
+        By class. An impossible class has probability 0 and log-posterior null (JSON has no
         infinity).
     snapshot_version : int
-        Which state of the model answered.
+        The snapshot that answered.
     """
 
     id: str
@@ -57,9 +56,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A rejected message as it is written: why, from where, and all its bytes.
+    """A rejected message as it is written: the reason, its place, and all its bytes.
 
-    `value` repeats the bytes for the eye where they are UTF-8 and no more than 4 KiB.
+    `value` repeats the bytes as text if they are UTF-8 of at most 4 KiB.
     """
 
     reason: Reason
@@ -97,19 +96,19 @@ def prediction_record(
     snapshot_version : int
         The snapshot that answered.
     with_text : bool
-        Whether the text goes out as well.
+        Whether the text is included.
 
     Returns
     -------
     Record
         Keyed by the message's id. A large one has a short form, without text and fields.
     """
-    is_text_told = with_text and bool(envelope.text or not envelope.fields)
+    includes_text = with_text and bool(envelope.text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
     prediction = Prediction(
         id=envelope.id,
         time_ms=envelope.time_ms,
-        text=envelope.text if is_text_told else msgspec.UNSET,
+        text=envelope.text if includes_text else msgspec.UNSET,
         fields=envelope.fields or msgspec.UNSET,
         label=max(logs, key=logs.__getitem__),
         probabilities={name: math.exp(log) for name, log in logs.items()},
@@ -127,7 +126,7 @@ def prediction_record(
 
 
 def reject_record(reject: Reject) -> Record:
-    """Return the record of one rejected message, keyed by its place: `topic-partition-offset`.
+    """Return the record of one rejected message, keyed by `topic-partition-offset`.
 
     A large one has a short form, with the first 16 KiB of the message's bytes.
     """
@@ -166,19 +165,19 @@ _ID, _TIME = b'{"id":', b',"time_ms":'
 
 
 def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
-    """Return a prediction's line without text and fields if it is of one of some messages.
+    """Return a prediction's line without text and fields if it belongs to one of some messages.
 
     Parameters
     ----------
     line : bytes
-        As `prediction_record` made it; it may be torn behind its time, where it was overwritten.
+        From `prediction_record`; it may be torn behind its time if an overwrite was interrupted.
     ids : set of bytes
         The messages' ids as JSON.
 
     Returns
     -------
     bytes or None
-        Not longer than the line; None where nothing is to be taken out.
+        Not longer than the line; None if there is nothing to remove.
     """
     name = line[len(_ID) : line.find(_TIME)]
     if name not in ids or not line.startswith(_ID):
@@ -194,8 +193,8 @@ def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | Non
 def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     """Return a reject's line without the message's bytes if they name one of some messages.
 
-    What could not be decoded has no id that is sure. So every word and string of it is looked at.
-    A line that is torn, where it was being overwritten, is emptied; see `prediction_without_text`.
+    A message that was not decoded has no certain id, so every word and string of it is compared.
+    A line torn by an interrupted overwrite is emptied; see `prediction_without_text`.
     """
     if not line.startswith(b'{"reason":"'):
         return None
@@ -219,12 +218,12 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
 
 
 def _base64(data: bytes | None) -> str | None:
-    """Return bytes as ASCII that JSON can carry."""
+    """Return bytes as base64."""
     return None if data is None else base64.b64encode(data).decode()
 
 
 def _readable(data: bytes | None) -> str | msgspec.UnsetType:
-    """Return bytes as text where they are short UTF-8."""
+    """Return bytes as text if they are short UTF-8."""
     if data is None or len(data) > _TEXT_BYTES_MAX:
         return msgspec.UNSET
     try:

@@ -1,4 +1,4 @@
-"""The source protocol: what the pipeline asks of Kafka, a file, standard input or the generator."""
+"""The source protocol: what Kafka, a file, standard input and the generator implement."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from consumers.messages import Partition, RawColumns
 
 
 class Source(Protocol):
-    """A set of ordered logs that can be read on from any position.
+    """A set of ordered logs that can be read from any position.
 
-    All methods are called by the consuming thread alone.
+    The reading thread alone calls its methods.
     """
 
     name: str
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
-        """Begin.
+        """Begin to read.
 
-        `position_of` gives the next offset to read of a partition, or None where nothing is known
-        of it. It is asked again at each assignment of partitions, so its answers win over the
-        broker's committed positions.
+        `position_of` returns the next offset to read of a partition, or None if it is unknown. It
+        is called at each assignment of partitions, and wins over the broker's committed offsets.
         """
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages, at most one batch a partition.
 
-        It waits up to `timeout_s` for the first; an empty list means that nothing came. Faults that
-        pass (a broker that is away) are reported through `trouble`, retried inside with growing
-        pauses of at most 1 s, and never raised.
+        It waits up to `timeout_s` for the first; an empty list means that nothing came. Temporary
+        failures (a broker that is away) are reported by `trouble` and retried inside, with growing
+        pauses of at most 1 s; they are never raised.
         """
 
     def lag(self) -> Mapping[Partition, int]:
-        """Return how many messages of each assigned partition are unread; empty where unknown."""
+        """Return how many messages of each assigned partition are unread; empty if unknown."""
 
     def at_end(self) -> bool:
-        """Tell whether all that was there when the source was opened has been handed over."""
+        """Return whether everything up to the end at opening has been returned."""
 
     def trouble(self) -> str | None:
-        """Return one sentence on what keeps the source from reading now, None when all is well."""
+        """Return what keeps the source from reading, in a sentence; None if nothing does."""
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Tell the outside how far a checkpoint has got.
+        """Report a checkpoint's positions to the outside, for lag tools only.
 
-        It is for lag tools only; failures are logged, never raised.
+        Failures are logged, never raised.
         """
 
     def close(self) -> None:
-        """Let go of everything, within a second or two."""
+        """Release everything, within a second or two."""

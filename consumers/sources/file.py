@@ -1,8 +1,8 @@
-"""The bytes of a file, unpacked where its first bytes tell of gzip, bzip2, xz or Zstandard.
+"""A file as a source, decompressed if its first bytes are those of gzip, bzip2, xz or Zstandard.
 
-A packed file is fed to its unpacker in small steps. The step bounds the memory that a hostile file
-can ask for (512 bytes of Zstandard can stand for 22 MB), and all that can be read before a damaged
-place is handed over before the damage is told.
+A compressed file is decompressed in small steps. The step bounds the memory that a hostile file can
+ask for (512 bytes of Zstandard can stand for 22 MB), and everything before a damaged place is
+returned before the damage is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEMORY_BYTES_MAX = 512 << 20
 
 
 class _Member(Protocol):
-    """One packed member of a file; several may follow each other."""
+    """One compressed member of a file; several may follow each other."""
 
     eof: bool
     unused_data: bytes
@@ -73,14 +73,14 @@ class FileBytes:
     Attributes
     ----------
     packed : bool
-        Whether it is compressed. A plain file can be entered anywhere and may grow.
+        Whether it is compressed. A plain file can be read from anywhere and may grow.
     damage : str or None
-        What ended the reading of a packed file before its end.
+        What ended a compressed file before its end.
 
     Raises
     ------
     OSError
-        When the file cannot be opened.
+        If the file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,15 +95,15 @@ class FileBytes:
         self._input = b""
 
     def seek(self, position: int) -> None:
-        """Go on at this byte; for plain files only."""
+        """Continue at this byte; for plain files only."""
         self._file.seek(position)
 
     def size(self) -> int:
-        """Return how many bytes the file has now, as it lies on the disk."""
+        """Return the size of the file on the disk now, in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def read(self, size: int) -> bytes:
-        """Return about `size` bytes, and none at the end or at a damaged place."""
+        """Return about `size` bytes; none at the end or at a damaged place."""
         if self._new_member is None:
             return self._file.read(size)
         parts: list[bytes] = []
@@ -118,7 +118,7 @@ class FileBytes:
         self._file.close()
 
     def _fill(self) -> bool:
-        """Have packed bytes and a member to unpack them; False at the end of the file."""
+        """Read compressed bytes and open their member; return False at the end of the file."""
         self._input = self._input or self._file.read(_STEP_BYTES)
         if self._member is None:
             # Zeros may pad a file between and behind its members.
@@ -134,7 +134,7 @@ class FileBytes:
         return bool(self._input)
 
     def _unpack(self) -> bytes:
-        """Unpack the bytes at hand."""
+        """Decompress the bytes read."""
         assert self._member is not None
         try:
             data = self._member.decompress(self._input)
@@ -164,21 +164,21 @@ class FileSource:
     settings : FileSettings
         Its format and encoding, and how much is read at a time.
     follow : bool
-        Keep looking for what is appended to a plain file; its last line is then waited for until it
-        is whole. A file put in its place under the same name is not noticed. Otherwise the end of
-        the file is the end, and its last line needs no line end.
+        Wait for what is appended to a plain file, and for its last line to be whole. A file put in
+        its place under the same name is not noticed. Otherwise the end of the file is the end, and
+        its last line needs no line end.
     wait : callable
-        Passes the given number of seconds when nothing is there.
+        Waits the given number of seconds if nothing is there.
 
     Attributes
     ----------
     record_format : RecordFormat
-        How the records are written, for the decoder; found out from the first 256 KiB.
+        The format of the records, recognised by the first 256 KiB.
 
     Raises
     ------
     SourceError
-        When the file cannot be read.
+        If the file cannot be read.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class FileSource:
         Raises
         ------
         SourceError
-            When the file cannot be read, or is too short to be the one the position is from.
+            If the file cannot be read, or is too short to be the one the position is from.
         """
         self._bytes = self._opened()
         self._size = self._bytes.size()
@@ -256,11 +256,11 @@ class FileSource:
         return {}
 
     def at_end(self) -> bool:
-        """Tell whether all that was there when the file was opened has been handed over."""
+        """Return whether everything up to the end at opening has been returned."""
         return self._finished or (self._follow and self._position >= self._size)
 
     def trouble(self) -> str | None:
-        """Say so while a packed file is still being unpacked up to its position."""
+        """Return the progress while a compressed file is decompressed up to its position."""
         if self._position < self._skip_to:
             return f"{self._path}: unpacking to byte {self._skip_to}, now at {self._position}"
         return None
@@ -273,9 +273,9 @@ class FileSource:
         self._bytes.close()
 
     def _opened(self) -> FileBytes:
-        """Open the file, or say in a `SourceError` why that cannot be."""
+        """Open the file, or raise `SourceError`."""
         try:
-            # A named pipe would let the program wait for ever in opening it.
+            # Opening a named pipe could block for ever.
             regular = stat.S_ISREG(self._path.stat().st_mode)
             opened = FileBytes(self._path) if regular else None
         except OSError as error:
@@ -300,13 +300,13 @@ class FileSource:
             ) from error
 
     def _behind_skipped(self, data: bytes) -> bytes:
-        """Return what of the data stands behind the position to begin at."""
+        """Return the part of the data behind the position to begin at."""
         skipped = min(max(self._skip_to - self._position, 0), len(data))
         self._position += skipped
         return data[skipped:]
 
     def _batch(self, data: bytes, *, last: bool = False) -> RawColumns | None:
-        """Return the whole records of what was read and not handed over yet, None without any."""
+        """Return the whole records read and not returned yet, None if there is none."""
         buffer = self._pending + data
         records = self._split(buffer, last=last)
         begin = self._position
@@ -318,7 +318,7 @@ class FileSource:
         return raw_columns(self.partition, buffer, records, offsets, self._position)
 
     def _end(self) -> RawColumns | None:
-        """Deal with the end: take the last line, or tell of damage or of a file replaced."""
+        """Handle the end: take the last line, or raise for damage or a replaced file."""
         at = self._position + len(self._pending)
         if self._bytes.damage is not None:
             raise SourceError(
@@ -334,7 +334,7 @@ class FileSource:
         return batch
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
-        """Raise `SourceError` where the file is too short to be the one that was read before."""
+        """Raise `SourceError` if the file is too short to be the one that was read before."""
         needed = max(needed, self._skip_to)
         if size < needed:
             raise SourceError(

@@ -1,8 +1,8 @@
 """Composes made-up tweets: message number n as a pure function of a seed and n.
 
-Every choice in a tweet is a number of its own, drawn by hashing (seed, n, which choice) with
-SplitMix64, a whole batch in one go. No generator state runs along, so any position can be entered
-at once and two runs agree byte for byte.
+Every choice in a tweet is a number drawn by hashing (seed, n, which choice) with SplitMix64, a
+batch at a time. There is no generator state, so any position is reached at once and two runs agree
+byte for byte.
 
 A tweet has a true sentiment, drawn by its topic's share. Its words mostly follow that sentiment;
 about one in fourteen is ironic and says the opposite, and some say nothing either way. This is what
@@ -11,7 +11,7 @@ keeps a good classifier below certainty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, when message 0 is written;
 LABELS = (0, 4)  # negative and positive, as Sentiment140 has them
 
 _T = TypeVar("_T")
+_encode = msgspec.json.Encoder().encode
 _CHOICES = 24
 _RANGE = 1 << 16  # each choice is drawn from 0 … 65535
 _TABLE = 1 << 12  # slots of a table; a power of two, so that a mask picks one
@@ -80,6 +81,17 @@ def draws(seed: int, first: int, n: int) -> NDArray[np.int64]:
     return (z >> np.uint64(48)).astype(np.int64).reshape(n, _CHOICES)
 
 
+def compose(
+    message: Callable[[int, str, list[int]], msgspec.Struct], seed: int, first: int, n: int
+) -> list[bytes]:
+    """Return messages `first` … `first + n - 1` as JSON, each from its number, time and choices."""
+    stamps = np.datetime_as_string(
+        np.arange(START_MS + first, START_MS + first + n).astype("datetime64[ms]")
+    ).tolist()
+    choices = draws(seed, first, n).tolist()
+    return [_encode(message(first + i, f"{stamps[i]}Z", choices[i])) for i in range(n)]
+
+
 def _with_long_forms(items: Sequence[str]) -> list[str]:
     """Append elongated forms of the commonest: "good" is also written "goood", if less often."""
     long = []
@@ -118,18 +130,10 @@ class TweetMaker:
         self._seed = settings.seed
         self._labelled = round(settings.labelled_share * _RANGE)
         self._turn_after = settings.turn_after
-        self._encode = msgspec.json.Encoder().encode
 
     def make(self, first: int, n: int) -> list[bytes]:
         """Return messages `first` … `first + n - 1` as JSON."""
-        stamps = np.datetime_as_string(
-            np.arange(START_MS + first, START_MS + first + n).astype("datetime64[ms]")
-        ).tolist()
-        choices = draws(self._seed, first, n).tolist()
-        return [
-            self._encode(self._tweet(first + i, f"{stamps[i]}Z", choice))
-            for i, choice in enumerate(choices)
-        ]
+        return compose(self._tweet, self._seed, first, n)
 
     def _tweet(self, number: int, created_at: str, c: list[int]) -> Tweet:
         """Compose message `number` from its choices."""

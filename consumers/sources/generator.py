@@ -17,7 +17,7 @@ import numpy as np
 
 from consumers.config.settings import GeneratorSettings
 from consumers.messages import Partition, RawColumns
-from consumers.sources.generated_tweets import START_MS, TweetMaker, draws
+from consumers.sources.generated_tweets import START_MS, TweetMaker, compose
 from consumers.sources.records import Records, raw_columns
 
 DECISIONS = ("approve", "reject")
@@ -96,18 +96,10 @@ class LoanMaker:
     def __init__(self, settings: GeneratorSettings) -> None:
         self._seed = settings.seed
         self._labelled = round(settings.labelled_share * _RANGE)
-        self._encode = msgspec.json.Encoder().encode
 
     def make(self, first: int, n: int) -> list[bytes]:
         """Return messages `first` … `first + n - 1` as JSON."""
-        stamps = np.datetime_as_string(
-            np.arange(START_MS + first, START_MS + first + n).astype("datetime64[ms]")
-        ).tolist()
-        choices = draws(self._seed, first, n).tolist()
-        return [
-            self._encode(self._loan(first + i, f"{stamps[i]}Z", choice))
-            for i, choice in enumerate(choices)
-        ]
+        return compose(self._loan, self._seed, first, n)
 
     def _loan(self, number: int, created_at: str, c: list[int]) -> Loan:
         """Compose message `number` from its choices."""
@@ -143,7 +135,7 @@ _BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest w
 
 
 class GeneratorSource:
-    """Makes up tweets, or loan applications (see `_loans`), at a steady rate.
+    """Generates tweets, or loan applications (`LoanMaker`), at a steady rate.
 
     Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
     them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
@@ -189,7 +181,7 @@ class GeneratorSource:
         return [self._batch(first, n)]
 
     def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: a stream without end is never caught up with."""
+        """Return nothing: the stream has no end."""
         return {}
 
     def at_end(self) -> bool:
@@ -197,14 +189,14 @@ class GeneratorSource:
         return False
 
     def trouble(self) -> str | None:
-        """Return None: nothing can keep it from making things up."""
+        """Return None: nothing keeps it from generating."""
         return None
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Do nothing: the generator keeps no positions."""
 
     def close(self) -> None:
-        """Do nothing: it holds nothing."""
+        """Do nothing."""
 
     def _due(self, timeout_s: float) -> int:
         """Return how many messages are due, once a few are or the time is up."""

@@ -1,11 +1,10 @@
 """Cuts a stream of bytes into records: lines, or CSV records whose quotes may hold line breaks.
 
-Where a record ends depends only on the bytes from its beginning on, never on how they arrived, so
-a source that starts again at any record hands over the same ones. Limits at work: of a record with
-more than `bytes_max` a piece of that size is a record by itself, and what follows is looked at
-afresh; and a CSV quote that stays open for more than
-`QUOTE_BYTES_MAX`, or that cannot be one by CSV's grammar, is no quote: its first line stands alone
-(the decoder will reject it), and reading goes on at the next line.
+The end of a record depends only on the bytes from its beginning, never on how they arrived, so a
+source that starts again at any record returns the same ones. Two limits apply. Of a record longer
+than `bytes_max`, the first `bytes_max` bytes are a record, and reading continues behind them. A CSV
+quote that stays open for more than `QUOTE_BYTES_MAX`, or breaks CSV's grammar, is no quote: its
+first line is a record (which the decoder rejects), and reading continues at the next line.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Records(NamedTuple):
     Attributes
     ----------
     starts, ends : ndarray of shape (n,), int64
-        The bytes of each record, without its line end. Empty lines are no records.
+        The bytes of each record, without line end; empty lines are left out.
     consumed : int
-        How many bytes are done with; what follows is the beginning of the next record.
+        How many bytes are used up; what follows begins the next record.
     """
 
     starts: Longs
@@ -104,7 +103,7 @@ def _after(newlines: Longs, done: int) -> int:
 
 
 def _is_record(candidate: bytes, quote_max: int) -> bool:
-    """Tell whether bytes with line breaks in them are one CSV record."""
+    """Return whether bytes with line breaks in them are one CSV record."""
     if len(candidate) > quote_max:
         return False
     try:
@@ -115,12 +114,12 @@ def _is_record(candidate: bytes, quote_max: int) -> bool:
 
 
 def _may_become_one(rest: bytes, quote_max: int) -> bool:
-    """Tell whether bytes with line breaks in them can be the beginning of one CSV record."""
+    """Return whether bytes with line breaks in them can begin one CSV record."""
     return _is_record(rest + b'"', quote_max) or _is_record(rest, quote_max)
 
 
 def _between(buffer: bytes, cuts: Longs, last: bool, bytes_max: int) -> Records:
-    """Return the records between cuts, and what the limits make of what stands after them."""
+    """Return the records between cuts, and apply the limits to the bytes after them."""
     starts = np.concatenate(([0], cuts + 1)).astype(np.int64)
     ends = np.append(cuts, len(buffer)).astype(np.int64)
     long = np.flatnonzero(ends - starts > bytes_max)
@@ -152,7 +151,7 @@ def raw_columns(
     next_offset: int,
     times_ms: Longs | None = None,
 ) -> RawColumns:
-    """Return records as a batch without keys; without times, where the source has none."""
+    """Return records as a batch without keys; times may be absent too."""
     n = len(offsets)
     nothing = np.full(n, -1, np.int64)
     return RawColumns(

@@ -21,10 +21,9 @@ from consumers.sources.records import raw_columns, split_lines
 class StdinSource:
     """Reads JSON lines from standard input, which cannot be read twice.
 
-    Its one partition is `stdin[0]`, an offset is the number of the record. A pipe has no memory: a
-    program that starts again from a checkpoint counts on from the checkpoint's position, so
-    numbers stay unique, but what the pipe held when the program ended is lost. Where that matters,
-    read a file or Kafka.
+    Its one partition is `stdin[0]`, an offset is a record's number. A pipe has no memory: a daemon
+    that starts again counts from its checkpoint's position, so numbers stay unique, but what the
+    pipe held when it ended is lost. If that matters, read a file or Kafka.
 
     Parameters
     ----------
@@ -33,19 +32,19 @@ class StdinSource:
     stream : binary file, optional
         What to read, with a file descriptor; standard input when left out.
     clock, wait : callable
-        Tells a time in seconds, and passes a number of seconds once the input has ended.
+        Return a time in seconds; wait a number of seconds once the input has ended.
 
     Attributes
     ----------
     record_format : RecordFormat
-        How the records are written, for the decoder.
+        The format of the records.
 
     Raises
     ------
     ConfigError
-        When the settings ask for CSV.
+        If the settings ask for CSV.
     SourceError
-        When there is no standard input.
+        If there is no standard input.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class StdinSource:
         Raises
         ------
         SourceError
-            When the input cannot be read.
+            If the input cannot be read.
         """
         assert self._selector is not None
         if self.at_end():
@@ -106,22 +105,22 @@ class StdinSource:
         return []
 
     def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: nobody knows what a pipe will bring."""
+        """Return nothing: the lag of a pipe is unknown."""
         return {}
 
     def at_end(self) -> bool:
-        """Tell whether the input has ended and all of it has been handed over."""
+        """Return whether the input has ended and all of it has been returned."""
         return self._ended and not self._pending
 
     def trouble(self) -> str | None:
-        """Return None: a pipe that brings nothing is no trouble."""
+        """Return None: an idle pipe is no trouble."""
         return None
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Do nothing: a pipe keeps no positions."""
 
     def close(self) -> None:
-        """Stop looking at the input; it belongs to whoever opened it."""
+        """Stop polling the input; whoever opened it closes it."""
         if self._selector is not None:
             self._selector.close()
 
@@ -136,7 +135,7 @@ class StdinSource:
             ) from error
 
     def _batch(self) -> RawColumns | None:
-        """Read once and return the whole lines that are there, None without any."""
+        """Read once and return the whole lines, None if there is none."""
         if not self._ended:
             try:
                 data = os.read(self._fd, self._settings.batch_bytes)
