@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 from rich.progress import (
@@ -95,11 +95,8 @@ class Replayed:
         self.n_bytes += len(item.value)
 
 
-class Reading(Protocol):
-    """What turns one batch of the file into records, in order."""
-
-    def __call__(self, raw: RawColumns) -> Iterator[Item]:
-        """Yield one item a record."""
+# Turns one batch of the recording into records, in order.
+RecordReader: TypeAlias = Callable[[RawColumns], Iterator[Item]]
 
 
 class Pace:
@@ -253,14 +250,14 @@ def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> No
     done.count(item)
 
 
-def reading(form: RecordFormat, message: MessageSettings) -> Reading:
+def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
     """Return the function that reads records written in a format."""
     if form.kind == "csv":
         return _csv_reading(form)
     return _json_reading(form, message)
 
 
-def _csv_reading(form: RecordFormat) -> Reading:
+def _csv_reading(form: RecordFormat) -> RecordReader:
     reader = CsvReader(form)
     getters = {name: reader.getter(name) for name in _FIELDS}
 
@@ -281,7 +278,7 @@ def _csv_reading(form: RecordFormat) -> Reading:
     return read
 
 
-def _json_reading(form: RecordFormat, message: MessageSettings) -> Reading:
+def _json_reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
     reader = JsonReader([*message.id_paths, message.time], form.encoding)
     getters = [reader.getter(path) for path in message.id_paths]
     get_time = reader.getter(message.time)

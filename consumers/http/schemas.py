@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from consumers.monitoring.prequential import Bin
-from consumers.monitoring.quality_report import Confusion, Point, PrequentialFigures, Telling, Trend
+from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Telling
 from consumers.monitoring.shares import Share
+from consumers.monitoring.trends import Trend
 
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100

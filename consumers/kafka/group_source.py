@@ -24,7 +24,7 @@ from consumers.config.settings import KafkaSettings
 from consumers.kafka.client import broken_batch, unreadable
 from consumers.kafka.offsets import Positions
 from consumers.messages import Partition, RawColumns
-from consumers.monitoring.health import Troubles
+from consumers.monitoring.health import Backoff
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -192,7 +192,7 @@ class GroupSource:
         self._position_of: Callable[[Partition], int | None] = lambda _: None
         self._connected = False
         self._closed = threading.Event()
-        self._troubles = Troubles(log, clock, settings.retry_pause_max_s)
+        self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         self._positions = Positions(settings.start_from)
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}

@@ -174,13 +174,13 @@ class Health:
 _FIRST_PAUSE_S = 0.05
 
 
-class Troubles:
-    """The troubles of one source, each under a key.
+class Backoff:
+    """The failures of one source, each under a key, with ever longer pauses between attempts.
 
     Parameters
     ----------
     log : structlog.stdlib.BoundLogger
-        Where each trouble is said once when it begins and once when it is over.
+        Logs each failure once when it begins and once when it is over.
     clock : callable
         Seconds that only grow.
     pause_max_s : float

@@ -132,10 +132,10 @@ class Prequential:
         self._next = (start + kept) % self.window
         self._n_held = min(self._n_held + kept, self.window)
 
-    def judged(self) -> Judged:
+    def judged(self) -> Judgements:
         """Return a copy of the window's judgements, in no particular order."""
         judgements = self._judgements[: self._n_held].copy().view(JUDGEMENT)
-        return Judged(
+        return Judgements(
             judgements["truth"],
             judgements["predicted"],
             judgements["log_confidence"],
@@ -235,7 +235,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgements:
     """The judgements of some examples, as a value of its own.
 
     Attributes

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.monitoring.quality_report import Trend
 from streamnb import Snapshot
 from streamnb.inspection.summary import word_groups
 
@@ -34,6 +33,25 @@ _TINY = 1e-300  # a word that has left and was not marked came no times: 0/0 is 
 _PRIOR_EXAMPLES = 100.0  # of no change, in both rates: no ratio is infinite
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A word whose use has changed.
+
+    Attributes
+    ----------
+    word : str
+    before, now : float
+        How often it stood in an example on average, before the stretch looked at and in it.
+    ratio : float
+        The second to the first, smoothed: never 0 or infinite.
+    """
+
+    word: str
+    before: float
+    now: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)

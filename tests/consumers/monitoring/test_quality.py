@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Budget, History, Quality
-from consumers.monitoring.quality_report import Point
+from consumers.monitoring.quality import Budget, History, Point, Quality
 from consumers.monitoring.shares import Shares
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
