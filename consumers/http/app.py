@@ -6,7 +6,6 @@ its answer, and `/docs` says the same from the types.
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -21,10 +20,10 @@ from starlette.types import Scope
 from consumers.http.authorization import AllowedHosts
 from consumers.http.batcher import Batcher
 from consumers.http.middleware import RequestMiddleware
-from consumers.http.openapi import description_routes
-from consumers.http.problems import ProblemError
+from consumers.http.openapi import ApiRoute, description_routes
 from consumers.http.request_examples import ExampleDecoder
-from consumers.http.route import ApiRoute, openapi
+from consumers.http.requests import BodyReader
+from consumers.http.responses import ProblemError
 from consumers.http.routes_corrections import correction_routes
 from consumers.http.routes_predict import prediction_routes
 from consumers.http.routes_search import search_routes
@@ -32,50 +31,38 @@ from consumers.http.routes_status import model_routes, probe_routes
 from consumers.http.sse import event_routes
 from consumers.http.state import AppState
 from consumers.http.workers import WorkerPool
-from streamnb import __version__
 
 PAGE = Path(__file__).parent / "static"
-DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 
 
 def make_app(app_state: AppState) -> Starlette:
-    """Return the application.
-
-    Parameters
-    ----------
-    app_state : AppState
-        What it answers from.
-
-    Returns
-    -------
-    Starlette
-    """
-    http, example_decoder = app_state.settings.http, ExampleDecoder(app_state.settings)
-    batcher = Batcher(app_state.predictor, example_decoder.text_field, http.request_timeout_s)
-    workers, patient = WorkerPool(http.request_timeout_s), WorkerPool(http.request_timeout_s)
+    """Return the application."""
+    http, health = app_state.settings.http, app_state.health
+    example_decoder, bodies = ExampleDecoder(app_state.settings), BodyReader(http.body_bytes_max)
+    batcher = Batcher(
+        app_state.predictor, example_decoder.text_field, http.request_timeout_s, health.starting
+    )
+    # A log that does not answer holds up corrections, and nothing else.
+    workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))
     routes = [
-        # The one that is asked most comes first: they are looked through in this order.
-        *prediction_routes(app_state, batcher, example_decoder),
+        # Starlette tries them in this order: the most frequent one comes first.
+        *prediction_routes(batcher, bodies, example_decoder),
         *search_routes(app_state, batcher, workers),
-        # A log that does not answer keeps those who correct waiting, and nobody else.
-        *correction_routes(app_state, patient, example_decoder),
+        *correction_routes(app_state, correction_workers, bodies, example_decoder),
         *model_routes(app_state, batcher, workers),
         *event_routes(app_state),
         *probe_routes(app_state),
     ]
-    described = functools.cache(
-        functools.partial(openapi, routes, "streamnb", __version__, DESCRIPTION)
-    )
     app = Starlette(
-        routes=[*routes, *description_routes(described), *_page_routes()],
+        routes=[*routes, *description_routes(routes), *_page_routes()],
         middleware=[
             Middleware(RequestMiddleware, metrics=app_state.metrics.http, hosts=AllowedHosts(http))
         ],
         exception_handlers={HTTPException: _as_problem},
     )
     app.router.redirect_slashes = False
-    app.state.workers = workers, patient
+    app.state.workers = workers, correction_workers
     return app
 
 

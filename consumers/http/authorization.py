@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from consumers.config.settings import HttpSettings
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 
 _LOCALHOST = "localhost"
 # What proxies add to a request that they pass on. A client may send them as well: it then asks for

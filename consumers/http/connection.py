@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from consumers.http.middleware import HEADERS, RequestMiddleware
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 from consumers.monitoring.http_metrics import OTHER, HttpMetrics
 
 HEAD_BYTES_MAX = 65_536

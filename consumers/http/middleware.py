@@ -1,7 +1,7 @@
 """What holds for every request: an allowed Host, safe headers, a count, and a problem if it breaks.
 
-An error that nobody foresaw is written to the log with an id; the client gets that id and nothing
-of the error itself.
+An unforeseen error is written to the log with an id; the client gets that id and nothing of the
+error itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.http.authorization import AllowedHosts
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 from consumers.monitoring.http_metrics import OTHER, HttpMetrics
 
 CONTENT_SECURITY_POLICY = (
@@ -28,23 +28,13 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-GONE = 499  # the client went before it was answered; no such status leaves the house
+GONE = 499  # the client went before it was answered; such a status is counted, never sent
 
 log = structlog.get_logger(__name__)
 
 
 class RequestMiddleware:
-    """An ASGI application around another one.
-
-    Parameters
-    ----------
-    app : callable
-        The application.
-    metrics : HttpMetrics
-        Where requests are counted.
-    hosts : AllowedHosts, optional
-        The names under which requests are answered; any name where it is left out.
-    """
+    """An ASGI application around another one; without `hosts`, any Host is allowed."""
 
     def __init__(
         self, app: ASGIApp, metrics: HttpMetrics, hosts: AllowedHosts | None = None
@@ -67,7 +57,7 @@ class RequestMiddleware:
         inner = {**scope, "method": "GET"} if method == "HEAD" else scope
         status, took_s = 0, 0.0
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status, took_s
             if message["type"] == "http.response.start":
                 status, took_s = message["status"], time.perf_counter() - began_s
@@ -79,14 +69,14 @@ class RequestMiddleware:
                 raise ClientDisconnect
 
         try:
-            await self._pass_on(inner, receive, guarded)
+            await self._pass_on(inner, receive, send_with_headers)
         except ProblemError as error:
-            await error.response()(scope, receive, guarded)
+            await error.response()(scope, receive, send_with_headers)
         except (ClientDisconnect, OSError):
-            status = status or GONE  # there is nobody to tell
-        except asyncio.CancelledError:
+            status = status or GONE
+        except asyncio.CancelledError:  # the server stops, and has waited for as long as it may
             if status == 0:
-                await _stopping().response()(scope, receive, guarded)
+                await _stopping().response()(scope, receive, send_with_headers)
             raise
         except Exception:
             if status:
@@ -94,7 +84,7 @@ class RequestMiddleware:
                 raise
             name = f"urn:uuid:{uuid.uuid4()}"
             log.exception("request_failed", instance=name, route=_route(inner))
-            await _unforeseen(name).response()(scope, receive, guarded)
+            await _unforeseen(name).response()(scope, receive, send_with_headers)
         finally:
             self._metrics.count_request(
                 _route(inner), method, status or GONE, took_s if status else None
@@ -108,7 +98,6 @@ class RequestMiddleware:
 
 
 def _stopping() -> ProblemError:
-    """Return what those hear whom the server has waited for as long as it may."""
     return ProblemError(
         503,
         "the daemon is stopping, and may have done what was asked or not; look when it is back",
@@ -117,7 +106,6 @@ def _stopping() -> ProblemError:
 
 
 def _unforeseen(name: str) -> ProblemError:
-    """Return what the client hears of an error that nobody foresaw."""
     return ProblemError(
         500,
         "this is our mistake, and the log says more under the name of this instance",
@@ -129,6 +117,6 @@ def _unforeseen(name: str) -> ProblemError:
 def _route(scope: Scope) -> str:
     """Return the template of the route that was taken, never a path."""
     path = getattr(scope.get("route"), "path", None)
-    if path is None:  # it was none of ours, or a file of the page's folder
+    if path is None:  # no route of ours, or a file of the page's folder
         return scope.get("root_path") or OTHER
     return str(path).replace(":path}", "}")

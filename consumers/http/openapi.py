@@ -1,21 +1,35 @@
-"""`/openapi.json` and `/docs`: what the API is, for programs and for people.
+"""Routes and their OpenAPI description: `/openapi.json` for programs, `/docs` for people.
 
-The page is made here, from the description alone: it needs no script, and nothing from elsewhere.
+A route is a function that takes the request and returns the response, with an `Operation` that
+describes it by the types of `consumers.http.schemas`. Nothing else stands between the socket and
+the function: a framework that checks parameters and answers by itself costs more than predicting a
+text does, and a quarter of a second at the start. The page `/docs` is made from the description
+alone: it needs no script, and nothing from elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from consumers.http.route import ApiRoute
+from consumers.http.responses import PROBLEM_MEDIA_TYPE
+from consumers.http.schemas import ApiProblem
+from streamnb import __version__
 
-STYLE = """\
+Endpoint = Callable[[Request], Awaitable[Response]]
+DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
+_SCHEMAS = "#/components/schemas/{name}"
+_STYLE = """\
 :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 code, pre { font-family: ui-monospace, monospace; font-size: .9rem; }
@@ -28,23 +42,76 @@ td:first-child { white-space: nowrap; }
 """
 
 
-def description_routes(openapi: Callable[[], dict[str, Any]]) -> list[ApiRoute]:
-    """Return the routes of the description.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What OpenAPI says of a route.
 
-    Parameters
+    Attributes
     ----------
-    openapi : callable
-        Returns the description.
+    summary : str
+        One line.
+    answer : type or str
+        The type of the answer; its media type if it is not JSON.
+    body : type or None
+        The type of the request's body.
+    parameters : tuple of dict
+        As OpenAPI has them; see `parameter`.
+    problems : mapping of int to str
+        When it answers with which problem.
+    status : int
+        Of the answer.
     """
 
+    summary: str
+    answer: type | str
+    body: type | None = None
+    parameters: tuple[dict[str, Any], ...] = ()
+    problems: Mapping[int, str] = field(default_factory=dict)
+    status: int = 200
+
+
+def parameter(
+    name: str, schema: dict[str, Any], description: str, place: str = "query"
+) -> dict[str, Any]:
+    """Return the description of a parameter."""
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema,
+    }
+
+
+class ApiRoute(Route):
+    """A route of one method; without an operation it is not part of the described API."""
+
+    def __init__(
+        self, path: str, endpoint: Endpoint, operation: Operation | None, method: str = "GET"
+    ) -> None:
+        super().__init__(path, endpoint, include_in_schema=operation is not None)
+        self.methods = {method}  # and no HEAD, which Starlette adds to a GET
+        self.operation = operation
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = app
+
+
+def description_routes(routes: Sequence[ApiRoute]) -> list[ApiRoute]:
+    """Return the routes that describe `routes`."""
+    described = functools.cache(functools.partial(openapi, routes))  # made when first asked for
+
     async def schema(_request: Request) -> Response:
-        return Response(msgspec.json.encode(openapi()), media_type="application/json")
+        return Response(msgspec.json.encode(described()), media_type="application/json")
 
     async def docs(_request: Request) -> Response:
-        return HTMLResponse(page_of(openapi()))
+        return HTMLResponse(page_of(described()))
 
     async def style(_request: Request) -> Response:
-        return Response(STYLE, media_type="text/css")
+        return Response(_STYLE, media_type="text/css")
 
     return [
         ApiRoute("/openapi.json", schema, None),
@@ -53,14 +120,60 @@ def description_routes(openapi: Callable[[], dict[str, Any]]) -> list[ApiRoute]:
     ]
 
 
-def page_of(schema: dict[str, Any]) -> str:
-    """Return a page that shows an OpenAPI description.
+def openapi(routes: Sequence[ApiRoute]) -> dict[str, Any]:
+    """Return the description of routes, by OpenAPI 3.1."""
+    paths: dict[str, Any] = {}
+    types: list[type] = [ApiProblem]
+    for route in routes:
+        operation = route.operation
+        if operation is None:
+            continue
+        for method in map(str.lower, route.methods or ()):
+            name = re.sub(r"\W", "_", f"{route.name}{route.path_format}")
+            names = {"summary": operation.summary, "operationId": f"{name}_{method}"}
+            paths.setdefault(route.path_format, {})[method] = names | _described(operation)
+        types += [each for each in (operation.answer, operation.body) if isinstance(each, type)]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "streamnb", "description": DESCRIPTION, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": _schemas(types)},
+    }
 
-    Parameters
-    ----------
-    schema : dict
-        As OpenAPI 3.1 has it.
-    """
+
+def _schemas(types: Sequence[type]) -> dict[str, Any]:
+    """Return the schemas of types by name, without the prefix that tells their classes apart."""
+    _, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+    encoded = msgspec.json.encode(components).replace(b'"Api', b'"').replace(b"/Api", b"/")
+    return msgspec.json.decode(encoded, type=dict[str, Any])
+
+
+def _reference(a_type: type) -> dict[str, str]:
+    return {"$ref": _SCHEMAS.format(name=a_type.__name__.removeprefix("Api"))}
+
+
+def _media(answer: type | str) -> dict[str, Any]:
+    if isinstance(answer, str):
+        return {answer: {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": _reference(answer)}}
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    problem = {PROBLEM_MEDIA_TYPE: {"schema": _reference(ApiProblem)}}
+    answers: dict[str, Any] = {
+        str(status): {"description": why, "content": problem}
+        for status, why in operation.problems.items()
+    }
+    answer = {"description": "The answer.", "content": _media(operation.answer)}
+    answers[str(operation.status)] = answer
+    found: dict[str, Any] = {"responses": answers, "parameters": list(operation.parameters)}
+    if operation.body is not None:
+        found["requestBody"] = {"required": True, "content": _media(operation.body)}
+    return found
+
+
+def page_of(schema: dict[str, Any]) -> str:
+    """Return a page that shows an OpenAPI 3.1 description."""
     info = schema["info"]
     operations = [
         _operation(path, method, operation)

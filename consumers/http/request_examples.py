@@ -17,7 +17,7 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import example_at, text_field
 from consumers.decode.labels import NoLabels
 from consumers.features import columns_of, kinds_of
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 from consumers.messages import Partition, RawColumns
 
 _REQUEST = Partition("request", 0)

@@ -1,7 +1,7 @@
-"""`POST /v1/labels` and `DELETE /v1/messages/{id}`: what people say of messages.
+"""`POST /v1/labels` and `DELETE /v1/messages/{id}`: corrections by people.
 
-Nothing is taught here. What is said goes into a log by the desk, and 202 means that it is safe
-there; the consuming thread reads it like any other source.
+Nothing is learned here. A correction goes into a log, and 202 means that it is safe there; the
+consuming thread reads the log like any other source.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ from consumers.corrections.model import (
 )
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, Desk, Receipt
 from consumers.http.authorization import check_change
-from consumers.http.bodies import Bodies, decoded
-from consumers.http.parameters import QueryParameters, message_id
-from consumers.http.problems import ProblemError, component_is_off, corrections_setting
+from consumers.http.openapi import ApiRoute, Operation, parameter
 from consumers.http.request_examples import ExampleDecoder
-from consumers.http.route import ApiRoute, Operation, json_response, parameter
+from consumers.http.requests import BodyReader, QueryParameters, message_id
+from consumers.http.responses import (
+    RETRY_SOON,
+    ProblemError,
+    component_is_off,
+    corrections_setting,
+    json_response,
+)
 from consumers.http.routes_search import MESSAGES
 from consumers.http.schemas import DeleteReceipt, LabelReceipt, LabelRequest
 from consumers.http.state import AppState
@@ -75,27 +80,29 @@ _STATUS: dict[type[CorrectionError], int] = {
 
 
 def correction_routes(
-    app_state: AppState, workers: WorkerPool, example_decoder: ExampleDecoder
+    app_state: AppState,
+    workers: WorkerPool,
+    bodies: BodyReader,
+    example_decoder: ExampleDecoder,
 ) -> list[ApiRoute]:
-    """Return the routes of the desk."""
+    """Return the routes that take corrections."""
     http = app_state.settings.http
-    bodies = Bodies(http.body_bytes_max)
     decoder = msgspec.json.Decoder(LabelRequest)
 
     async def label(request: Request) -> Response:
         check_change(request, http)
-        QueryParameters(request, ())
-        said = decoded(await bodies.read(request), decoder)
+        QueryParameters(request)
+        asked = await bodies.read(request, decoder)
         desk = _desk(app_state)
-        receipt = await _handed_in(workers, _teaching(desk, said, example_decoder))
+        receipt = await _submit(workers, _correction(desk, asked, example_decoder))
         return json_response(
-            LabelReceipt(receipt.id, said.label, receipt.was, receipt.position), 202
+            LabelReceipt(receipt.id, asked.label, receipt.was, receipt.position), 202
         )
 
     async def delete(request: Request) -> Response:
         check_change(request, http)
         name = message_id(request, MESSAGES)
-        receipt = await _handed_in(workers, partial(_desk(app_state).delete, name))
+        receipt = await _submit(workers, partial(_desk(app_state).delete, name))
         return json_response(DeleteReceipt(receipt.id, receipt.was, receipt.position), 202)
 
     return [
@@ -111,28 +118,28 @@ def _desk(app_state: AppState) -> Desk:
     return app_state.desk
 
 
-def _teaching(
-    desk: Desk, said: LabelRequest, example_decoder: ExampleDecoder
+def _correction(
+    desk: Desk, asked: LabelRequest, example_decoder: ExampleDecoder
 ) -> Callable[[], Receipt]:
-    """Return what is to be done with a label."""
-    given = (said.id is not None, said.text is not None, said.message is not UNSET)
+    """Return what submits a label."""
+    given = (asked.id is not None, asked.text is not None, asked.message is not UNSET)
     if sum(given) != 1:
         raise ProblemError(
             422, f"the body has {sum(given)} of them: give one of id, text and message"
         )
-    if said.id is not None:
-        return partial(desk.label, said.id, said.label)
-    if said.text is not None:
-        asked = example_decoder.texts([said.text])
+    if asked.id is not None:
+        return partial(desk.label, asked.id, asked.label)
+    if asked.text is not None:
+        examples = example_decoder.texts([asked.text])
     else:
-        asked = example_decoder.messages([bytes(cast("Raw", said.message))], "message")
-    return partial(desk.teach, asked.example(0), said.label)
+        examples = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
+    return partial(desk.teach, examples.example(0), asked.label)
 
 
-async def _handed_in(workers: WorkerPool, hand_in: Callable[[], Receipt]) -> Receipt:
+async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receipt:
     try:
         # The log's own limit comes first: it knows whether the correction is in doubt.
-        return await workers.run(hand_in, 2 * OUTCOME_TIMEOUT_S)
+        return await workers.run(correct, 2 * OUTCOME_TIMEOUT_S)
     except TaskTimeoutError:
         raise ProblemError(
             504,
@@ -141,5 +148,5 @@ async def _handed_in(workers: WorkerPool, hand_in: Callable[[], Receipt]) -> Rec
         ) from None
     except CorrectionError as error:
         status = _STATUS.get(type(error), 422)
-        headers = {"Retry-After": "1"} if status == 503 else {}
+        headers = RETRY_SOON if status == 503 else {}
         raise ProblemError(status, str(error), headers=headers) from None

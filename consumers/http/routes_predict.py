@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.batcher import Batcher, predict_columns
-from consumers.http.bodies import Bodies, decoded
-from consumers.http.parameters import QueryParameters
-from consumers.http.problems import ProblemError
+from consumers.http.openapi import ApiRoute, Operation
 from consumers.http.request_examples import ExampleDecoder, RequestExamples
-from consumers.http.route import FRESH, ApiRoute, Operation, json_response
+from consumers.http.requests import BodyReader, QueryParameters
+from consumers.http.responses import ProblemError, json_response
 from consumers.http.schemas import (
     EXPLAINED_MAX,
     TEXTS_MAX,
@@ -27,7 +26,6 @@ from consumers.http.schemas import (
     PredictAnswer,
     PredictRequest,
 )
-from consumers.http.state import AppState
 from streamnb import Snapshot
 from streamnb.errors import InputError
 from streamnb.labels import Label
@@ -101,26 +99,23 @@ PREDICT = Operation(
         503: "The predictor is overrun, or has nothing to answer from yet.",
     },
 )
-_WANTED = "give one of text, texts, message and messages"
 
 
 def prediction_routes(
-    app_state: AppState, batcher: Batcher, example_decoder: ExampleDecoder
+    batcher: Batcher, bodies: BodyReader, example_decoder: ExampleDecoder
 ) -> list[ApiRoute]:
     """Return the route `/v1/predict`."""
-    bodies = Bodies(app_state.settings.http.body_bytes_max)
     decoder = msgspec.json.Decoder(PredictRequest)
 
     async def predict(request: Request) -> Response:
-        QueryParameters(request, ())
-        asked = decoded(await bodies.read(request), decoder)
+        QueryParameters(request)
+        asked = await bodies.read(request, decoder)
         if asked.text is not None and batcher.text_field is not None and _is_text_alone(asked):
             return json_response(await batcher.predict_text(asked.text))
         question = _Question(_examples(asked, example_decoder), asked.explain, asked.interval)
-        # The answer's JSON is made on the predictor's thread: of thousands it takes milliseconds,
-        # which the loop has not got.
-        body = await batcher.ask(question)
-        return Response(body, 200, FRESH, "application/json")
+        # The answer is encoded on the predictor's thread: thousands of predictions take
+        # milliseconds, for which the event loop cannot stop.
+        return json_response(await batcher.ask(question))
 
     return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
 
@@ -138,7 +133,11 @@ def _n_given(asked: PredictRequest) -> int:
 def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> RequestExamples:
     """Return what is asked about as columns."""
     if _n_given(asked) != 1:
-        raise ProblemError(422, f"the body has {_n_given(asked)} of them: {_WANTED}")
+        raise ProblemError(
+            422,
+            f"the body has {_n_given(asked)} of them: "
+            "give one of text, texts, message and messages",
+        )
     if asked.text is not None:
         found = example_decoder.texts([asked.text])
     elif asked.texts is not None:
@@ -150,7 +149,7 @@ def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> Request
     if (asked.explain or asked.interval is not None) and found.n > EXPLAINED_MAX:
         raise ProblemError(
             422,
-            f"{found.n} examples are to be explain, and {EXPLAINED_MAX} may be at once; "
+            f"{found.n} examples are to be explained, and {EXPLAINED_MAX} may be at once; "
             f"without explain and interval {TEXTS_MAX}",
         )
     return found

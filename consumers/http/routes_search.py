@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.batcher import Batcher
-from consumers.http.parameters import QueryParameters, message_id
-from consumers.http.problems import ProblemError, component_is_off
-from consumers.http.route import ApiRoute, Operation, json_response, parameter
+from consumers.http.openapi import ApiRoute, Operation, parameter
+from consumers.http.requests import QueryParameters, message_id
+from consumers.http.responses import ProblemError, component_is_off, json_response
 from consumers.http.routes_predict import explain, interval
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
@@ -76,18 +76,18 @@ MESSAGE = Operation(
 
 def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes of the store."""
-    settings = app_state.settings
-    serializer = Serializer(
-        settings.model.classes, settings.page.unsure_below, app_state.quality.shares
-    )
+    serializer = Serializer(app_state)
 
     async def search(request: Request) -> Response:
         recent = store_of(app_state)
         given = QueryParameters(request, ("q", "lang", "limit", "before"))
         query, lang = _query(given), _lang(given)
-        limit, before = given.limit(LIMIT), given.whole("before", 0, 2**63 - 1)
+        limit, before = (
+            given.whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT,
+            given.whole("before", 0, 2**63 - 1),
+        )
         found = await _asked(workers, partial(recent.search, query, lang, limit, before))
-        return json_response(serializer.found(query, lang, found, recent.state()))
+        return json_response(serializer.search_answer(query, lang, found, recent.state()))
 
     async def summary(request: Request) -> Response:
         recent = store_of(app_state)

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from consumers.http.authorization import NOT_OPEN, is_open, needs_token
 from consumers.http.batcher import Batcher
-from consumers.http.parameters import QueryParameters
-from consumers.http.problems import corrections_setting
-from consumers.http.route import FRESH, ApiRoute, Operation, json_response
+from consumers.http.openapi import ApiRoute, Operation
+from consumers.http.requests import QueryParameters
+from consumers.http.responses import NO_STORE, corrections_setting, json_response
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     CheckpointAge,
@@ -46,11 +46,11 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
     """Return the routes `/v1/model` and `/v1/page`."""
 
     async def model(request: Request) -> Response:
-        QueryParameters(request, ())
+        QueryParameters(request)
         return json_response(await batcher.ask(partial(_model, app_state)))
 
     async def page(request: Request) -> Response:
-        QueryParameters(request, ())
+        QueryParameters(request)
         return json_response(await workers.run(partial(_page, app_state)))
 
     return [ApiRoute("/v1/model", model, MODEL), ApiRoute("/v1/page", page, PAGE)]
@@ -126,7 +126,7 @@ def probe_routes(app_state: AppState) -> list[ApiRoute]:
     # Plain coroutines: each answer takes a millisecond or two, less than handing it to a thread.
     async def metrics(request: Request) -> Response:
         encode, content_type = _encoder(request.headers.get("accept", ""))
-        headers = {"Content-Type": content_type, **FRESH}
+        headers = {"Content-Type": content_type, **NO_STORE}
         return Response(encode(app_state.registry), headers=headers)
 
     async def healthz(_request: Request) -> Response:

@@ -319,3 +319,40 @@ class ApiProblem(Struct, omit_defaults=True):
     status: int
     detail: str
     instance: str | None = None
+
+
+class MessagesEvent(Struct):
+    """The newest messages that match, newest first."""
+
+    messages: list[Message]
+
+
+class StatusEvent(Struct):
+    """The daemon's state; `accuracy` is prequential, over the window of the newest examples.
+
+    `note` says what the start is at, such as compiling; null once it is over.
+    """
+
+    state: str
+    rate_per_s: float
+    lag: int | None
+    n_examples: int | None
+    snapshot_version: int
+    snapshot_age_s: float | None
+    accuracy: float | None
+    n_messages: int
+    note: str | None
+
+
+class ChangeEvent(Struct):
+    """What happened to a message: a person gave it a label, took it back, or removed it."""
+
+    id: str
+    corrected: Label | None
+    removed: bool
+
+
+class ProblemEvent(Struct):
+    """Why a query cannot be answered."""
+
+    detail: str

@@ -1,13 +1,28 @@
-"""What the store holds, in the form of the API: messages, summaries, and of which sample."""
+"""The store's messages and summaries in the form of the API, for answers and for events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from consumers.http.schemas import ApiSummary, Message, Sample, SearchAnswer, Series, Step
-from consumers.monitoring.shares import Shares
-from consumers.search.query import Query
-from consumers.search.rows import Counted, Found, RecentState, Row
+import msgspec
+
+from consumers.http.schemas import (
+    ApiSummary,
+    ChangeEvent,
+    Message,
+    MessagesEvent,
+    ProblemEvent,
+    Sample,
+    SearchAnswer,
+    Series,
+    StatusEvent,
+    Step,
+)
+from consumers.http.state import AppState
+from consumers.search import Change, Counted, Found, FoundRow, Query, RecentState, Row
+from streamnb.errors import StreamnbError
+
+ANSWER_TIMEOUT_S = 0.5
 
 
 def sample_of(state: RecentState) -> Sample:
@@ -23,24 +38,13 @@ def sample_of(state: RecentState) -> Sample:
 
 
 class Serializer:
-    """Puts the store's values into the form of the API.
+    """Puts the store's values into the form of the API."""
 
-    Parameters
-    ----------
-    classes : sequence of str
-        In the order of the posteriors' columns.
-    unsure_below : float
-        `page.unsure_below`.
-    shares : callable
-        Returns who says the shares of counts, by the newest error rates.
-    """
-
-    def __init__(
-        self, classes: Sequence[str], unsure_below: float, shares: Callable[[], Shares]
-    ) -> None:
-        self._classes = list(classes)
-        self._unsure_below = unsure_below
-        self._shares = shares
+    def __init__(self, app_state: AppState) -> None:
+        settings = app_state.settings
+        self._classes = list(settings.model.classes)
+        self._unsure_below = settings.page.unsure_below
+        self._shares = app_state.quality.shares
 
     def message(self, row: Row, marked: Sequence[str]) -> Message:
         """Return a message."""
@@ -60,10 +64,10 @@ class Serializer:
             corrected=row.corrected,
         )
 
-    def found(
+    def search_answer(
         self, query: Query, lang: str | None, found: Found, state: RecentState
     ) -> SearchAnswer:
-        """Return a page of what a search found."""
+        """Return the messages that a search found."""
         return SearchAnswer(
             query=query.text,
             lang=lang,
@@ -76,14 +80,14 @@ class Serializer:
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
     ) -> ApiSummary:
-        """Return what is said of the messages that match."""
+        """Return shares and counts of the messages that match."""
         shares = self._shares()
-        # The words that were searched for are evidence too: among these messages the model errs in
-        # its own way, which those with a label tell.
-        said = shares.of(counted.counts, counted.confusion)
+        # The words of the query are evidence too: among these messages the model has error rates of
+        # its own, which the labelled ones among them show.
+        estimate = shares.of(counted.counts, counted.confusion)
         is_everything = query.is_everything and lang is None
-        if is_everything and said.corrected is None:
-            said = shares.of_stream(counted.counts)
+        if is_everything and estimate.corrected is None:
+            estimate = shares.of_stream(counted.counts)
         return ApiSummary(
             query=query.text,
             lang=lang,
@@ -92,13 +96,13 @@ class Serializer:
             n_max=counted.n_max,
             newest_only=counted.newest_only,
             n_unsure=counted.n_unsure,
-            enough=said.enough,
-            messages_min=said.messages_min,
+            enough=estimate.enough,
+            messages_min=estimate.messages_min,
             classes=self._classes,
-            counts=said.counts,
-            raw=said.raw,
-            corrected=said.corrected,
-            corrected_reason=said.corrected_reason,
+            counts=estimate.counts,
+            raw=estimate.raw,
+            corrected=estimate.corrected,
+            corrected_reason=estimate.corrected_reason,
             series=Series(
                 counted.step_s,
                 [
@@ -108,3 +112,55 @@ class Serializer:
             ),
             sample=sample_of(state),
         )
+
+
+class EventSerializer:
+    """Encodes what open pages receive; see `consumers.search.subscriptions`."""
+
+    def __init__(self, app_state: AppState) -> None:
+        self._state = app_state
+        self._serializer = Serializer(app_state)
+
+    def summary(
+        self, query: Query, lang: str | None, counted: Counted, state: RecentState
+    ) -> bytes:
+        """Return what `/v1/summary` answers."""
+        return msgspec.json.encode(self._serializer.summary(query, lang, counted, state))
+
+    def messages(self, found: Sequence[FoundRow]) -> bytes:
+        """Return messages as `/v1/search` shows them."""
+        shown = [self._serializer.message(each.row, each.marked) for each in found]
+        return msgspec.json.encode(MessagesEvent(shown))
+
+    def status(self) -> bytes:
+        """Return the daemon's state."""
+        status = self._state.status()
+        return msgspec.json.encode(
+            StatusEvent(
+                state=self._state.health.report().state,
+                rate_per_s=status.rate_per_s,
+                lag=status.lag_total,
+                n_examples=self._n_examples(),
+                snapshot_version=status.snapshot_version,
+                snapshot_age_s=status.snapshot_age_s,
+                accuracy=status.window_accuracy,
+                n_messages=status.n_messages,
+                note=status.note,
+            )
+        )
+
+    def change(self, change: Change) -> bytes:
+        """Return what happened to one message."""
+        return msgspec.json.encode(ChangeEvent(change.id, change.corrected, change.removed))
+
+    def problem(self, detail: str) -> bytes:
+        """Return why a query cannot be answered."""
+        return msgspec.json.encode(ProblemEvent(detail))
+
+    def _n_examples(self) -> int | None:
+        """Return how many examples the current snapshot has seen; None if it cannot say now."""
+        try:
+            answer = self._state.predictor.ask(lambda snapshot: snapshot.n_examples)
+            return answer.result(ANSWER_TIMEOUT_S)
+        except (StreamnbError, TimeoutError):
+            return None

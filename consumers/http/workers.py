@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from consumers.http.problems import ProblemError
+from consumers.http.responses import RETRY_SOON, ProblemError
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ WAITING_MAX = 64
 
 
 class TaskTimeoutError(ProblemError):
-    """A task has not come to its end in time, and is still at it."""
+    """A task has not ended in time, and still runs."""
 
 
 class WorkerPool:
@@ -34,54 +34,42 @@ class WorkerPool:
         self._n_tasks = 0
 
     async def run(self, task: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Return what a task finds, or raise what it raises.
-
-        Parameters
-        ----------
-        task : callable
-            Called on one of the threads.
-        timeout_s : float, optional
-            Where it knows better how long it may take.
+        """Return what a task returns, or raise what it raises; it runs on one of the threads.
 
         Raises
         ------
         TaskTimeoutError
-            Where it has begun and took too long: it may come to its end yet.
+            If it has begun and takes too long: it may still be done.
         ProblemError
-            503 where too many are waiting, or it waited for too long itself: it never begins.
+            503 if too many tasks are waiting, or it waited for too long itself: it never begins.
         """
         if self._n_tasks >= THREADS + WAITING_MAX:
-            raise _busy("too much is being asked at once")
+            detail = "too much is being asked at once; ask again in a moment"
+            raise ProblemError(503, detail, headers=RETRY_SOON)
         self._n_tasks += 1
         future = self._pool.submit(task)
         waiting = asyncio.wrap_future(future)
-        # It counts until it is really done, also where nobody waits for it any more.
+        # A task counts until it is done, also if nobody waits for it any more.
         loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: _tell(loop, self._done))
+        future.add_done_callback(lambda _: call_soon(loop, self._done))
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 return await waiting
         except TimeoutError:
-            why = f"there was no answer within {timeout_s:g} s"
-            raise (_busy if future.cancel() else _late)(why) from None
+            problem = ProblemError if future.cancel() else TaskTimeoutError
+            detail = f"there was no answer within {timeout_s:g} s; ask again in a moment"
+            raise problem(503, detail, headers=RETRY_SOON) from None
 
     def close(self) -> None:
-        """Let the threads end once they have done what they are at."""
+        """Let the threads end after the tasks that they run; the others never begin."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _done(self) -> None:
         self._n_tasks -= 1
 
 
-def _tell(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
+def call_soon(loop: asyncio.AbstractEventLoop, run: Callable[..., object], *args: Any) -> None:
+    """Have the event loop call a function, unless it has ended; from any thread."""
     if not loop.is_closed():
-        loop.call_soon_threadsafe(run)
-
-
-def _busy(why: str) -> ProblemError:
-    return ProblemError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})
-
-
-def _late(why: str) -> ProblemError:
-    return TaskTimeoutError(503, f"{why}; ask again in a moment", headers={"Retry-After": "1"})
+        loop.call_soon_threadsafe(run, *args)

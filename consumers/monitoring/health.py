@@ -107,6 +107,11 @@ class Health:
             if text != self._starting:
                 self._starting, self._started_s = text, now_s
 
+    def starting(self) -> str | None:
+        """Return what the start is at; None once the consuming loop turns."""
+        with self._lock:
+            return self._starting if self._beat_s is None else None
+
     def beat(self, n_messages: int = 0) -> None:
         """Say that the consuming loop has turned, and how many messages it took in."""
         now_s = self._clock()

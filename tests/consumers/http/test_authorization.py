@@ -19,8 +19,8 @@ from consumers.http.authorization import (
     is_open,
     needs_token,
 )
-from consumers.http.problems import ProblemError, corrections_setting
-from consumers.http.route import ApiRoute
+from consumers.http.openapi import ApiRoute
+from consumers.http.responses import ProblemError, corrections_setting
 from consumers.http.state import AppState
 from tests.consumers.http.loopback_server import app_state, said, served, settings, status_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from consumers.http.batcher import TOGETHER_MAX, Batcher
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 from consumers.http.schemas import PredictAnswer
 from consumers.http.workers import THREADS, WAITING_MAX, WorkerPool
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
@@ -78,6 +78,22 @@ def test_an_answer_that_does_not_come_is_given_up(predictor: Predictor) -> None:
     with pytest.raises(ProblemError, match=r"no answer within 0\.01 s") as caught:
         asyncio.run(batcher.predict_text("a"))
     assert caught.value.headers["Retry-After"] == "1"
+
+
+def test_a_start_says_what_it_is_at() -> None:
+    """Before the first snapshot the answer is 503 with the start's note, as `/readyz` has it."""
+    predictor = Predictor(SnapshotBoard())
+    predictor.start()
+    notes: list[str | None] = ["compiling kernels, 12 of 40", None]
+    batcher = Batcher(predictor, "text", PATIENCE_S, lambda: notes[0])
+    with pytest.raises(ProblemError, match=r"no snapshot yet: compiling kernels, 12 of 40"):
+        asyncio.run(batcher.predict_text("a"))
+    with pytest.raises(ProblemError, match=r"no snapshot yet: compiling kernels, 12 of 40"):
+        asyncio.run(batcher.ask(lambda snapshot: snapshot.version))
+    notes.pop(0)
+    with pytest.raises(ProblemError, match=r"no snapshot yet; publish one"):
+        asyncio.run(batcher.predict_text("a"))
+    predictor.stop()
 
 
 def test_tasks_that_wait_have_a_number() -> None:

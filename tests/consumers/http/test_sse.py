@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from consumers.http import sse as events
+from consumers.http.serializers import EventSerializer
 from consumers.http.server import HttpServer
-from consumers.http.sse import EventSerializer
 from consumers.http.state import AppState
 from consumers.search import live_updater as hub
 from consumers.search import subscriptions as pages

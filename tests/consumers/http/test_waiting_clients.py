@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from consumers.http.problems import ProblemError
+from consumers.http.responses import ProblemError
 from consumers.http.workers import THREADS, TaskTimeoutError, WorkerPool
 from consumers.search.live_updater import Hub
 from consumers.search.subscriptions import Asked
