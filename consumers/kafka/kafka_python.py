@@ -45,11 +45,11 @@ from consumers.kafka.group_source import (
     GroupFault,
 )
 from consumers.kafka.patch import (
+    Privates,
     drop_broken_batch,
     is_known,
     make_no_topics,
     receive_in_large_pieces,
-    rejoin,
     replace_decoder,
     require_privates,
 )
@@ -160,6 +160,7 @@ class KafkaPythonClient:
         self._connecting_since_s: float | None = None
         self._reported_small_pieces = False
         self._consumer: Any = None
+        self._privates = Privates(None, None)
         self._unconfirmed: dict[Any, Any] = {}
         self._commit_log = CommitLog(log)
 
@@ -179,9 +180,9 @@ class KafkaPythonClient:
             if self._clock() - self._connecting_since_s >= CONNECT_GRACE_S:
                 raise ClientError(self._no_answer)
             return False
-        require_privates(consumer)
+        self._privates = require_privates(consumer)
         consumer.subscribe([self._topic], listener=AssignmentListener(consumer, self.events))
-        self.decoder = self._choose_decoder(consumer)
+        self.decoder = self._choose_decoder(self._privates.fetcher)
         self._consumer = consumer
         return True
 
@@ -199,11 +200,11 @@ class KafkaPythonClient:
                 detail="answers are read in pieces of 4,096 bytes: the same ones, but slower",
             )
 
-    def _choose_decoder(self, consumer: Any) -> Literal["columns", "records"]:
+    def _choose_decoder(self, fetcher: Any) -> Literal["columns", "records"]:
         """Make the consumer return columns, if that is configured and safe."""
         if self._decode == "records":
             return "records"
-        why = replace_decoder(consumer)
+        why = replace_decoder(fetcher)
         if why is None:
             return "columns"
         log.warning(
@@ -253,7 +254,7 @@ class KafkaPythonClient:
         # A join that outlived its poll: the library never looks at the broker's answer, and from
         # then on it neither reads nor sends heartbeats.
         if consumer.group_metadata().state != MemberState.STABLE:
-            rejoin(consumer)
+            self._privates.coordinator.request_rejoin()
         return [Fetched(Partition(*each), None, *self._offsets(each)) for each in self._assigned()]
 
     def _fetched(self, each: Any, records: Sequence[Any]) -> Fetched:
@@ -275,7 +276,7 @@ class KafkaPythonClient:
 
     def _recover(self, error: Exception) -> list[Fetched]:
         """Pause everything after a poll has raised; return why each partition is to be sought."""
-        broken = drop_broken_batch(self._consumer)
+        broken = drop_broken_batch(self._privates.fetcher)
         assigned = self._assigned()
         for each in assigned:
             self._unless_revoked(self._consumer.pause, each)

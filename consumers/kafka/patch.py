@@ -48,8 +48,15 @@ def is_known() -> bool:
 # -- what reading could stand still without ---------------------------------------------------
 
 
-def require_privates(consumer: Any) -> None:
-    """Check that a consumer has what `rejoin` and `drop_broken_batch` use.
+class Privates(NamedTuple):
+    """A consumer's private parts, after the check that they have what we use."""
+
+    coordinator: Any
+    fetcher: Any
+
+
+def require_privates(consumer: Any) -> Privates:
+    """Return a consumer's private parts.
 
     Raises
     ------
@@ -63,21 +70,17 @@ def require_privates(consumer: Any) -> None:
         raise does_not_fit("the consumer has no _fetcher._next_partition_records")
     if not callable(getattr(getattr(fetcher, "PartitionRecords", None), "drain", None)):
         raise does_not_fit("the consumer has no _fetcher.PartitionRecords.drain")
+    return Privates(coordinator, fetcher)
 
 
-def rejoin(consumer: Any) -> None:
-    """Join the group again after a join whose answer the library never looked at."""
-    consumer._coordinator.request_rejoin()  # noqa: SLF001
-
-
-def drop_broken_batch(consumer: Any) -> Partition | None:
+def drop_broken_batch(fetcher: Any) -> Partition | None:
     """Make the library forget the batch it failed on; return its partition if there is one.
 
     The library keeps the failed batch's iterator, which then yields nothing for ever, and the next
     poll would not return, whatever its timeout. A seek to another offset frees it; one to the same
     offset, which is the right one, does not.
     """
-    broken = consumer._fetcher._next_partition_records  # noqa: SLF001
+    broken = fetcher._next_partition_records  # noqa: SLF001
     if not broken:
         return None
     broken.drain()
@@ -164,8 +167,8 @@ _PAIRS: Final = ((b"key", b"value"), (None, b"no key"), (b"", b""), (b"gone", No
 _HEADERS: Final = (("name", b"value"), ("null", None))
 
 
-def replace_decoder(consumer: Any) -> str | None:
-    """Make a consumer that has not polled yet return columns, if that is safe.
+def replace_decoder(fetcher: Any) -> str | None:
+    """Make the fetcher of a consumer that has not polled yet return columns, if that is safe.
 
     Returns
     -------
@@ -176,7 +179,7 @@ def replace_decoder(consumer: Any) -> str | None:
         return f"kafka-python is {kafka.__version__}; columns were made for 3.0, from 3.0.12 on"
     why = difference(ColumnRecords)
     if why is None:
-        consumer._fetcher.PartitionRecords = ColumnRecords  # noqa: SLF001
+        fetcher.PartitionRecords = ColumnRecords
     return why
 
 

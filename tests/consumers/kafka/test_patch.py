@@ -40,46 +40,42 @@ def warm() -> None:
     warm_up()
 
 
-class Consumer:
-    """What the patch touches of a consumer."""
+class StubFetcher:
+    """What the patch touches of a consumer's fetcher."""
 
-    class _Fetcher:
-        PartitionRecords = STOCK
-
-    def __init__(self) -> None:
-        self._fetcher = self._Fetcher()
+    PartitionRecords = STOCK
 
     @property
     def decoder(self) -> Any:
         """Return the class that would read its responses."""
-        return self._fetcher.PartitionRecords
+        return self.PartitionRecords
 
 
 def test_the_installed_client_fits() -> None:
     """The version of the client that is installed is given our class."""
-    consumer = Consumer()
-    assert patch.replace_decoder(consumer) is None
-    assert consumer.decoder is ColumnRecords
+    fetcher = StubFetcher()
+    assert patch.replace_decoder(fetcher) is None
+    assert fetcher.decoder is ColumnRecords
 
 
 @pytest.mark.parametrize("version", ["3.0.11", "3.1.0", "3.1.0.dev0", "4.0", "unknown"])
 def test_another_version_is_left_alone(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that columns were not made for keeps its own class, and the reason says so."""
     monkeypatch.setattr(kafka, "__version__", version)
-    consumer = Consumer()
-    assert f"kafka-python is {version}" in (patch.replace_decoder(consumer) or "")
-    assert consumer.decoder is STOCK
+    fetcher = StubFetcher()
+    assert f"kafka-python is {version}" in (patch.replace_decoder(fetcher) or "")
+    assert fetcher.decoder is STOCK
 
 
 def test_a_client_that_reads_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the samples do not come out the same, or not at all, the client keeps its class."""
-    consumer = Consumer()
+    fetcher = StubFetcher()
     with monkeypatch.context() as patched:
         patched.setattr(rb, "LAST_OFFSET", rb.FIRST_OFFSET)
-        assert "does not come out the same" in (patch.replace_decoder(consumer) or "")
+        assert "does not come out the same" in (patch.replace_decoder(fetcher) or "")
     monkeypatch.setattr(Fetcher.PartitionRecords, "take", None)
     assert "could not be read" in (patch.difference(ColumnRecords) or "")
-    assert consumer.decoder is STOCK
+    assert fetcher.decoder is STOCK
 
 
 def test_falling_back_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +83,7 @@ def test_falling_back_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "__version__", "3.1.0")
     client = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
     with capture_logs() as said:
-        assert client._choose_decoder(Consumer()) == "records"
+        assert client._choose_decoder(StubFetcher()) == "records"
     (line,) = said
     assert (line["event"], line["log_level"]) == ("kafka_decoded_slowly", "warning")
     assert "kafka-python is 3.1.0" in line["why"]
@@ -97,10 +93,10 @@ def test_records_can_be_asked_for() -> None:
     """With `kafka.decode: records` the client keeps its class, and nothing is said."""
     settings = KafkaSettings(decode="records")
     client = KafkaPythonClient(["127.0.0.1:1"], "topic", settings, lambda: 0.0)
-    consumer = Consumer()
+    fetcher = StubFetcher()
     with capture_logs() as said:
-        assert client._choose_decoder(consumer) == "records"
-    assert (said, consumer.decoder) == ([], STOCK)
+        assert client._choose_decoder(fetcher) == "records"
+    assert (said, fetcher.decoder) == ([], STOCK)
 
 
 @contextmanager
