@@ -1,8 +1,8 @@
-"""The laws of a model, to be run on the one that you have configured.
+"""Checks of the laws that a model obeys, for the model that you have configured.
 
-`check_model` takes a function that makes your model, teaches it a stream (yours, or one made up
-from the model's own specification) in many ways, and tells which laws hold: that a batch is single
-examples, that models merge in any order, that what is unlearned was never learned, and so on.
+`check_model` takes a function that makes your model, trains it on a stream (yours, or one generated
+from the model's specification) in many ways, and reports which laws hold: that a batch equals
+single examples, that models merge in any order, that unlearning leaves no trace, and so on.
 """
 
 from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for

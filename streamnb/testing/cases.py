@@ -1,4 +1,4 @@
-"""What a law is put to: a model that knows nothing, and a stream of examples."""
+"""The test cases of laws: an untrained model, and a stream of examples."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Fields = Mapping[str, Any]
 
 
 class Broken(AssertionError):  # noqa: N818 -- a verdict: what is broken is the law
-    """A law does not hold; the message says what was found instead."""
+    """A law does not hold; the message says what was found and what was expected."""
 
 
 class DoesNotApply(Exception):  # noqa: N818 -- a verdict, not a failure
-    """A law does not speak of such a model; the message says why."""
+    """A law does not apply to such a model; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Case:
     Attributes
     ----------
     untrained : NaiveBayes
-        It has learned nothing, and never will: laws teach models made like it.
+        It never learns: laws train new models like it.
     examples : sequence of Example
     seed : int
-        Of whatever a law draws at random.
+        Of all random choices of a law.
     """
 
     untrained: NaiveBayes
@@ -107,13 +107,12 @@ class Case:
         return columns_of(self.untrained, [each.x for each in examples])
 
     def teach_at_once(self, model: NaiveBayes, examples: Sequence[Example]) -> Any:
-        """Teach a model examples in one call; return what it said before each of them."""
-        times = [each.time_s for each in examples]
+        """Learn examples in one call; return the prediction before each of them."""
         return model.prequential_many(
             self.columns(examples),
             [each.y for each in examples],
             weights=[each.weight for each in examples],
-            times_s=None if None in times else times,  # type: ignore[arg-type]  # none is None
+            times_s=times_of(examples),
         )
 
     # ---- what kind of case it is ---------------------------------------------------------------
@@ -134,13 +133,13 @@ class Case:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all that is counted are whole numbers, whose sums have no order."""
+        """Whether all counts are whole numbers, whose sums do not depend on their order."""
         counted = [each.weight for each in self.examples]
         counted += [n for each in self.examples for n in self._bagged(each.x)]
         return self.half_life is None and all(float(n).is_integer() for n in counted)
 
     def _bagged(self, x: Fields) -> list[float]:
-        """Return the counts that bags may read in an example."""
+        """Return the counts in an example that a bag may read."""
         numbers: list[float] = []
         of_bags = self.fields_of(Bag)
         for name, value in x.items():
@@ -150,7 +149,7 @@ class Case:
         return numbers
 
     def fields_of(self, kind: type) -> set[str]:
-        """Return the fields of the examples that groups of a kind read, or may read if open."""
+        """Return the fields that groups of a kind read, or may read if they are open."""
         states = self.untrained._groups.values()  # noqa: SLF001
         named = {name for state in states for name in state.fields}
         found: set[str] = set()
@@ -162,7 +161,7 @@ class Case:
         return found
 
     def has(self, kind: type) -> bool:
-        """Tell whether the model has a group of a kind."""
+        """Return whether the model has a group of a kind."""
         return any(isinstance(spec, kind) for spec in self._kinds.values())
 
     def of(self, kind: type) -> list[Any]:
@@ -171,11 +170,11 @@ class Case:
 
     @property
     def has_absent_flags(self) -> bool:
-        """Whether some flags count as false where they are missing."""
+        """Whether some flags count as false if they are missing."""
         return any(spec.absent_is_false for spec in self.of(Flags))
 
     def has_spread(self, model: NaiveBayes) -> bool:
-        """Tell whether a model's variances are well above rounding, so that answers are smooth."""
+        """Return whether a model's variances are well above rounding, so answers are smooth."""
         for state in model._groups.values():  # noqa: SLF001
             if not isinstance(state, NumbersState):
                 continue
@@ -193,18 +192,18 @@ class Case:
 
     @property
     def probes(self) -> list[Fields]:
-        """What models are asked about: the examples, and one that says nothing."""
+        """Examples to predict: the first 25, and an empty one."""
         return [*(each.x for each in self.examples[:25]), {}]
 
     @property
     def wordy_probes(self) -> list[Fields]:
-        """The probes without numbers: what is left is a function of counts alone."""
+        """The probes without numbers: their answers depend on counts alone."""
         numbers = self.fields_of(Numbers)
         return [{n: v for n, v in x.items() if n not in numbers} for x in self.probes]
 
     @property
     def sizes(self) -> dict[str, float]:
-        """The largest number of each field, whatever its sign."""
+        """The largest absolute value of each field."""
         found: dict[str, float] = {}
         for each in self.examples:
             for name, value in each.x.items():
@@ -213,11 +212,11 @@ class Case:
         return found
 
     def rng(self) -> np.random.Generator:
-        """Return a generator; each begins alike."""
+        """Return a generator of random numbers; each starts from the same seed."""
         return np.random.default_rng(self.seed)
 
     def shared_out(self, n: int) -> list[list[Example]]:
-        """Return the examples dealt at random among `n` streams, each in its order."""
+        """Return the examples split at random into `n` streams, in their order."""
         places = self.rng().integers(0, n, len(self.examples)).tolist()
         return [
             [each for each, place in zip(self.examples, places, strict=True) if place == k]
@@ -226,7 +225,7 @@ class Case:
 
 
 def columns_of(model: Readable, xs: Sequence[Fields]) -> dict[str, list[Any]]:
-    """Return what examples hold as columns that a model can read; what one has not is None."""
+    """Return examples as columns that a model can read, with None for missing values."""
     names = dict.fromkeys(model._known)  # noqa: SLF001 -- a law may look inside
     names |= dict.fromkeys(name for x in xs for name in x)
     names = names or dict.fromkeys(list(model._groups)[:1])  # noqa: SLF001 -- nobody's: all say nothing
@@ -238,6 +237,12 @@ def teach(model: NaiveBayes, examples: Sequence[Example]) -> NaiveBayes:
     for each in examples:
         model.learn_one(each.x, each.y, weight=each.weight, time_s=each.time_s)
     return model
+
+
+def times_of(examples: Sequence[Example]) -> list[float] | None:
+    """Return the times of examples; None if one has none."""
+    times = [each.time_s for each in examples if each.time_s is not None]
+    return times if len(times) == len(examples) else None
 
 
 def with_weights(examples: Sequence[Example], weights: Sequence[float]) -> list[Example]:
@@ -269,7 +274,7 @@ def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
     Returns
     -------
     list of Example
-        With times where the model's half-life is in seconds.
+        With times if the model's half-life is in seconds.
     """
     rng = np.random.default_rng(seed)
     makers = _makers(model)
@@ -291,7 +296,7 @@ def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
 
 
 def _labels(model: NaiveBayes) -> list[Label]:
-    """Return the declared classes, and more where the model takes more."""
+    """Return the declared classes, and more if the model accepts new ones."""
     if model._is_closed:  # noqa: SLF001 -- a check may look inside
         return list(model.classes)
     more: list[Label] = ["this", "that", 3]

@@ -1,7 +1,7 @@
-"""What a model knows, in a form that two models can be compared by.
+"""Comparison of two models: their statistics by name, and their answers.
 
-Counts stand by the names of what was counted, classes by their labels: neither the order in which
-words came nor that of classes is seen.
+Counts are keyed by the names of features and by class labels, so that neither the order in which
+words came nor that of classes matters.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def must_know_alike(
     within: float = 0.0,
     sizes: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Hold two models' statistics together.
+    """Compare the statistics of two models.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _compare(
 
 
 def must_be_same(found: Readable, expected: Readable, probes: Sequence[Fields]) -> None:
-    """Hold two models together bit for bit: classes in order, statistics, answers.
+    """Compare two models bit for bit: classes in order, statistics, answers.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def must_be_same(found: Readable, expected: Readable, probes: Sequence[Fields]) 
 def must_answer_alike(
     found: Readable, expected: Readable, probes: Sequence[Fields], *, within: float = 0.0
 ) -> None:
-    """Hold two models' joint log-likelihoods together, class by class.
+    """Compare the joint log-likelihoods of two models, class by class.
 
     Parameters
     ----------

@@ -1,4 +1,8 @@
-"""Laws of what is handed in: it is left alone, a new class joins, and what is wrong is refused."""
+"""The laws of a model, by theme: its input, its answers, the order of examples, merging and time.
+
+A law takes a `Case` and raises `Broken` if the model breaks it, or `DoesNotApply` if it says
+nothing about such a model. The first line of its docstring is the law.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +37,17 @@ from streamnb.testing.cases import (
     Example,
     Fields,
     teach,
+    times_of,
     with_weights,
 )
 from streamnb.testing.comparison import must_answer_alike, must_be_same, must_know_alike
+
+_ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
+_ROUNDED_VARIANCES = 1e-6  # a variance may be small beside the one that its rounding came from
+_LIVES_MAX = 20.0  # half-lives: what is older is less than rounding beside what is new
+
+
+# ---- input -------------------------------------------------------------------------------------
 
 
 def input_is_left_alone(case: Case) -> None:
@@ -51,11 +63,7 @@ def input_is_left_alone(case: Case) -> None:
         for name, values in case.columns(case.examples).items()
     }
     labels, weights = [e.y for e in case.examples], np.array([e.weight for e in case.examples])
-    times = (
-        None
-        if any(e.time_s is None for e in case.examples)
-        else [float(e.time_s or 0.0) for e in case.examples]
-    )
+    times = times_of(case.examples)
     given = (columns, labels, weights, times)
     kept_all = copy.deepcopy(given)
     case.fresh().learn_many(columns, labels, weights=weights, times_s=times)
@@ -71,7 +79,7 @@ def _must_be_untouched(given: Any, kept: Any) -> None:
 
 
 def new_classes_join(case: Case) -> None:
-    """A class that comes anew joins behind the others, or is refused and nothing has changed."""
+    """A new class joins behind the others, or is refused and nothing has changed."""
     model, label = case.learned(), "a class that nobody knows"
     if not case.examples:
         raise DoesNotApply("there is no example")
@@ -112,10 +120,10 @@ def bad_input_changes_nothing(case: Case) -> None:
 
 
 def _attempts(case: Case, model: NaiveBayes) -> dict[str, Callable[[], None]]:
-    """Return what a model must refuse, by what is wrong with it.
+    """Return calls that a model must refuse, by what is wrong with them.
 
-    Each fault comes once in a single example, and once in the last row of a batch of which all else
-    could be learned.
+    Each fault occurs once in a single example, and once in the last row of a batch that is valid
+    otherwise.
     """
     good = case.examples[-1]
     x, y, time_s = dict(good.x), good.y, good.time_s
@@ -171,11 +179,11 @@ def _bad_values(model: NaiveBayes) -> dict[str, list[Any]]:
     return bad
 
 
-_ROUNDING = 1e-9  # of the largest term, where many are added up in another order
+# ---- answers -----------------------------------------------------------------------------------
 
 
 def posteriors_are_probabilities(case: Case) -> None:
-    """Posteriors add up to 1 and are never nan, whatever is asked, and however little is known."""
+    """Posteriors add up to 1 and are never nan, for any example and however little was learned."""
     odd: list[Fields] = [dict.fromkeys(x) for x in case.probes[:1]]
     odd += [_unheard_of(case, x) for x in case.probes[:5]]
     for model in (case.fresh(), case.learned(case.examples[:1]), case.learned()):
@@ -190,7 +198,7 @@ def posteriors_are_probabilities(case: Case) -> None:
 
 
 def _unheard_of(case: Case, x: Fields) -> Fields:
-    """Return an example with numbers, words and values that nobody has seen."""
+    """Return an example with numbers, words and values that the model has not seen."""
     bags = case.fields_of(Bag)
     other: dict[str, Any] = {}
     for name, value in x.items():
@@ -219,7 +227,7 @@ def untrained_answers_prior(case: Case) -> None:
         expected = alphas / alphas.sum() if alphas.any() else np.ones(len(alphas)) / len(alphas)
     if abs(expected.sum() - 1.0) > 1e-9:
         raise DoesNotApply("the fixed probabilities name classes that are not declared")
-    # A prior that differs by class may speak of any value, so of nothing alone there is no answer.
+    # A prior that differs by class may favour a class for any value: only `{}` has a known answer.
     differ = _differ_by_class(case)
     if differ and case.has_absent_flags:
         raise DoesNotApply("flags that count as false where they are missing speak of nothing")
@@ -231,7 +239,7 @@ def untrained_answers_prior(case: Case) -> None:
 
 
 def _differ_by_class(case: Case) -> bool:
-    """Tell whether some group's prior has numbers for each class."""
+    """Return whether the prior of a group differs by class."""
     return any(_is_matrix(spec.to_dict()["likelihood"]) for spec in case.of(object))
 
 
@@ -262,7 +270,7 @@ def missing_values_skip_their_field(case: Case) -> None:
 
 
 def _units(case: Case, x: Fields) -> list[list[str]]:
-    """Return the fields that speak one by one; those that are words of one bag speak together."""
+    """Return the fields that contribute separately; the words of one bag contribute together."""
     together: set[str] = set()
     for spec in case.of(Bag):
         if spec.field is None:
@@ -273,7 +281,7 @@ def _units(case: Case, x: Fields) -> list[list[str]]:
 
 
 def _must_add_up(model: NaiveBayes, x: Fields, nothing: Floats, parts: Sequence[Floats]) -> None:
-    """Hold an example's joint log-likelihood to the sum of what its fields say one by one."""
+    """Compare an example's joint log-likelihood with the sum over its fields one by one."""
     said = np.array([*model.joint_log_likelihood_one(x).values()])
     for c, base in enumerate(nothing):
         if not np.isfinite(base):
@@ -289,7 +297,7 @@ def _must_add_up(model: NaiveBayes, x: Fields, nothing: Floats, parts: Sequence[
 
 
 def groups_are_independent(case: Case) -> None:
-    """What one group's fields hold is nothing to what the other groups learn and answer."""
+    """The fields of one group do not affect what the other groups learn and answer."""
     states = case.untrained._groups  # noqa: SLF001 -- a law may look inside
     if len(states) < 2 or any(state.is_open for state in states.values()):
         raise DoesNotApply("there is one group alone, or one that takes any field")
@@ -307,7 +315,7 @@ def groups_are_independent(case: Case) -> None:
 
 
 def asking_changes_nothing(case: Case) -> None:
-    """Whatever is asked, one example at a time or many, the model's bytes stay what they were."""
+    """Prediction, of one example or many, leaves the model's bytes as they were."""
     model = case.learned()
     before = model.to_bytes()
     for x in case.probes:
@@ -333,8 +341,7 @@ def snapshots_never_change(case: Case) -> None:
     must_know_alike(snapshot, twin)
 
 
-_ROUNDING = 1e-9
-_ROUNDED_VARIANCES = 1e-6  # a variance may be small beside the one that its rounding came from
+# ---- batches, weights and order ----------------------------------------------------------------
 
 
 def batches_are_single_examples(case: Case) -> None:
@@ -351,7 +358,7 @@ def batches_are_single_examples(case: Case) -> None:
 
 
 def judged_before_learned(case: Case) -> None:
-    """What a batch answers is what the model said of each example just before it learned it."""
+    """A batch returns what the model predicted for each example just before it learned it."""
     returned = case.teach_at_once(case.fresh(), case.examples)
     model = case.fresh()
     for each, row in zip(case.examples, returned, strict=True):
@@ -363,21 +370,19 @@ def judged_before_learned(case: Case) -> None:
 
 def weights_repeat(case: Case) -> None:
     """An example of weight 3 teaches what three such examples teach."""
-    if case.half_life is not None and case.half_life.examples is not None:
-        raise DoesNotApply("a half-life in examples passes with each repetition")
+    _refuse_half_life_in_examples(case)
     weights = case.rng().integers(1, 4, len(case.examples)).astype(float).tolist()
     weighted = with_weights(case.examples, weights)
     case = replace(case, examples=weighted)
     once = case.learned()
     ones = [replace(each, weight=1.0) for each in weighted for _ in range(int(each.weight))]
     repeated = case.learned(ones)
-    if dropped(once) or dropped(repeated):
-        raise DoesNotApply("features have left, and which ones depends on when")
+    _refuse_dropped(once, repeated)
     must_agree(case, once, repeated)
 
 
 def weight_zero_teaches_nothing(case: Case) -> None:
-    """An example of weight 0 leaves the model's bytes as they were, whatever it brings."""
+    """An example of weight 0 leaves the model's bytes as they were."""
     model = case.learned()
     before = model.to_bytes()
     nothing = [*with_weights(case.examples, [0.0] * len(case.examples))]
@@ -392,7 +397,7 @@ def weight_zero_teaches_nothing(case: Case) -> None:
 
 
 def fields_have_no_order(case: Case) -> None:
-    """In which order an example's fields stand is not to be seen, to the last bit."""
+    """The order of an example's fields changes no bit."""
     rng = case.rng()
     shuffled = []
     for each in case.examples:
@@ -407,28 +412,28 @@ def fields_have_no_order(case: Case) -> None:
 
 
 def dropped(model: NaiveBayes) -> bool:
-    """Tell whether features have left because a group was full."""
+    """Return whether features were dropped because a group was full."""
     return any(state.n_dropped for state in model._groups.values())  # noqa: SLF001
 
 
 def must_agree(
     case: Case, found: NaiveBayes, expected: NaiveBayes, peak: NaiveBayes | None = None
 ) -> None:
-    """Hold together models that learned the same otherwise.
+    """Compare two models that learned the same examples in different ways.
 
-    Whole counts and what follows from them must be equal bit for bit, all else to rounding.
+    Whole counts and what follows from them must be equal bit for bit, all else up to rounding.
 
     Parameters
     ----------
     case : Case
     found, expected : NaiveBayes
     peak : NaiveBayes, optional
-        Where something was taken away: the model as it was before.
+        The model before something was taken away, if something was.
     """
     within = 0.0 if case.is_exact else _ROUNDING
     must_know_alike(found, expected, peak, within=within, sizes=case.sizes)
-    # What rounding left of the largest weights may hide the smallest; and what has aged out of all
-    # sight is told from nothing by one way of counting, and not by another.
+    # Rounding of the largest weights may hide the smallest, and very old examples are nothing in
+    # one way of counting and almost nothing in another.
     if case.lives > LIVES_TOLD or (peak is not None and not case.is_exact):
         return
     must_answer_alike(found, expected, case.wordy_probes, within=within)
@@ -436,11 +441,11 @@ def must_agree(
         must_answer_alike(found, expected, case.probes, within=_ROUNDED_VARIANCES)
 
 
-_LIVES_MAX = 20.0  # what is older is less than rounding beside what is new
+# ---- files, merging, unlearning and decay ------------------------------------------------------
 
 
 def saved_and_loaded_is_same(case: Case) -> None:
-    """Saved and loaded, as bytes, file, pickle or copy, a model is the same and learns on alike."""
+    """A model restored from bytes, file, pickle or copy is the same, and learns on alike."""
     half = len(case.examples) // 2
     model = case.learned(case.examples[:half])
     twins = {way: make(model) for way, make in _WAYS.items()}
@@ -484,8 +489,7 @@ def merging_has_no_order(case: Case) -> None:
     _refuse_half_life_in_examples(case)
     whole = case.learned()
     a, b, c = (case.learned(stream) for stream in case.shared_out(3))
-    if dropped(whole):
-        raise DoesNotApply("features have left, and which ones depends on the order")
+    _refuse_dropped(whole)
     before = [model.to_bytes() for model in (a, b, c)]
     for merged in ((a + b) + c, c + (b + a), b + (c + a)):
         must_agree(case, merged, whole)
@@ -500,12 +504,11 @@ def subtracting_undoes_merging(case: Case) -> None:
     """(a + b) − b is a: counts bit for bit, moments to rounding."""
     _refuse_half_life_in_examples(case)
     _refuse_old(case)
-    # Time passes all the same: what happened last stays, so that both are read at one time.
+    # Time passes all the same: the last example stays, so that both are read at the same time.
     streams = sorted(case.shared_out(2), key=_latest)
     b, a = (case.learned(stream) for stream in streams)
     both = a + b
-    if dropped(both):
-        raise DoesNotApply("features have left")
+    _refuse_dropped(both)
     rest = both - b
     if case.is_exact and rest.classes != a.classes:
         raise Broken(f"the classes are {rest.classes!r}, not {a.classes!r}")
@@ -513,7 +516,7 @@ def subtracting_undoes_merging(case: Case) -> None:
 
 
 def unlearned_is_never_learned(case: Case) -> None:
-    """Examples taken back in any order leave no trace: counts, V and answers are as before."""
+    """Examples unlearned in any order leave no trace: counts, V and answers are as before."""
     _refuse_half_life_in_examples(case)
     _refuse_old(case)
     half = len(case.examples) // 2
@@ -524,8 +527,7 @@ def unlearned_is_never_learned(case: Case) -> None:
         kept.append(last)
         extra.remove(last)
     model = teach(case.learned(kept), extra)
-    if dropped(model):
-        raise DoesNotApply("features have left")
+    _refuse_dropped(model)
     expected, whole = case.learned(kept), model.clone()
     for i in case.rng().permutation(len(extra)).tolist():
         each = extra[i]
@@ -541,8 +543,7 @@ def unlearned_is_never_learned(case: Case) -> None:
 def parts_add_up(case: Case) -> None:
     """A model kept in parts is their sum, and a file brings back each of them, bit for bit.
 
-    Of what is not counted in whole numbers the sum itself comes back to rounding: it is formed in
-    another order.
+    Counts that are not whole numbers come back up to rounding: they are added in another order.
     """
     _refuse_half_life_in_examples(case)
     whole, parted = case.learned(), case.fresh()
@@ -551,8 +552,7 @@ def parts_add_up(case: Case) -> None:
         parted.learn_one(
             each.x, each.y, weight=each.weight, time_s=each.time_s, part=f"part {place}"
         )
-    if dropped(whole) or dropped(parted):
-        raise DoesNotApply("features have left, and each part has a bound of its own")
+    _refuse_dropped(whole, parted)
     must_agree(case, parted, whole)
     if parted.classes != whole.classes:
         raise Broken(f"the classes are {parted.classes!r}, not {whole.classes!r}")
@@ -575,8 +575,7 @@ def decay_is_the_plain_formula(case: Case) -> None:
     ages = (now - np.array(times)) / case.half_life.length
     for each, weight in zip(taught, np.exp2(-ages).tolist(), strict=True):
         plain.learn_one(each.x, each.y, weight=each.weight * weight)
-    if dropped(model) or dropped(plain):
-        raise DoesNotApply("features have left, and which ones depends on when")
+    _refuse_dropped(model, plain)
     # A weight is exact to what float64 holds of a time, in half-lives.
     within = max(1e-9, 2e-15 * abs(now) / case.half_life.length)
     must_know_alike(model, plain, within=within, sizes=case.sizes)
@@ -584,13 +583,20 @@ def decay_is_the_plain_formula(case: Case) -> None:
 
 
 def _latest(stream: list[Example]) -> float:
-    """Return when a stream's last example was; 0 where they have no times."""
+    """Return the time of a stream's last example; -inf if it has none of weight above 0."""
     return max((each.time_s or 0.0 for each in stream if each.weight), default=-math.inf)
+
+
+def _refuse_dropped(*models: NaiveBayes) -> None:
+    if any(map(dropped, models)):
+        raise DoesNotApply("features were dropped, and which ones depends on order and time")
 
 
 def _refuse_half_life_in_examples(case: Case) -> None:
     if case.half_life is not None and case.half_life.examples is not None:
-        raise DoesNotApply("what a half-life in examples has left depends on all that came since")
+        raise DoesNotApply(
+            "what is left after a half-life in examples depends on how many examples followed"
+        )
 
 
 def _refuse_old(case: Case) -> None:

@@ -1,4 +1,4 @@
-"""What came of checking a model: one finding a law, and the error that says which law is broken."""
+"""Checks the laws of a model: one finding for each law, and an error that names the broken ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streamnb.testing.laws import (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one law.
+    """The result of one law.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class Finding:
     says : str
         What it says, in a sentence.
     passed : bool or None
-        None where the law does not speak of such a model.
+        None if the law does not apply to such a model.
     why : str
-        Why it is broken or does not apply; empty where it holds.
+        Why it is broken or does not apply; empty if it holds.
     seed : int
-        The seed that everything random in the check was drawn with.
+        The seed of all random choices.
     examples : tuple of Example
-        Of a broken law: the shortest stream that was found to break it.
+        The shortest stream that was found to break a broken law.
     """
 
     law: str
@@ -84,7 +84,7 @@ def _shown(example: Example) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of all laws.
+    """The results of all laws.
 
     Attributes
     ----------
@@ -171,16 +171,16 @@ def check_model(
         Returns the model as you configure it, with nothing learned. Its class takes what
         `NaiveBayes` takes, as loading demands too.
     examples : iterable of Example, or of pairs (x, y), optional
-        The stream to check with; by default one that is made up from the model's specification,
-        of words, numbers at several scales, values and flags, with some of them missing.
+        The stream to check with; by default one generated from the model's specification: words,
+        numbers at several scales, values and flags, some of them missing.
     n : int
-        How many examples are made up.
+        How many examples to generate.
     seed : int
-        Of all that is random: another one is another check.
+        Of all random choices.
     laws : sequence of callable
-        Which laws, all by default.
+        The laws to check, by default all.
     raise_on_failure : bool
-        Raise where a law is broken, instead of telling it in the report.
+        Raise if a law is broken; otherwise only report it.
 
     Returns
     -------
@@ -189,9 +189,9 @@ def check_model(
     Raises
     ------
     LawBroken
-        It names each broken law, the seed, and the shortest stream that was found to break it.
+        If a law is broken; it names each one, the seed, and the shortest stream that breaks it.
     InputError
-        Where the model has learned something already, or nobody knows how to make up examples.
+        If the model has learned something already, or no examples can be generated for it.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def check_model(
 
 
 def _timed(model: NaiveBayes, stream: list[Example]) -> list[Example]:
-    """Return examples with times where the model needs them: four to a half-life."""
+    """Return examples with times if the model needs them: four to a half-life."""
     half_life = model._clock.half_life  # noqa: SLF001 -- a check may look inside
     if half_life is None or half_life.seconds is None:
         return stream
@@ -249,8 +249,8 @@ def _find(law: Law, case: Case) -> Finding:
 
 
 def _why_broken(law: Law, case: Case) -> str | None:
-    """Return why a law is broken, None where it holds."""
-    # Each time with examples of its own: a model may be one that changes what it is given.
+    """Return why a law is broken, None if it holds."""
+    # Each run gets a copy of the examples: a faulty model may change them.
     own = replace(case, examples=copy.deepcopy(list(case.examples)))
     try:
         law(own)
@@ -291,7 +291,7 @@ def shortened(law: Law, case: Case) -> Case:
 def _first(
     case: Case, candidates: Iterator[Case], breaks: Callable[[Case], bool]
 ) -> tuple[Case, bool]:
-    """Return the first of some shorter cases that breaks a law; the case itself where none does."""
+    """Return the first of some shorter cases that breaks a law, or the case itself."""
     found = next((candidate for candidate in candidates if breaks(candidate)), None)
     return (case, False) if found is None else (found, True)
 
