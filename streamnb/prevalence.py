@@ -1,20 +1,21 @@
-"""The share of each class among many messages, put right for the classifier's own mistakes.
+"""Prevalence estimation: the share of each class in a stream, corrected for misclassification.
 
-Counting predictions is not counting classes: a classifier that takes one positive text in five for
-negative shows too few positive ones, and the more so the more of them there are. Where its error
-rates are known the mistake can be undone. With M_jk = P(predicted j | true k) the shares p of the
-classes and those q of the predictions are tied by q = M·p; solved for p this is the *adjusted
-count* of Forman (2008, "Quantifying counts and costs via classification", Data Mining and Knowledge
-Discovery 17), known before to epidemiologists for two classes (Rogan and Gladen 1978, American
-Journal of Epidemiology 107).
+The shares of predictions are biased: a classifier that takes one positive text in five for
+negative shows too few positive ones, and the bias grows with their number. Known error rates
+correct it. With M_jk = P(predicted j | true k), the shares p of the classes and q of the
+predictions satisfy q = M·p. Solved for p this is the *adjusted count* of Forman (2008,
+"Quantifying counts and costs via classification", Data Mining and Knowledge Discovery 17), known
+earlier in epidemiology for two classes (Rogan and Gladen 1978, American Journal of Epidemiology
+107).
 
-**What it assumes**: that texts of a class are mistaken as often among those counted as among those
-that M was measured on; only the classes' shares differ. That holds for another day of the same
-stream. It does not hold for texts that were picked by a word the classifier reads: of 275 frequent
-words in 50,000 recorded tweets, the stream's own error rates gave shares off by 0.12 on average
-where the plain counts were off by 0.05, and error bars that held a quarter of the true shares.
-Error rates measured among the texts with the same word gave bars that held 87 to 98 %. So measure M
-among texts picked the same way. Where counts and M contradict each other, nothing is said.
+**Assumption**: texts of a class are misclassified as often among those counted as among those that
+M was measured on; only the shares of the classes differ. This holds for another day of the same
+stream. It does not hold for texts selected by a word that the classifier reads: for 275 frequent
+words in 50,000 recorded tweets, the error rates of the whole stream gave shares off by 0.12 on
+average, against 0.05 for the plain counts, and intervals that held a quarter of the true shares.
+Error rates measured among the texts with the same word gave intervals that held 87 to 98 %. So
+measure M among texts selected the same way. If counts and M contradict each other, there is no
+estimate.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from streamnb.features.protocol import Floats
 from streamnb.inspection.intervals import check_level
 from streamnb.labels import Label
 
-EXAMPLES_MIN = 50  # of each class, for its error rates to be worth a correction
-_SMALLEST_SURE = 5.0  # standard errors that M's smallest singular value must be above zero
-_ADDED = 2.0  # examples a class: with these, intervals keep their level from 100 examples on
-_MISFIT_PROBABILITY = 0.001  # of counts so far from anything that the error rates allow
+EXAMPLES_MIN = 50  # of each class: with fewer, its error rates are too uncertain to correct by
+_SINGULAR_ERRORS_MIN = 5.0  # standard errors by which M's smallest singular value must exceed zero
+_PSEUDO_EXAMPLES = 2.0  # per class; with them, intervals keep their level from 100 examples on
+_MISFIT_PROBABILITY = 0.001  # of counts this far from what the error rates allow
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustedShares:
-    """Shares of the classes with their error bars, or why there are none.
+    """Shares of the classes with intervals, or the reason why there are none.
 
     Attributes
     ----------
     shares : ndarray of shape (n_classes,) or None
-        Each from 0 to 1; they add up to 1. None where they cannot be said.
+        Each from 0 to 1; they add up to 1. None if they cannot be estimated.
     low, high : ndarray of shape (n_classes,) or None
         The ends of each share's interval, from 0 to 1, around the share.
     level : float
         The probability with which an interval holds the true share.
     reason : str or None
-        Why there are no shares, in a sentence; None where there are.
+        Why there are no shares, in a sentence; None if there are.
     """
 
     shares: Floats | None
@@ -64,29 +65,29 @@ class AdjustedShares:
 class Quantifier:
     """Corrects any number of counts by the same confusion matrix.
 
-    What depends on the matrix alone is worked out once; `adjust` then takes some 50 µs. It is a
-    value: any number of threads may ask it.
+    What depends on the matrix alone is computed once; `adjust` then takes about 50 µs. A quantifier
+    never changes, so any number of threads may use it.
 
     Parameters
     ----------
     confusion : array_like of shape (n_classes, n_classes)
         How often each true class (row) was predicted as each class (column), on examples that were
-        not learned before they were predicted.
+        predicted before they were learned.
     level : float
-        Of the intervals.
+        Level of the intervals, between 0 and 1.
     classes : sequence of label, optional
-        The classes' names, for the reasons.
+        The names of the classes, used in the reasons.
     examples_min : int
-        Examples of each class below which its error rates are not known well enough.
+        The number of examples of each class that error rates need.
 
     Raises
     ------
     InputError
-        Where the matrix is not square, or holds anything but counts.
+        If the matrix is not square, or holds anything but counts.
 
     Examples
     --------
-    Of 100 negative examples 10 were taken for positive, of 100 positive ones 30 for negative.
+    10 of 100 negative examples were predicted positive, and 30 of 100 positive ones negative.
 
     >>> quantifier = Quantifier([[90, 10], [30, 70]])
     >>> found = quantifier.adjust([600, 400])
@@ -128,25 +129,25 @@ class Quantifier:
         return len(self.confusion)
 
     def adjust(self, counts: ArrayLike) -> AdjustedShares:
-        """Return the shares of the classes among messages of which so many were predicted each.
+        """Return the shares of the classes among messages, from their predicted classes.
 
-        The shares are those on the simplex whose M·p is nearest to the shares that were counted.
+        The shares are those on the simplex whose M·p is nearest to the predicted shares.
 
         The interval of a share holds the values t that the counts do not contradict: (t − p̂_c)² ≤
         z²·V_c(t). V_c(t) is the variance that p̂_c would have if the share were t and the other
-        classes kept their proportions, from the draw of the counted messages and from the draw of
-        the examples behind M alike (delta method). Both ends are the roots of one quadratic
-        equation: Fieller's interval, and with a flawless classifier Wilson's.
+        classes kept their proportions; it comes from sampling both the counted messages and the
+        examples behind M (delta method). Both ends are the roots of one quadratic equation:
+        Fieller's interval, and Wilson's for a perfect classifier.
 
         Parameters
         ----------
         counts : array_like of shape (n_classes,)
-            How many messages were predicted to be of each class.
+            How many messages were predicted as each class.
 
         Raises
         ------
         InputError
-            Where there are not as many counts as classes, or one is negative or not finite.
+            If the number of counts is not that of the classes, or one is negative or not finite.
         """
         observed = _checked_counts(counts, self.n_classes)
         n = float(observed.sum())
@@ -164,7 +165,7 @@ class Quantifier:
     # ---- inside --------------------------------------------------------------------------------
 
     def _too_few(self, examples_min: int) -> str | None:
-        """Return which class has too few examples for its error rates."""
+        """Return which class has too few examples for its error rates, None if none has."""
         if self.n_classes < 2:
             return "There is one class only, and nothing to mistake it for."
         rarest = int(self._n.argmin())
@@ -176,17 +177,17 @@ class Quantifier:
         )
 
     def _prepare(self) -> None:
-        """Work out what all counts share: M's inverse in squares, and whether M has one at all."""
+        """Compute what depends on M alone: its squared inverse, and whether M has an inverse."""
         k = self.n_classes
-        # A rate of 0 out of n examples is not known to be 0. Two more examples, spread evenly, give
-        # it an error; so do Lang and Reiczigel (2014), after Agresti and Coull, for two classes.
-        self._n_smooth = self._n + _ADDED
-        self._smooth = ((self.confusion + _ADDED / k) / self._n_smooth[:, np.newaxis]).T
+        # A rate of 0 out of n examples need not be 0. Two more examples, spread evenly, give it an
+        # error, as Lang and Reiczigel (2014) do for two classes, after Agresti and Coull.
+        self._n_smooth = self._n + _PSEUDO_EXAMPLES
+        self._smooth = ((self.confusion + _PSEUDO_EXAMPLES / k) / self._n_smooth[:, np.newaxis]).T
         u, sizes, v = np.linalg.svd(self._smooth)
         left, right = u[:, -1], v[-1]
         spread = (left**2) @ self._smooth - (left @ self._smooth) ** 2
         error = float(np.sqrt((right**2 * spread / self._n_smooth).sum()))
-        if sizes[-1] <= _SMALLEST_SURE * error:
+        if sizes[-1] <= _SINGULAR_ERRORS_MIN * error:
             self.reason = (
                 "The classifier hardly tells the classes apart: such counts could come from almost"
                 " any mixture of them."
@@ -194,11 +195,11 @@ class Quantifier:
             return
         inverse = np.linalg.inv(self._smooth)
         self._squares = (inverse**2) @ self._smooth  # S_ck = Σ_j (M⁻¹)_cj²·M_jk
-        # What one example behind M of class k adds to the variance of p_c where p_k is 1.
+        # What one example of class k behind M adds to the variance of p_c if p_k is 1.
         self._of_rates = np.maximum(self._squares - np.eye(k), 0.0) / self._n_smooth
 
     def _misfit(self, q: Floats, p: Floats, n: float) -> str | None:
-        """Return what is wrong where no mixture of the classes is predicted like that."""
+        """Return why no mixture of the classes explains the predictions, None if one does."""
         residual = q - self._rates @ p
         if not residual.any():
             return None
@@ -207,7 +208,7 @@ class Quantifier:
         for k in np.flatnonzero(p).tolist():
             m = self._smooth[:, k]
             variance += p[k] ** 2 * (np.diag(m) - np.outer(m, m)) / self._n_smooth[k]
-        # The residuals add up to 0: the last one says nothing that the others do not.
+        # The residuals add up to 0, so the last one follows from the others.
         distance = residual[:-1] @ np.linalg.solve(variance[:-1, :-1], residual[:-1])
         if distance <= _largest_distance(self.n_classes - 1):
             return None
@@ -220,7 +221,7 @@ class Quantifier:
     def _interval(self, p: Floats, n: float) -> tuple[Floats, Floats]:
         """Return both ends for each class; see `adjust`."""
         k = self.n_classes
-        # rest[c]: in which proportions the others stand; shares are rest·(1 − t), and t itself.
+        # rest[c]: the proportions of the other classes; the shares are rest·(1 − t), and t itself.
         rest = np.where(np.eye(k, dtype=np.bool_), 0.0, p + 1e-9)
         rest /= rest.sum(axis=1, keepdims=True)
         own = np.eye(k) - rest
@@ -239,22 +240,23 @@ class Quantifier:
 
 
 def adjusted_shares(counts: ArrayLike, confusion: ArrayLike, level: float = 0.95) -> AdjustedShares:
-    """Return the shares of classes among messages that a classifier has counted by its predictions.
+    """Return the shares of the classes among messages, from their predicted classes.
 
-    For many counts under one confusion matrix make a `Quantifier` once.
+    For many counts with one confusion matrix, create a `Quantifier` once.
 
     Parameters
     ----------
     counts : array_like of shape (n_classes,)
-        How many messages were predicted to be of each class.
+        How many messages were predicted as each class.
     confusion : array_like of shape (n_classes, n_classes)
         How often each true class (row) was predicted as each class (column).
     level : float
-        Of the intervals.
+        Level of the intervals, between 0 and 1.
 
     Raises
     ------
     InputError
+        If an argument cannot be used; see `Quantifier`.
 
     Examples
     --------
@@ -277,7 +279,7 @@ def _nearest(rates: Floats, q: Floats) -> Floats:
         first = (q[0] - rates[0, 1]) / (rates[0, 0] - rates[0, 1])
         first = min(max(float(first), 0.0), 1.0)
         return np.array([first, 1.0 - first])
-    from scipy.optimize import nnls  # noqa: PLC0415 -- slow to import, and most programs never ask
+    from scipy.optimize import nnls  # noqa: PLC0415 -- slow to import, and rarely needed
 
     p, _ = nnls(np.vstack((rates - q[:, np.newaxis], np.ones(len(q)))), np.append(0.0 * q, 1.0))
     found: Floats = p / p.sum()
@@ -285,7 +287,7 @@ def _nearest(rates: Floats, q: Floats) -> Floats:
 
 
 def _numbers(name: str, values: Any) -> Floats:
-    """Return counts as an array of their own."""
+    """Return a copy of counts as an array of floats."""
     try:
         found = np.array(values)
     except (TypeError, ValueError):  # rows of different length
