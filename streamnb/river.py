@@ -1,7 +1,7 @@
-"""`StreamNB`: any naive Bayes as a classifier of River, by single examples or by frames.
+"""`StreamNB`: naive Bayes as a River classifier, for single examples and mini-batches.
 
-River is imported here and nowhere else in the library. What River's own naive Bayes leaves open
-holds here: `learn_many` and `predict_many` give exactly what `learn_one` and `predict_one` give.
+River is imported here and nowhere else in the library. Unlike in River's own naive Bayes,
+`learn_many` and `predict_many` give exactly what `learn_one` and `predict_one` give.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from streamnb.priors import ClassPrior
 
 
 class StreamNB(base.MiniBatchClassifier):
-    """Naive Bayes over whatever a River stream holds.
+    """Naive Bayes over any fields of a River stream.
 
     Parameters
     ----------
     features : mapping of str to group, or a group, optional
-        As for `NaiveBayes`; a group alone needs no name. By default fields sort themselves by
-        their first value: `Numbers` for numbers, under a prior that makes sense from the first
-        example on (`NormalInverseGamma`), `Flags` for truth values, `Categories` for text.
-        Behind `BagOfWords` or `TFIDF`, where fields are words, it is ``Bag(Multinomial())``: a bag
-        alone without fields of its own reads all there are.
+        As for `NaiveBayes`; a single group needs no name. By default the first value of a field
+        decides its group: `Numbers` for numbers, with a prior that is useful from the first example
+        on (`NormalInverseGamma`), `Flags` for truth values, `Categories` for text. After
+        `BagOfWords` or `TFIDF`, whose fields are words, use ``Bag(Multinomial())``: a single bag
+        without declared fields reads all fields.
     classes : iterable of str, int or bool, optional
         Classes known from the start; others join as they come.
     class_prior : Dirichlet or Fixed, optional
     decay : HalfLife, optional
-        How fast old examples lose their weight, by examples.
+        How fast old examples lose their weight, with a half-life in examples.
     hash_key : int, optional
         As for `NaiveBayes`.
 
     Attributes
     ----------
     model : NaiveBayes
-        What has been learned, with all that it can tell.
+        The model that has learned, with all its methods.
 
     Notes
     -----
-    A field is known by the text of its name: `1` and `"1"` are one field. Labels are str, int or
-    bool; True and 1 are one class, as they are one key of a `dict`.
+    A field is identified by the text of its name: `1` and `"1"` are one field. Labels are str, int
+    or bool; True and 1 are one class, as they are one key of a `dict`.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class StreamNB(base.MiniBatchClassifier):
         hash_key: int | None = None,
     ) -> None:
         self.features = features
-        self.classes = tuple(classes or ()) or None  # River's own look at parameters trips over ()
+        self.classes = tuple(classes or ()) or None  # River cannot inspect an empty tuple
         self.class_prior = class_prior
         self.decay = decay
         self.hash_key = _Hidden(hash_key) if type(hash_key) is int else hash_key
@@ -97,7 +97,7 @@ class StreamNB(base.MiniBatchClassifier):
             groups,
             decay=decay,
             hash_key=int(hash_key) if isinstance(hash_key, _Hidden) else hash_key,
-            new_classes=True,  # a River model takes whatever label its stream brings
+            new_classes=True,  # a River model accepts any label of its stream
         )
 
     # ---- one at a time -------------------------------------------------------------------------
@@ -133,15 +133,15 @@ class StreamNB(base.MiniBatchClassifier):
         """Return log p(x, c) by class, in nats."""
         return self.model.joint_log_likelihood_one(self._fields(x))
 
-    # ---- a frame at a time ---------------------------------------------------------------------
+    # ---- mini-batches --------------------------------------------------------------------------
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn a frame's rows in their order, exactly as one by one.
+        """Learn the rows of a frame in their order, exactly as `learn_one` would.
 
         Parameters
         ----------
         X : data frame of shape (n, n_fields)
-            Of pandas, Polars, Arrow or whatever else narwhals understands.
+            Of pandas, Polars, Arrow or another library that narwhals supports.
         y : series or sequence, of length n
 
         Raises
@@ -185,12 +185,12 @@ class StreamNB(base.MiniBatchClassifier):
 
     @staticmethod
     def default_features() -> dict[str, Group]:
-        """Return groups that sort out their own fields: numbers, flags, categories."""
-        # A prior mean that is worth next to nothing draws no class towards the others.
+        """Return open groups of numbers, flags and categories, for fields of any of these."""
+        # A prior mean of little weight does not pull the classes towards each other.
         numbers = Numbers(Gaussian(NormalInverseGamma(kappa=0.01)))
         return {"numbers": numbers, "flags": Flags(), "categories": Categories()}
 
-    # ---- what River wants to know --------------------------------------------------------------
+    # ---- River's hooks -------------------------------------------------------------------------
 
     @property
     def _multiclass(self) -> bool:
@@ -233,13 +233,13 @@ class StreamNB(base.MiniBatchClassifier):
 
 
 class _Hidden(int):
-    """A number that River, which prints all parameters of a model, does not print."""
+    """A number that River does not print among the parameters of a model."""
 
     def __repr__(self) -> str:
         return "<hidden>"
 
 
-_WORDS = "words"  # the one field of a model whose fields are words
+_WORDS = "words"  # the only field of the model if the stream's fields are words
 _PLAIN_LABELS = frozenset({str, int, bool})
 _PLAIN_NAMES = frozenset({str})
 
@@ -252,7 +252,7 @@ def _groups(features: Mapping[str, Group] | Group | None) -> Mapping[str, Group]
 
 
 def _bag_of_all(groups: Mapping[str, Group]) -> Bag | None:
-    """Return the one group there is, where it is a bag to which every field is a word."""
+    """Return the only group if it is a bag that reads every field as a word."""
     if len(groups) != 1:
         return None
     (group,) = groups.values()
@@ -262,7 +262,7 @@ def _bag_of_all(groups: Mapping[str, Group]) -> Bag | None:
 
 
 def _by_text(x: Any) -> dict[str, Any]:
-    """Return an example as a plain `dict` by the text of its fields' names."""
+    """Return an example as a `dict` whose keys are the texts of its field names."""
     if type(x) is dict and _PLAIN_NAMES.issuperset(map(type, x)):
         return x
     if not isinstance(x, Mapping):
@@ -283,8 +283,8 @@ def _texts_as_names(fields: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _count_table(X: Any) -> CountTable:
-    """Return a frame whose columns are words as one sparse matrix."""
-    if len(X.columns) and hasattr(X, "sparse"):  # pandas' own, all sparse: what `BagOfWords` makes
+    """Return a frame whose columns are words as a sparse matrix of counts."""
+    if len(X.columns) and hasattr(X, "sparse"):  # an all-sparse pandas frame, as `BagOfWords` makes
         return CountTable([str(name) for name in X.columns], X.sparse.to_coo())
     columns = _texts_as_names(to_mapping(X))
     rows = from_columns(columns, len(X))
@@ -293,7 +293,7 @@ def _count_table(X: Any) -> CountTable:
 
 
 def _with_index_of(frame: nw.DataFrame[Any], native: Any) -> Any:
-    """Return a native frame or series with the index that the frame has, where it has one."""
+    """Return a native frame or series with the index of the frame, if it has one."""
     index = nw.maybe_get_index(frame)
     if index is not None:
         native.index = index

@@ -29,21 +29,21 @@ from streamnb.likelihoods.gaussian import Gaussian, VarianceFloor
 from streamnb.model import NaiveBayes
 from streamnb.priors import Beta, ClassPrior, Dirichlet, Fixed
 
-COUNTS = "counts"  # the one field of a group that reads a sparse matrix
+COUNTS = "counts"  # the only field of a group that reads a sparse matrix
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What an estimator takes for X.
+    """Which X an estimator accepts.
 
     Attributes
     ----------
     is_counted : bool
-        X becomes a sparse matrix of counts, and one may be given. Otherwise it is a table.
+        X is converted to a sparse matrix of counts, or is one. Otherwise it is a table.
     positive_only, allow_nan, categorical : bool
-        Of scikit-learn's tags.
+        As in scikit-learn's tags.
     dtype : type or None
-        What X is converted to; None leaves it as it is, and text may come.
+        What X is converted to; None leaves it unchanged, so that it may hold text.
     """
 
     is_counted: bool = False
@@ -55,7 +55,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family: what it takes, and what it makes of an estimator's parameters.
+    """A family: which X it accepts, and the group it makes from an estimator's parameters.
 
     Attributes
     ----------
@@ -68,30 +68,32 @@ class Family:
     group: Callable[[Any, Sequence[str]], Group]
 
 
-def _gaussian(asked: Any, names: Sequence[str]) -> Group:
-    return Numbers(Gaussian(VarianceFloor(asked.var_smoothing), asked.variance), tuple(names))
+def _gaussian(estimator: Any, names: Sequence[str]) -> Group:
+    return Numbers(
+        Gaussian(VarianceFloor(estimator.var_smoothing), estimator.variance), tuple(names)
+    )
 
 
-def _categorical(asked: Any, names: Sequence[str]) -> Group:
-    likelihood = Categorical(Dirichlet(asked.alpha))
-    if asked.min_categories is None:
+def _categorical(estimator: Any, names: Sequence[str]) -> Group:
+    likelihood = Categorical(Dirichlet(estimator.alpha))
+    if estimator.min_categories is None:
         return Categories(likelihood, tuple(names))
-    sizes = np.broadcast_to(np.asarray(asked.min_categories, dtype=np.int64), len(names))
+    sizes = np.broadcast_to(np.asarray(estimator.min_categories, dtype=np.int64), len(names))
     values = {name: range(size) for name, size in zip(names, sizes.tolist(), strict=True)}
     return Categories(likelihood, tuple(names), values)
 
 
-def _multinomial(asked: Any, names: Sequence[str]) -> Group:
-    return Bag(Multinomial(Dirichlet(asked.alpha)), COUNTS, dictionary=tuple(names))
+def _multinomial(estimator: Any, names: Sequence[str]) -> Group:
+    return Bag(Multinomial(Dirichlet(estimator.alpha)), COUNTS, dictionary=tuple(names))
 
 
-def _complement(asked: Any, names: Sequence[str]) -> Group:
-    likelihood = Complement(Dirichlet(asked.alpha), normalise=asked.norm)
+def _complement(estimator: Any, names: Sequence[str]) -> Group:
+    likelihood = Complement(Dirichlet(estimator.alpha), normalise=estimator.norm)
     return Bag(likelihood, COUNTS, dictionary=tuple(names))
 
 
-def _bernoulli(asked: Any, names: Sequence[str]) -> Group:
-    likelihood = Bernoulli(Beta(asked.alpha, asked.alpha))
+def _bernoulli(estimator: Any, names: Sequence[str]) -> Group:
+    likelihood = Bernoulli(Beta(estimator.alpha, estimator.alpha))
     return Bag(likelihood, COUNTS, dictionary=tuple(names))
 
 
@@ -111,7 +113,7 @@ def family_of(name: Any) -> Family:
     Raises
     ------
     InputError
-        Where there is none of that name.
+        If there is no family of that name.
     """
     if name not in FAMILIES:
         raise InputError(f"family must be one of {', '.join(FAMILIES)}. Got {name!r} instead.")
@@ -125,7 +127,7 @@ def as_counts(X: Any, binarize: float | None) -> sparse.csr_array:
     ----------
     X : array or sparse matrix of shape (n, n_features)
     binarize : float, optional
-        What is above it becomes 1, all else 0. With None values are counts themselves.
+        Values above it become 1, all others 0. With None, values are counts.
     """
     if binarize is None:
         return sparse.csr_array(X)
@@ -136,7 +138,7 @@ def as_counts(X: Any, binarize: float | None) -> sparse.csr_array:
 
 
 def intake_of(family: Any, features: Mapping[str, Group] | None) -> Intake:
-    """Return what an estimator takes: what its family does, or its groups of features."""
+    """Return which X an estimator accepts, by its family or its groups of features."""
     if features is None:
         return family_of(family).intake
     counts_alone = all(isinstance(group, Bag) for group in features.values())
@@ -160,43 +162,43 @@ except ImportError as error:  # pragma: no cover -- a test asks a process withou
 
 
 class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # no types there
-    """Naive Bayes of one family over all columns, or of several over named ones.
+    """Naive Bayes with one family for all columns, or several for named columns.
 
     Parameters
     ----------
     family : {"gaussian", "multinomial", "complement", "bernoulli", "categorical"}
-        What scikit-learn has five classes for.
+        Which of scikit-learn's five naive Bayes classes it corresponds to.
     features : mapping of str to group, optional
-        As for `NaiveBayes`; then `family` and its parameters say nothing. The fields are the
+        As for `NaiveBayes`; `family` and its parameters are then ignored. The fields are the
         columns of a data frame; those of an array are `x0`, `x1` and so on.
     alpha : float or array-like of shape (n_features,)
-        Pseudo-counts: of each word, value, or presence and absence.
+        Pseudo-counts of each word, value, or presence and absence.
     var_smoothing : float
-        Of "gaussian": the share of the largest variance that is added to all.
+        For "gaussian": the share of the largest variance that is added to all variances.
     variance : {"own", "shared"}
-        Of "gaussian": a variance for each class, or one for all.
+        For "gaussian": a variance for each class, or one for all.
     norm : bool
-        Of "complement": normalise the weights.
+        For "complement": normalise the weights.
     binarize : float, optional
-        Of "bernoulli": what is above it is present. With None every count above zero is.
+        For "bernoulli": values above it are present. With None, every count above zero is.
     min_categories : int or array-like of shape (n_features,), optional
-        Of "categorical": columns hold 0 to min_categories − 1, and whatever else comes is ignored.
-        By default values are learned as they come, and may be text.
+        For "categorical": columns hold 0 to min_categories − 1, and other values are ignored. By
+        default values are learned as they come, and may be text.
     class_prior : array-like of shape (n_classes,), Dirichlet or Fixed, optional
         Probabilities in the order of `classes_`.
     fit_prior : bool
-        Without `class_prior`: class frequencies, or uniform. "complement" takes uniform ones.
+        Without `class_prior`: class frequencies, or uniform. "complement" is always uniform.
     decay : HalfLife, optional
-        How fast old examples lose their weight, by examples.
+        How fast old examples lose their weight, with a half-life in examples.
 
     Attributes
     ----------
     model_ : NaiveBayes
-        What has been learned, with all that it can tell.
+        The model that has learned, with all its methods.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Where X had names.
+        Only if X had names.
 
     Examples
     --------
@@ -235,12 +237,12 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     # ---- learning ------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget what was learned, and learn rows in their order.
+        """Learn rows in their order, after forgetting all that was learned.
 
         Parameters
         ----------
         X : array, sparse matrix (of counts) or data frame, of shape (n, n_features)
-            Missing values (nan, None) say nothing, where the family is no count.
+            Missing values (nan, None) are skipped, except in families of counts.
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
             How many examples each row counts as; 0 teaches nothing.
@@ -258,14 +260,14 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self._learn(X, y, None, sample_weight, forget=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn more rows, exactly as if they had come with those before them.
+        """Learn more rows, exactly as if they had been passed with the earlier ones.
 
         Parameters
         ----------
         X, y, sample_weight
             As for `fit`.
         classes : array-like of shape (n_classes,), optional
-            All there will be; needed in the first call.
+            All classes; required in the first call.
 
         Returns
         -------
@@ -284,7 +286,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             _check_same(self.classes_, np.unique(column_or_1d(classes)))
         return self._learn(X, y, classes, sample_weight, forget=is_first)
 
-    # ---- judging -------------------------------------------------------------------------------
+    # ---- prediction ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, ndarray of shape (n,)."""
@@ -308,7 +310,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self.model_.joint_log_likelihood_many(self._columns(X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn is to know of the input."""
+        """Return scikit-learn's tags: which input the estimator accepts."""
         tags = super().__sklearn_tags__()
         intake = intake_of(self.family, self.features)
         tags.input_tags.sparse = intake.is_counted
@@ -316,7 +318,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         tags.input_tags.allow_nan = intake.allow_nan
         tags.input_tags.categorical = intake.categorical
         tags.input_tags.string = intake.dtype is None
-        # Its checks want clusters told apart by where they lie, which counts cannot do.
+        # scikit-learn's checks separate clusters by location, which counts cannot.
         tags.classifier_tags.poor_score = intake.positive_only
         return tags
 
@@ -343,7 +345,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self
 
     def _columns(self, X: Any, *, reset: bool) -> Mapping[str, Any]:
-        """Return X as the model's fields; `reset` takes its shape and names for those to come."""
+        """Return X as the model's fields; `reset` stores its shape and names for later calls."""
         if self.features is not None and is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return {str(name): values for name, values in to_mapping(X).items()}
@@ -390,7 +392,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
 
 def _class_labels(classes: NDArray[Any]) -> tuple[Label, ...]:
-    """Return what the model knows classes by: themselves, or their text where they are floats."""
+    """Return the model's labels of classes: the classes, or their text if they are floats."""
     plain = classes.tolist()
     return tuple(label if isinstance(label, str | int) else str(label) for label in plain)
 
