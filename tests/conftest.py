@@ -41,6 +41,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "fresh",
+    derandomize=False,  # said for CI, where Hypothesis itself would choose True
     database=None,
     max_examples=100,
     deadline=None,
@@ -49,6 +50,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "deep",
+    derandomize=False,
     max_examples=10_000,
     deadline=None,
     print_blob=True,
