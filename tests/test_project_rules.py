@@ -20,12 +20,11 @@ FUNCTION_LINES_MAX = 70
 LINES_MIN = 60  # of a file in the two packages; a shorter one stands in `SHORT_FILES`
 
 # Three numbers of today. They may only go down; whoever gets below one lowers it.
-PACKAGE_FILES_MAX = 234  # the target is 200
-PRIVATE_ACCESSES_MAX = 69  # lines that silence SLF001; the target is 10
+PACKAGE_FILES_MAX = 225  # the target is 200
+PRIVATE_ACCESSES_MAX = 67  # lines that silence SLF001; the target is 10
 SHARED_CLASS_NAMES = {  # classes that stand in two files or more; the target is none
-    "Asked", "Desk", "Explanation", "Intake", "Journal", "Judged", "Kind", "Messages",
-    "Parameters", "Prediction", "Problem", "Reader", "Reading", "Recent", "Row", "Status",
-    "StoreError", "Summary", "Telling", "View", "_Kept",
+    "Intake", "Kind", "Operation", "Reader", "Reading", "Row", "StoreError", "Telling", "View",
+    "_Kept",
 }  # fmt: skip
 
 # Why each of these files is shorter than `LINES_MIN`; every `__init__.py` may be.
