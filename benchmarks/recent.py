@@ -26,7 +26,7 @@ from consumers.config.sections import RecentSettings
 from consumers.config.settings import Settings
 from consumers.factories import build_decoder, build_source
 from consumers.messages import Partition, RawColumns
-from consumers.search import Recent, parse
+from consumers.search import RecentStore, parse
 from consumers.sources.records import raw_columns, split_lines
 
 MESSAGES = 1_000_000
@@ -55,7 +55,7 @@ def recent(tweets: Tweets, show: Show) -> Result:
     result = Result("recent", f"{MESSAGES:,} messages of {tweets.origin}")
     with tempfile.TemporaryDirectory() as folder:
         settings = RecentSettings(messages_max=max(1_000, MESSAGES), rate_max_per_s=_ROWS_A_S)
-        store = Recent(settings, Path(folder) / "recent.db", CLASSES, ("text",), 0.65)
+        store = RecentStore(settings, Path(folder) / "recent.db", CLASSES, ("text",), 0.65)
         store.start()
         try:
             _fill(result, store, tweets, show)
@@ -65,7 +65,7 @@ def recent(tweets: Tweets, show: Show) -> Result:
     return result
 
 
-def _fill(result: Result, store: Recent, tweets: Tweets, show: Show) -> None:
+def _fill(result: Result, store: RecentStore, tweets: Tweets, show: Show) -> None:
     """Write all messages; the cost is that of all threads, from the offer until they are safe."""
     settings = Settings()
     decoder = build_decoder(settings, build_source(settings, until_end=False))
@@ -97,7 +97,7 @@ def _raw(tweets: Tweets, first: int, n: int) -> RawColumns:
     return raw_columns(_LOG, buffer, split_lines(buffer, last=True), offsets, first + n)
 
 
-def _ask(result: Result, store: Recent, show: Show) -> None:
+def _ask(result: Result, store: RecentStore, show: Show) -> None:
     timed: dict[str, Callable[[], float]] = {}
     for name, text in _QUERIES.items():
         query = parse(text)

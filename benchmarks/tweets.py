@@ -73,12 +73,12 @@ def _recorded(path: Path) -> Tweets:
 
 def _made_up(n: int) -> Tweets:
     """Make tweets as the generator does, all of them labelled."""
-    maker = TweetMaker(GeneratorSettings(labelled_share=1.0))
+    row_builder = TweetMaker(GeneratorSettings(labelled_share=1.0))
     decode = msgspec.json.Decoder(Tweet).decode
     made = [
         decode(value)
         for first in range(0, n, _MADE_AT_ONCE)
-        for value in maker.make(first, min(_MADE_AT_ONCE, n - first))
+        for value in row_builder.make(first, min(_MADE_AT_ONCE, n - first))
     ]
     texts = [tweet.text for tweet in made]
     labels = [CLASSES[tweet.label == LABELS[1]] for tweet in made]

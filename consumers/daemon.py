@@ -266,7 +266,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
         stop=stop,
         watch=served.watch,
         recent=components.recent,
-        corrections=None if components.corrections is None else components.corrections.applying,
+        corrections=None if components.corrections is None else components.corrections.applier,
         erasure=served.erasure,
         positions=positions,
     )

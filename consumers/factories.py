@@ -21,11 +21,11 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSettings, Settings
 from consumers.corrections import journal
-from consumers.corrections.applier import Applying
+from consumers.corrections.applier import CorrectionApplier
 from consumers.corrections.journal import Journal, JournalSource
-from consumers.corrections.log_reader import Log, Reading
-from consumers.corrections.message_lookup import Examples, Remembers
-from consumers.corrections.service import Desk
+from consumers.corrections.log_reader import Log, LogReader
+from consumers.corrections.message_lookup import ExampleReader, MessageLookup
+from consumers.corrections.service import CorrectionService
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import ConfigError
@@ -41,8 +41,8 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, Output
-from consumers.search.live_updater import Hub
-from consumers.search.store import Recent
+from consumers.search.live_updater import LiveUpdater
+from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import prediction_without_text, reject_without_bytes
@@ -148,22 +148,22 @@ class CorrectionParts:
 
     Attributes
     ----------
-    desk : Desk
+    correction_service : CorrectionService
         Accepts corrections over HTTP.
-    applying : Applying
+    applier : CorrectionApplier
         Applies them; the pipeline starts and closes its reading.
     log : Log
         Keeps them; it is closed last, after the HTTP server.
     """
 
-    desk: Desk
-    applying: Applying
+    correction_service: CorrectionService
+    applier: CorrectionApplier
     log: Log
 
 
 def build_corrections(
     settings: Settings,
-    remembers: Remembers | None,
+    lookup: MessageLookup | None,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
 ) -> CorrectionParts | None:
@@ -174,7 +174,7 @@ def build_corrections(
     Parameters
     ----------
     settings : Settings
-    remembers : Remembers or None
+    lookup : MessageLookup or None
         The store of recent messages, or None if it is off.
     metrics : Metrics
     clock : callable
@@ -198,20 +198,20 @@ def build_corrections(
     else:
         return None
     classes = tuple(settings.model.classes)
-    reading = Reading(source, classes, lambda entry: desk.read_back(entry))  # noqa: PLW0108 -- made below
-    desk = Desk(
+    reading = LogReader(source, classes, lambda entry: correction_service.read_back(entry))  # noqa: PLW0108 -- made below
+    correction_service = CorrectionService(
         entries,
-        remembers,
+        lookup,
         classes,
-        Examples(kinds_of(settings.model), settings.message),
+        ExampleReader(kinds_of(settings.model), settings.message),
         lambda: _why_not(reading, entries),
         bound=f"the newest {settings.recent.messages_max} messages",
     )
-    applying = Applying(reading, settings.model.fields, metrics.corrections, clock)
-    return CorrectionParts(desk, applying, entries)
+    applier = CorrectionApplier(reading, settings.model.fields, metrics.corrections, clock)
+    return CorrectionParts(correction_service, applier, entries)
 
 
-def _why_not(reading: Reading, entries: Log) -> str | None:
+def _why_not(reading: LogReader, entries: Log) -> str | None:
     if reading.trouble is not None:
         return f"corrections cannot be read back: {reading.trouble}"
     if not reading.caught_up.is_set():
@@ -244,7 +244,7 @@ class Components:
 
     Attributes
     ----------
-    recent : Recent or None
+    recent : RecentStore or None
         The store of the newest messages.
     corrections : CorrectionParts or None
         Labels and deletions that people send, on their way to the learner.
@@ -252,7 +252,7 @@ class Components:
         How good the model is, over time.
     """
 
-    recent: Recent | None
+    recent: RecentStore | None
     corrections: CorrectionParts | None
     quality: Quality
 
@@ -316,12 +316,12 @@ def build_erasure(
     )
 
 
-def _recent(settings: Settings, clock: Callable[[], float]) -> Recent | None:
+def _recent(settings: Settings, clock: Callable[[], float]) -> RecentStore | None:
     """Return the store of recent messages, or None if it is off or nobody could ask it."""
     if not (settings.recent.enabled and settings.http.enabled):
         return None
     folder = settings.checkpoint.folder
-    return Recent(
+    return RecentStore(
         settings.recent,
         None if folder is None else folder / RECENT_FILE,
         settings.model.classes,
@@ -369,20 +369,22 @@ def serve(
         predictor=predictor,
         status=status,
         recent=components.recent,
-        desk=None if components.corrections is None else components.corrections.desk,
+        correction_service=None
+        if components.corrections is None
+        else components.corrections.correction_service,
         quality=components.quality,
     )
-    hub = None
+    live_updater = None
     if components.recent is not None:
-        hub = Hub(components.recent, EventSerializer(app_state), metrics)
-        health.watch_part(hub.trouble)
-        hub.start()
-        app_state = replace(app_state, hub=hub)
+        live_updater = LiveUpdater(components.recent, EventSerializer(app_state), metrics)
+        health.watch_part(live_updater.trouble)
+        live_updater.start()
+        app_state = replace(app_state, live_updater=live_updater)
     server = HttpServer(settings.http, app_state)
     port = server.start()
     stack.callback(server.stop)
-    if hub is not None:
-        stack.callback(hub.stop)  # first: an open event stream would hold the server up
+    if live_updater is not None:
+        stack.callback(live_updater.stop)  # first: an open event stream would hold the server up
     host = settings.http.host
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     log.info("serving", address=address)

@@ -16,8 +16,8 @@ partition over, those of before are not applied by the member that reads it anew
 came with a request teaches every daemon that reads the log, and has no message to be deleted by.
 """
 
-from consumers.corrections.applier import Applying
-from consumers.corrections.message_lookup import Remembered, Remembers
+from consumers.corrections.applier import CorrectionApplier
+from consumers.corrections.message_lookup import FoundMessage, MessageLookup
 from consumers.corrections.model import (
     CorrectionError,
     InDoubt,
@@ -27,18 +27,18 @@ from consumers.corrections.model import (
     UnknownMessage,
     UnusableExample,
 )
-from consumers.corrections.service import Desk, Receipt
+from consumers.corrections.service import CorrectionService, Receipt
 
 __all__ = [
-    "Applying",
+    "CorrectionApplier",
     "CorrectionError",
-    "Desk",
+    "CorrectionService",
+    "FoundMessage",
     "InDoubt",
+    "MessageLookup",
     "NotReady",
     "NotWritten",
     "Receipt",
-    "Remembered",
-    "Remembers",
     "UnknownLabel",
     "UnknownMessage",
     "UnusableExample",

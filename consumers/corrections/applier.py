@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import structlog
 
-from consumers.corrections.log_reader import Reading
+from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
 from consumers.messages import Partition, Reason, Reject
 from consumers.monitoring.metrics import CorrectionMetrics
@@ -32,12 +32,12 @@ GONE = (
 log = structlog.get_logger(__name__)
 
 
-class Applying:
+class CorrectionApplier:
     """Deals with corrections in the order of their log.
 
     Parameters
     ----------
-    reading : Reading
+    reading : LogReader
         What brings them.
     fields : sequence of str
         The fields that the model reads.
@@ -53,7 +53,7 @@ class Applying:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: LogReader,
         fields: Sequence[str],
         metrics: CorrectionMetrics,
         clock: Callable[[], float] = time.monotonic,

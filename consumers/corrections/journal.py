@@ -24,7 +24,7 @@ from pathlib import Path
 
 import structlog
 
-from consumers.corrections.log_reader import Written
+from consumers.corrections.log_reader import LogPosition
 from consumers.corrections.model import Correction, NotWritten, decoded, is_json, without_example
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Partition, RawColumns
@@ -83,7 +83,7 @@ class Journal:
         """How many bytes are safe."""
         return self._end
 
-    def append(self, key: bytes, line: bytes) -> Written:  # noqa: ARG002 -- one order holds for all
+    def append(self, key: bytes, line: bytes) -> LogPosition:  # noqa: ARG002 -- one order holds for all
         """Return once a line is safe; see `Log.append`.
 
         Parameters
@@ -110,7 +110,7 @@ class Journal:
                 f"the journal did not take the correction ({ours.error.strerror}); "
                 "nothing was changed. Make room or mend the disk, and send it again"
             ) from ours.error
-        return Written(self.partition, ours.offset)
+        return LogPosition(self.partition, ours.offset)
 
     def wait_beyond(self, at: int, timeout_s: float) -> None:
         """Wait until more than `at` bytes are safe, but not longer than `timeout_s`."""

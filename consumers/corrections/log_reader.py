@@ -1,4 +1,4 @@
-"""What the desk asks of a log that corrections are appended to: a journal or a Kafka topic."""
+"""What the service asks of a log that corrections are appended to: a journal or a Kafka topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consumers.sources.base import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class LogPosition:
     """Where an appended line stands; it is safe there.
 
     Attributes
@@ -28,7 +28,7 @@ class Written:
     partition: Partition
     offset: int
 
-    def outcome(self, timeout_s: float) -> Written | None:  # noqa: ARG002 -- as `Appended` has it
+    def outcome(self, timeout_s: float) -> LogPosition | None:  # noqa: ARG002 -- as `Appended` has it
         """Return itself: it is known."""
         return self
 
@@ -36,7 +36,7 @@ class Written:
 class Appended(Protocol):
     """A line on its way into a log."""
 
-    def outcome(self, timeout_s: float) -> Written | None:
+    def outcome(self, timeout_s: float) -> LogPosition | None:
         """Return where the line stands, once it is safe; None where that is not known in time.
 
         Raises
@@ -71,7 +71,7 @@ WAITING_MAX = 10_000  # corrections read and not applied yet
 _CLOSE_TIMEOUT_S = 10.0
 
 
-class Reading:
+class LogReader:
     """The thread that reads corrections, and the queue behind it.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What the desk asks of the store of recent messages: what a message was, and what it teaches."""
+"""What the service asks of the recent store: what a message was, and what it teaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from consumers.messages import Partition
 Place = tuple[Partition, int]  # a log of the stream, and an offset in it
 
 
-class Remembered(Protocol):
+class FoundMessage(Protocol):
     """What is known of a message of before."""
 
     @property
@@ -39,10 +39,10 @@ class Remembered(Protocol):
         """Its place there."""
 
 
-class Remembers(Protocol):
+class MessageLookup(Protocol):
     """Whoever keeps the newest messages; every method may be called from any thread."""
 
-    def get(self, id: str, /) -> Remembered | None:  # noqa: A002 -- as messages call it
+    def get(self, id: str, /) -> FoundMessage | None:  # noqa: A002 -- as messages call it
         """Return what is known of a message, None where it is not kept."""
 
     def correct(self, id: str, label: str, part: str, at: Place, /) -> None:  # noqa: A002
@@ -62,7 +62,7 @@ class Remembers(Protocol):
         """Forget a message for good, and all of its id but newer ones of its log; see `correct`."""
 
 
-class Examples:
+class ExampleReader:
     """Checks examples, and writes them as they are learned.
 
     Parameters

@@ -1,7 +1,7 @@
 """Why a correction is not taken. Each says in a sentence what was found and what to do.
 
 All are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of the
-request; `NotReady`, `NotWritten` and `InDoubt` of the desk and its log.
+request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from consumers.messages import Partition, RawColumns, Reason, Reject, part_name
 
 
 class CorrectionError(ConsumerError):
-    """Root of what the desk answers where it does not take a correction."""
+    """Root of what the service answers where it does not take a correction."""
 
 
 class UnknownMessage(CorrectionError):  # noqa: N818 -- what was found, not what went wrong

@@ -1,10 +1,10 @@
-"""The desk: where labels and deletions are handed in, from any thread.
+"""The service: where labels and deletions are handed in, from any thread.
 
 It looks up what the message teaches now, writes that with the correction into the log, and answers
 once the log has it safe. It teaches nothing: what the model learns, it learns from the log.
 
 Corrections of one message are dealt with one after the other, each knowing the one before. For that
-the desk opens only once the log of before has been read back, and notes what it wrote until the
+the service opens only once the log of before has been read back, and notes what it wrote until the
 reader has seen it too: what comes back late must not overwrite what is newer.
 """
 
@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import structlog
 
-from consumers.corrections.log_reader import Appended, Log, Written
-from consumers.corrections.message_lookup import Examples, Remembered, Remembers
+from consumers.corrections.log_reader import Appended, Log, LogPosition
+from consumers.corrections.message_lookup import ExampleReader, FoundMessage, MessageLookup
 from consumers.corrections.model import (
     Correction,
     Entry,
@@ -32,7 +32,7 @@ from consumers.corrections.model import (
     encode,
 )
 from consumers.messages import Reject, part_name
-from consumers.search import StoreError
+from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
 _LOCKS = 64
@@ -62,25 +62,25 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _InDoubtAppend:
     """A correction that the log has not answered for in time."""
 
     correction: Correction
     appended: Appended
 
 
-class Desk:
+class CorrectionService:
     """Takes corrections and keeps them safe.
 
     Parameters
     ----------
     log : Log
         Where they go.
-    remembers : Remembers or None
+    lookup : MessageLookup or None
         Who knows recent messages; None where they are not kept, and examples alone can be taught.
     classes : sequence of str
         The model's classes.
-    examples : Examples
+    examples : ExampleReader
         Checks examples that come with a request.
     not_ready : callable
         Returns why corrections cannot be taken now, in a sentence; None where they can.
@@ -93,24 +93,24 @@ class Desk:
     def __init__(
         self,
         log: Log,
-        remembers: Remembers | None,
+        lookup: MessageLookup | None,
         classes: Sequence[str],
-        examples: Examples,
+        examples: ExampleReader,
         not_ready: Callable[[], str | None],
         *,
         bound: str = "the newest messages",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._log = log
-        self._remembers = remembers
+        self._lookup = lookup
         self._classes = tuple(classes)
         self._examples = examples
         self._not_ready = not_ready
         self._bound = bound
         self._clock = clock
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
-        self._written: dict[str, Written] = {}  # what was written here and not read back yet
-        self._doubts: dict[str, _Doubt] = {}
+        self._written: dict[str, LogPosition] = {}  # what was written here and not read back yet
+        self._doubts: dict[str, _InDoubtAppend] = {}
         self._unnoted: dict[str, tuple[Correction, str]] = {}  # what the store has not taken
 
     @property
@@ -210,7 +210,7 @@ class Desk:
         if label not in self._classes:
             raise UnknownLabel(f"label {label!r:.200} is none of {', '.join(self._classes)}")
 
-    def _find(self, id: str) -> Remembered:  # noqa: A002
+    def _find(self, id: str) -> FoundMessage:  # noqa: A002
         """Return what is known of a message; its lock is held."""
         self._check_ready()
         self._settle_doubt(id)
@@ -219,9 +219,9 @@ class Desk:
             raise NotReady(
                 f"the store of recent messages has not taken the last correction of {id!r:.200} yet"
             )
-        found = None if self._remembers is None else self._remembers.get(id)
+        found = None if self._lookup is None else self._lookup.get(id)
         if found is None:
-            kept = self._bound if self._remembers is not None else "no messages: recent.enabled"
+            kept = self._bound if self._lookup is not None else "no messages: recent.enabled"
             raise UnknownMessage(
                 f"no message {id!r:.200} is kept; what a message taught is known of {kept}"
             )
@@ -232,7 +232,7 @@ class Desk:
         kind: Literal["label", "delete"],
         id: str,  # noqa: A002
         label: str | None,
-        found: Remembered,
+        found: FoundMessage,
     ) -> Correction:
         return Correction(
             kind,
@@ -252,7 +252,7 @@ class Desk:
         written = appended.outcome(OUTCOME_TIMEOUT_S)
         if written is None:
             if correction.place is not None:
-                self._doubts[correction.id] = _Doubt(correction, appended)
+                self._doubts[correction.id] = _InDoubtAppend(correction, appended)
             raise InDoubt(
                 f"{self._log.name} has not answered within {OUTCOME_TIMEOUT_S:g} s. The correction "
                 "may be in it already or come into it later; look again before sending it anew"
@@ -288,15 +288,15 @@ class Desk:
         The correction itself is safe. Until the store knows of it, no other of that message is
         taken: it would take back what is not taught any more.
         """
-        if self._remembers is None or said.place is None:
+        if self._lookup is None or said.place is None:
             return True
         at = said.place, said.offset
         try:
             if said.label is None:
-                self._remembers.remove(said.id, at)
+                self._lookup.remove(said.id, at)
             else:
-                self._remembers.correct(said.id, said.label, part, at)
-        except StoreError as error:
+                self._lookup.correct(said.id, said.label, part, at)
+        except RecentStoreError as error:
             log.warning("correction_not_noted", id=said.id, detail=str(error))
             self._unnoted[said.id] = said, part
             return False
@@ -304,6 +304,6 @@ class Desk:
         return True
 
 
-def _place(written: Written) -> str:
+def _place(written: LogPosition) -> str:
     number = written.partition.partition
     return f"{number}:{written.offset}" if number else str(written.offset)

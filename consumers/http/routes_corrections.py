@@ -22,7 +22,7 @@ from consumers.corrections.model import (
     NotWritten,
     UnknownMessage,
 )
-from consumers.corrections.service import OUTCOME_TIMEOUT_S, Desk, Receipt
+from consumers.corrections.service import OUTCOME_TIMEOUT_S, CorrectionService, Receipt
 from consumers.http.authorization import check_change
 from consumers.http.openapi import ApiRoute, Operation, parameter
 from consumers.http.request_examples import ExampleDecoder
@@ -93,8 +93,8 @@ def correction_routes(
         check_change(request, http)
         QueryParameters(request)
         asked = await bodies.read(request, decoder)
-        desk = _desk(app_state)
-        receipt = await _submit(workers, _correction(desk, asked, example_decoder))
+        correction_service = _correction_service(app_state)
+        receipt = await _submit(workers, _correction(correction_service, asked, example_decoder))
         return json_response(
             LabelReceipt(receipt.id, asked.label, receipt.was, receipt.position), 202
         )
@@ -102,7 +102,7 @@ def correction_routes(
     async def delete(request: Request) -> Response:
         check_change(request, http)
         name = message_id(request, MESSAGES)
-        receipt = await _submit(workers, partial(_desk(app_state).delete, name))
+        receipt = await _submit(workers, partial(_correction_service(app_state).delete, name))
         return json_response(DeleteReceipt(receipt.id, receipt.was, receipt.position), 202)
 
     return [
@@ -111,15 +111,15 @@ def correction_routes(
     ]
 
 
-def _desk(app_state: AppState) -> Desk:
-    if app_state.desk is None:
+def _correction_service(app_state: AppState) -> CorrectionService:
+    if app_state.correction_service is None:
         way_out = corrections_setting(app_state.settings)
         raise component_is_off("corrections are not taken", way_out, 409)
-    return app_state.desk
+    return app_state.correction_service
 
 
 def _correction(
-    desk: Desk, asked: LabelRequest, example_decoder: ExampleDecoder
+    correction_service: CorrectionService, asked: LabelRequest, example_decoder: ExampleDecoder
 ) -> Callable[[], Receipt]:
     """Return what submits a label."""
     given = (asked.id is not None, asked.text is not None, asked.message is not UNSET)
@@ -128,12 +128,12 @@ def _correction(
             422, f"the body has {sum(given)} of them: give one of id, text and message"
         )
     if asked.id is not None:
-        return partial(desk.label, asked.id, asked.label)
+        return partial(correction_service.label, asked.id, asked.label)
     if asked.text is not None:
         examples = example_decoder.texts([asked.text])
     else:
         examples = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
-    return partial(desk.teach, examples.example(0), asked.label)
+    return partial(correction_service.teach, examples.example(0), asked.label)
 
 
 async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receipt:

@@ -29,8 +29,8 @@ from consumers.http.serializers import Serializer
 from consumers.http.state import AppState
 from consumers.http.workers import WorkerPool
 from consumers.search.query import Query, QueryError, parse
-from consumers.search.rows import Row
-from consumers.search.store import Recent
+from consumers.search.rows import MessageRow
+from consumers.search.store import RecentStore
 from streamnb import Snapshot
 from streamnb.errors import InputError
 
@@ -112,7 +112,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     ]
 
 
-def store_of(app_state: AppState) -> Recent:
+def store_of(app_state: AppState) -> RecentStore:
     """Return the store, or raise the problem that says how it is turned on."""
     if app_state.recent is None:
         raise component_is_off("recent messages are not kept", "recent.enabled: true")
@@ -137,7 +137,7 @@ async def _asked(workers: WorkerPool, task: Callable[[], T]) -> T:
         raise ProblemError(422, str(error)) from None
 
 
-def _anew(row: Row, shown: Message, snapshot: Snapshot) -> MessageAnswer:
+def _anew(row: MessageRow, shown: Message, snapshot: Snapshot) -> MessageAnswer:
     """Return a message with what a snapshot says of it now."""
     shares = snapshot.predict_proba_one(row.example)
     classes = [str(label) for label in snapshot.classes]

@@ -72,13 +72,13 @@ def _page(app_state: AppState) -> PageAnswer:
 
 def _corrections(app_state: AppState) -> Corrections:
     """Return whether corrections are taken now, and why not."""
-    http, desk = app_state.settings.http, app_state.desk
-    if desk is None:
+    http, correction_service = app_state.settings.http, app_state.correction_service
+    if correction_service is None:
         reason: str | None = f"corrections are off: set {corrections_setting(app_state.settings)}"
     elif not is_open(http):
         reason = NOT_OPEN
     else:
-        reason = None if desk.ready else desk.reason
+        reason = None if correction_service.ready else correction_service.reason
     return Corrections(reason is None, needs_token(http), reason)
 
 

@@ -19,7 +19,7 @@ from consumers.http.schemas import (
     Step,
 )
 from consumers.http.state import AppState
-from consumers.search import Change, Counted, Found, FoundRow, Query, RecentState, Row
+from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from streamnb.errors import StreamnbError
 
 ANSWER_TIMEOUT_S = 0.5
@@ -46,7 +46,7 @@ class Serializer:
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.quality.shares
 
-    def message(self, row: Row, marked: Sequence[str]) -> Message:
+    def message(self, row: MessageRow, marked: Sequence[str]) -> Message:
         """Return a message."""
         return Message(
             key=row.key,

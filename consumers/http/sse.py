@@ -18,7 +18,7 @@ from consumers.http.responses import NO_STORE, ProblemError, component_is_off
 from consumers.http.schemas import LANG_CHARS_MAX, QUERIES_MAX, QUERY_CHARS_MAX
 from consumers.http.state import AppState
 from consumers.http.workers import call_soon
-from consumers.search.subscriptions import Asked, NotWatchedError, Subscription
+from consumers.search.subscriptions import NotWatchedError, Subscription, WatchRequest
 
 HEARTBEAT_S = 10.0
 RETRY_MS = 2_000  # how long a page waits before it connects anew
@@ -45,11 +45,11 @@ def event_routes(app_state: AppState) -> list[ApiRoute]:
     """Return the route of events."""
 
     async def events(request: Request) -> Response:
-        if app_state.hub is None:
+        if app_state.live_updater is None:
             raise component_is_off("recent messages are not kept", "recent.enabled: true")
         asked = _asked(QueryParameters(request, ("q", "lang")))
         client = request.client.host if request.client else ""
-        return EventStream(partial(app_state.hub.subscribed, asked, client))
+        return EventStream(partial(app_state.live_updater.subscribed, asked, client))
 
     return [ApiRoute("/v1/events", events, EVENTS)]
 
@@ -112,7 +112,7 @@ async def _watch(receive: Receive, subscription: Subscription) -> None:
     subscription.end()
 
 
-def _asked(given: QueryParameters) -> list[Asked]:
+def _asked(given: QueryParameters) -> list[WatchRequest]:
     """Return the queries with their languages; without any, everything."""
     queries, langs = given.texts("q", QUERY_CHARS_MAX) or [""], given.texts("lang", LANG_CHARS_MAX)
     if len(queries) > QUERIES_MAX or len(langs) > len(queries):
@@ -121,4 +121,6 @@ def _asked(given: QueryParameters) -> list[Asked]:
             f"there are {len(queries)} queries and {len(langs)} languages; one connection watches "
             f"{QUERIES_MAX} queries at most, each with one language at most",
         )
-    return [Asked(text, lang or None) for text, lang in itertools.zip_longest(queries, langs)]
+    return [
+        WatchRequest(text, lang or None) for text, lang in itertools.zip_longest(queries, langs)
+    ]

@@ -18,10 +18,10 @@ from consumers.monitoring.status import Status
 from streamnb import Predictor
 
 if TYPE_CHECKING:
-    from consumers.corrections import Desk
+    from consumers.corrections import CorrectionService
     from consumers.monitoring.quality import Quality
-    from consumers.search import Recent
-    from consumers.search.live_updater import Hub
+    from consumers.search import RecentStore
+    from consumers.search.live_updater import LiveUpdater
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class AppState:
         The run as it was reported last.
     quality : Quality
         How well the model does, over time.
-    recent : Recent or None
+    recent : RecentStore or None
         The store of recent messages.
-    desk : Desk or None
+    correction_service : CorrectionService or None
         Where labels and deletions are handed in.
-    hub : Hub or None
-        The standing queries of open pages.
+    live_updater : LiveUpdater or None
+        The live queries of open pages.
     """
 
     settings: Settings
@@ -58,6 +58,6 @@ class AppState:
     predictor: Predictor
     status: Callable[[], Status]
     quality: Quality
-    recent: Recent | None = None
-    desk: Desk | None = None
-    hub: Hub | None = None
+    recent: RecentStore | None = None
+    correction_service: CorrectionService | None = None
+    live_updater: LiveUpdater | None = None

@@ -29,7 +29,7 @@ from kafka.errors import (
 )
 
 from consumers.config.settings import KafkaSettings
-from consumers.corrections.log_reader import Appended, Written
+from consumers.corrections.log_reader import Appended, LogPosition
 from consumers.corrections.model import NotWritten
 from consumers.errors import SinkError
 from consumers.kafka.client import (
@@ -421,14 +421,14 @@ class _Sent:
         self._future = future
         self._log = entries
 
-    def outcome(self, timeout_s: float) -> Written | None:
+    def outcome(self, timeout_s: float) -> LogPosition | None:
         """Return where the line stands; see `Appended.outcome`."""
         future = self._future
         with contextlib.suppress(KafkaError):  # for time and for refusals alike: looked at below
             future.get(timeout_s)
         if future.succeeded():
             found = future.value
-            return Written(Partition(found.topic, found.partition), found.offset)
+            return LogPosition(Partition(found.topic, found.partition), found.offset)
         if future.failed() and isinstance(future.exception, _REFUSALS):
             raise self._log.refused(future.exception) from future.exception
         # Still on its way; or the library lost track of it, and nobody knows before a restart.

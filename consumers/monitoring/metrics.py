@@ -351,7 +351,7 @@ class CorrectionMetrics:
 
 
 class LiveMetrics:
-    """Shows what the hub of standing queries says; 0 as long as there is none.
+    """Shows what the live updater of live queries says; 0 as long as there is none.
 
     Parameters
     ----------

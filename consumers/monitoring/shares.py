@@ -1,6 +1,6 @@
 """The share of each class in a set of messages: as counted, corrected, or why it is not said.
 
-Search results, standing queries and metrics ask here, so that they say the same.
+Search results, live queries and metrics ask here, so that they say the same.
 
 Error rates are those of the messages in question. For the stream as a whole they are measured over
 the prequential window. Messages that were searched for have others, because the classifier reads

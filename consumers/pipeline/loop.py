@@ -19,7 +19,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.corrections import Applying
+from consumers.corrections import CorrectionApplier
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
@@ -30,7 +30,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.reader import Limits, Reader
-from consumers.search.store import Recent
+from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.records import prediction_record, reject_record
 from streamnb import Answer, Codes, Learner, Predictor
@@ -50,9 +50,9 @@ class Pipeline:
     ----------
     watch : callable
         Called each turn; raises the error that ended another thread, if any.
-    corrections : Applying or None
+    corrections : CorrectionApplier or None
         Labels and deletions that people sent, learned between two batches.
-    recent : Recent or None
+    recent : RecentStore or None
         The store of the newest messages.
     erasure : Erasure or None
         Erases the texts of deleted messages from the state folder.
@@ -72,8 +72,8 @@ class Pipeline:
     statistics: RunStatistics
     stop: threading.Event
     watch: Callable[[], None]
-    recent: Recent | None = None
-    corrections: Applying | None = None
+    recent: RecentStore | None = None
+    corrections: CorrectionApplier | None = None
     erasure: Erasure | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch

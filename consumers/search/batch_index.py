@@ -1,4 +1,4 @@
-"""A few messages made searchable in memory, so that new ones are matched with standing queries."""
+"""A few messages made searchable in memory, so that new ones are matched with live queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consumers.search.file import Register, connect_memory
 from consumers.search.fts import CLOSE, OPEN, expression, pieces
 from consumers.search.index_tokens import signs_of, with_lang
 from consumers.search.query import Query
-from consumers.search.rows import Row
+from consumers.search.rows import MessageRow
 
 _ROWS_A_STATEMENT = 1_000
 
@@ -24,10 +24,10 @@ class BatchIndex:
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of MessageRow
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[MessageRow]) -> None:
         self._n_rows = len(rows)
         self._langs = Register(["unknown"])
         self._db = connect_memory()
@@ -85,7 +85,7 @@ class BatchIndex:
         """Let go of the memory."""
         self._db.close()
 
-    def _code(self, row: Row) -> int:
+    def _code(self, row: MessageRow) -> int:
         return self._langs.code(row.lang) if row.lang else 0
 
     def _expression(self, query: Query, lang: str | None) -> str | None:

@@ -48,7 +48,7 @@ def not_behind(held: Sequence[Held], place: int, last: Mapping[str, int]) -> lis
     return [one for one in held if one.at[0] != place or one.at[1] <= last[one.id]]
 
 
-class Known:
+class Deduplicator:
     """What is known of places in the stream.
 
     Parameters

@@ -10,7 +10,7 @@ import itertools
 import re
 import unicodedata
 
-from consumers.search.index_tokens import ANY_LANG, SIGN, Kind, lang_sign, phrase, plain_emoji
+from consumers.search.index_tokens import ANY_LANG, SIGN, TokenKind, lang_sign, phrase, plain_emoji
 from consumers.search.query import Atom, Query, Term
 
 # What highlight() puts around what it found. Unicode promises that they never stand in a text;
@@ -63,7 +63,7 @@ def _together(term: Term) -> str:
 
 def _atom(atom: Atom) -> str:
     column, words = "signs", atom.value
-    if atom.kind is Kind.WORDS:
+    if atom.kind is TokenKind.WORDS:
         column = "text"
     else:
         words = phrase(atom.kind, atom.value)
@@ -94,7 +94,7 @@ def pieces(highlighted: str, query: Query) -> tuple[str, ...]:
         for term in query.terms
         if not term.negated
         for atom in term.atoms
-        if atom.kind is not Kind.WORDS
+        if atom.kind is not TokenKind.WORDS
     ]
     if signs:
         spans = _joined(spans + [span for atom in signs for span in _spans(text, atom)])
@@ -104,9 +104,9 @@ def pieces(highlighted: str, query: Query) -> tuple[str, ...]:
 
 def _spans(text: str, atom: Atom) -> list[Span]:
     """Return where a sign stands in a text."""
-    if atom.kind is Kind.CJK:
+    if atom.kind is TokenKind.CJK:
         return [match.span() for match in re.finditer(re.escape(atom.value), text)]
-    if atom.kind is Kind.EMOJI:
+    if atom.kind is TokenKind.EMOJI:
         between = "[\ufe0f\u200d\U0001f3fb-\U0001f3ff]*"
         pattern = between.join(map(re.escape, plain_emoji(atom.value))) + between
         return [match.span() for match in re.finditer(pattern, text)]

@@ -59,7 +59,7 @@ _CJK_RUN = re.compile(f"[{_CJK}]+")
 _JOINER = re.compile(f"[{_JOINERS}]")
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a piece of a query looks for."""
 
     WORDS = "words"
@@ -69,19 +69,19 @@ class Kind(Enum):
     CJK = "cjk"
 
 
-def phrase(kind: Kind, value: str) -> str:
+def phrase(kind: TokenKind, value: str) -> str:
     """Return the words of our making that stand for a sign, as a phrase.
 
     Parameters
     ----------
-    kind : Kind
-        Any but `Kind.WORDS`.
+    kind : TokenKind
+        Any but `TokenKind.WORDS`.
     value : str
         The tag or name without its first character, or a run of emoji or CJK characters.
     """
-    if kind is Kind.EMOJI:
+    if kind is TokenKind.EMOJI:
         return " ".join([f"{_EMOJI_WORD}{ord(c):x}" for c in plain_emoji(value)])
-    if kind is Kind.CJK:
+    if kind is TokenKind.CJK:
         return " ".join(value)
     return str(kind.value) + value.replace("_", _UNDERSCORE)
 
@@ -116,12 +116,12 @@ def signs_of(text: str) -> str:
         return ""
     found: list[str] = []
     for match in SIGN.finditer(text):
-        kind = Kind[str(match.lastgroup)]
+        kind = TokenKind[str(match.lastgroup)]
         value = match[kind.name]
-        if kind in {Kind.TAG, Kind.NAME}:
+        if kind in {TokenKind.TAG, TokenKind.NAME}:
             found.append(phrase(kind, value))
             for run in _CJK_RUN.findall(value):  # a word finds the tag of that name as well
-                found += [_GAP, phrase(Kind.CJK, run)]
+                found += [_GAP, phrase(TokenKind.CJK, run)]
         else:
             found += [_GAP, phrase(kind, value)]
     return " ".join(found)

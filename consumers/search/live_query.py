@@ -1,4 +1,4 @@
-"""The keys of the newest matches of one standing query: what its figures are counted from.
+"""The keys of the newest matches of one live query: what its figures are counted from.
 
 It keeps somewhat more than are counted. So some of them may be removed before the ones behind them
 are missed, and the store has to be asked again.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.search import BatchIndex, Change, Counted, FoundRow, Query, Recent, Row
+from consumers.search import BatchIndex, Change, Counted, FoundRow, MessageRow, Query, RecentStore
 from consumers.search.searcher import COUNTED_MAX
 
 Keys = NDArray[np.int64]
@@ -19,7 +19,7 @@ Keys = NDArray[np.int64]
 SPARE = 2_000  # matches kept beyond those that are counted
 
 
-class Window:
+class MatchWindow:
     """The newest matches of a query, ascending.
 
     Parameters
@@ -84,12 +84,12 @@ NEWEST_MAX = 50  # messages that a page is shown
 _NEWEST_KEPT = 2 * NEWEST_MAX  # so that some may be removed before the store is asked again
 
 
-class Arrived:
+class ArrivedRows:
     """Messages that were stored since the last tick, and what happened to others.
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of MessageRow
         Ascending by key.
     changes : mapping of str to Change
         The last change of each message that was changed, by its id.
@@ -100,7 +100,7 @@ class Arrived:
         The ids of messages that a person corrected.
     """
 
-    def __init__(self, rows: Sequence[Row], changes: Mapping[str, Change]) -> None:
+    def __init__(self, rows: Sequence[MessageRow], changes: Mapping[str, Change]) -> None:
         self.rows = rows
         self.changes = changes
         self.corrected = {change.id for change in changes.values() if not change.removed}
@@ -136,14 +136,14 @@ class Arrived:
         return self._index
 
 
-class Standing:
+class LiveQuery:
     """One query that pages watch.
 
     Parameters
     ----------
     query : Query
     lang : str or None
-    recent : Recent
+    recent : RecentStore
         The store.
 
     Attributes
@@ -152,16 +152,16 @@ class Standing:
         Whether the store has to be asked: nothing is known yet, or something is missed.
     """
 
-    def __init__(self, query: Query, lang: str | None, recent: Recent) -> None:
+    def __init__(self, query: Query, lang: str | None, recent: RecentStore) -> None:
         self.query = query
         self.lang = lang
         self.is_stale = True
         self._recent = recent
         self._newest: list[FoundRow] = []  # ascending
         self._has_older = False  # than these, in the store
-        self._window: Window | None = None  # everything needs none
+        self._window: MatchWindow | None = None  # everything needs none
 
-    def take(self, arrived: Arrived) -> None:
+    def take(self, arrived: ArrivedRows) -> None:
         """Take in what has come."""
         matches = arrived.matches(self.query, self.lang)
         if matches:
@@ -180,7 +180,7 @@ class Standing:
         Raises
         ------
         QueryError
-            Where the store has to be asked and cannot answer; see `Recent.search`.
+            Where the store has to be asked and cannot answer; see `RecentStore.search`.
         """
         if self.is_stale:
             self._begin()
@@ -201,7 +201,7 @@ class Standing:
         self._has_older = found.more
         if not self.query.is_everything:
             keys = self._recent.keys(self.query, self.lang, COUNTED_MAX + SPARE)
-            self._window = Window(keys, COUNTED_MAX)
+            self._window = MatchWindow(keys, COUNTED_MAX)
         self.is_stale = False
 
     def _count(self) -> Counted:
@@ -213,7 +213,7 @@ class Standing:
         self.is_stale |= window.lacks_some(self._recent.oldest_key)
         return self._recent.counted_keys(window.counted, newest_only=window.newest_only)
 
-    def _show(self, arrived: Arrived, matches: Sequence[int]) -> None:
+    def _show(self, arrived: ArrivedRows, matches: Sequence[int]) -> None:
         last_key = self._newest[-1].row.key if self._newest else -1
         n_new = sum(arrived.rows[i].key > last_key for i in matches)
         if n_new > NEWEST_MAX:

@@ -1,7 +1,7 @@
-"""Keeps the standing queries of all open pages up to date, on a thread of its own.
+"""Keeps the live queries of all open pages up to date, on a thread of its own.
 
 Each second it takes what the store has stored since, finds for each query which of it match, and
-leaves the news with the pages that watch it. Pages that ask the same share one standing query and
+leaves the news with the pages that watch it. Pages that ask the same share one live query and
 one piece of JSON. As long as no page is open nothing is kept and nothing is matched.
 """
 
@@ -16,16 +16,16 @@ from functools import partial
 import structlog
 
 from consumers.monitoring.metrics import Metrics
-from consumers.search import QueryError, Recent
-from consumers.search.live_query import Standing
+from consumers.search import QueryError, RecentStore
+from consumers.search.live_query import LiveQuery
 from consumers.search.subscriptions import (
-    Asked,
     Event,
-    Pages,
-    Pending,
+    EventBuffer,
+    EventSerializer,
     Subscription,
-    Teller,
+    Subscriptions,
     Watched,
+    WatchRequest,
 )
 
 TICK_S = 1.0
@@ -35,14 +35,14 @@ ASKING_S_MAX = 0.25  # of a tick; queries that have to ask the store take turns 
 log = structlog.get_logger(__name__)
 
 
-class Hub:
-    """The standing queries.
+class LiveUpdater:
+    """The live queries.
 
     Parameters
     ----------
-    recent : Recent
-        The store; the hub listens to it, so the hub is made before the store is started.
-    teller : Teller
+    recent : RecentStore
+        The store, not yet started: the live updater listens to it from its first message.
+    serializer : EventSerializer
         Makes the JSON.
     metrics : Metrics
         Where pages and queries are counted.
@@ -52,16 +52,16 @@ class Hub:
 
     def __init__(
         self,
-        recent: Recent,
-        teller: Teller,
+        recent: RecentStore,
+        serializer: EventSerializer,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recent = recent
-        self._teller = teller
+        self._serializer = serializer
         self._clock = clock
-        self._pages = Pages(partial(Standing, recent=recent), teller.problem)
-        self._pending = Pending(lambda: self._pages.n_pages > 0)
+        self._pages = Subscriptions(partial(LiveQuery, recent=recent), serializer.problem)
+        self._pending = EventBuffer(lambda: self._pages.n_pages > 0)
         recent.listeners.append(self._pending.stored)
         recent.change_listeners.append(self._pending.changed)
         metrics.live.watch(lambda: self._pages.n_pages, lambda: self._pages.n_queries)
@@ -94,13 +94,13 @@ class Hub:
 
     @contextmanager
     def subscribed(
-        self, asked: Sequence[Asked], client: str, wake: Callable[[], None]
+        self, asked: Sequence[WatchRequest], client: str, wake: Callable[[], None]
     ) -> Iterator[Subscription]:
         """Watch queries for as long as a `with` lasts.
 
         Parameters
         ----------
-        asked : sequence of Asked
+        asked : sequence of WatchRequest
             A query that cannot be read is answered by a problem.
         client : str
             Who asks: one may not have all the room there is.
@@ -130,13 +130,13 @@ class Hub:
             return
         try:
             for each in watched:
-                each.standing.is_stale |= has_gap
-                if not each.standing.is_stale:
-                    each.standing.take(arrived)
+                each.live_query.is_stale |= has_gap
+                if not each.live_query.is_stale:
+                    each.live_query.take(arrived)
         finally:
             arrived.close()
         events = [
-            Event("change", None, self._teller.change(change))
+            Event("change", None, self._serializer.change(change))
             for change in arrived.changes.values()
         ]
         # Before the lists of messages, which show the changes already.
@@ -153,26 +153,26 @@ class Hub:
         self._tell([each for each in self._pages.all() if not each.told])
 
     def _status(self) -> Event:
-        return Event("status", None, self._teller.status())
+        return Event("status", None, self._serializer.status())
 
     def _tell(self, watched: Sequence[Watched]) -> None:
         """Count for some queries, and tell their pages."""
         state = self._recent.state()
         ask_until_s = self._clock() + ASKING_S_MAX
         for each in watched:
-            standing = each.standing
-            if standing.is_stale and self._clock() > ask_until_s:
+            live_query = each.live_query
+            if live_query.is_stale and self._clock() > ask_until_s:
                 self._poked.set()  # it goes on with the others at once, but for a tick that is due
                 continue
             try:
-                counted = standing.settled()
+                counted = live_query.settled()
             except QueryError as error:
-                told = {"problem": self._teller.problem(str(error))}
+                told = {"problem": self._serializer.problem(str(error))}
             else:
-                query, lang = standing.query, standing.lang
+                query, lang = live_query.query, live_query.lang
                 told = {
-                    "summary": self._teller.summary(query, lang, counted, state),
-                    "messages": self._teller.messages(standing.newest()),
+                    "summary": self._serializer.summary(query, lang, counted, state),
+                    "messages": self._serializer.messages(live_query.newest()),
                 }
             self._pages.tell(each, told)
 

@@ -19,7 +19,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from consumers.errors import ConsumerError
-from consumers.search.index_tokens import SIGN, Kind
+from consumers.search.index_tokens import SIGN, TokenKind
 
 LENGTH_MAX = 200  # characters
 TERMS_MAX = 16
@@ -41,14 +41,14 @@ class Atom:
 
     Attributes
     ----------
-    kind : Kind
+    kind : TokenKind
     value : str
         Words that stand side by side; a tag or name without its sign; emoji; CJK characters.
     prefix : bool
         Whether the last word, the tag or the name may go on.
     """
 
-    kind: Kind
+    kind: TokenKind
     value: str
     prefix: bool = False
 
@@ -63,7 +63,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be searched for; hashable, so it can be the key of a standing query.
+    """A query that can be searched for; hashable, so it can be the key of a live query.
 
     Attributes
     ----------
@@ -130,8 +130,8 @@ def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
     words: list[str] = []
     at = 0
     for match in SIGN.finditer(text):
-        kind = Kind[str(match.lastgroup)]
-        if kind in {Kind.TAG, Kind.NAME}:
+        kind = TokenKind[str(match.lastgroup)]
+        if kind in {TokenKind.TAG, TokenKind.NAME}:
             if not is_plain or match.start():  # within quotes and words a # only separates
                 continue
             goes_on = match.end() == len(text) and _may_go_on(match[kind.name], starred, at_end)
@@ -145,7 +145,7 @@ def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
     if any(map(_is_letter, rest)):
         last = _WORD_AT_END.search(words[-1])
         goes_on = last is not None and _may_go_on(last[0], starred, at_end)
-        atoms.append(Atom(Kind.WORDS, " ".join(rest.split()), prefix=goes_on))
+        atoms.append(Atom(TokenKind.WORDS, " ".join(rest.split()), prefix=goes_on))
     return atoms
 
 

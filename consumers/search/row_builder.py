@@ -38,7 +38,7 @@ def crc_of(id: str) -> int:  # noqa: A002 -- it is one
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class RowBuilder:
     """Makes rows; any thread may use it.
 
     Attributes
@@ -152,7 +152,7 @@ def placed(
     Parameters
     ----------
     columns : dict of str to list of length n
-        As `Maker.columns` made them.
+        As `RowBuilder.columns` made them.
     first_key : int
         The first row's key; the others count up.
     place : int

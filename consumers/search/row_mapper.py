@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from consumers.search.chunk import Chunk
 from consumers.search.file import partition_at
-from consumers.search.rows import Row
+from consumers.search.rows import MessageRow
 from consumers.search.tables import COLUMNS, SHOWN, Values
 
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
@@ -21,7 +21,7 @@ _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowMapper:
     """What the numbers of a table stand for.
 
     Attributes
@@ -34,13 +34,13 @@ class Reading:
     classes: tuple[str, ...]
     places: list[str]
 
-    def row(self, values: Sequence[Any]) -> Row:
+    def row(self, values: Sequence[Any]) -> MessageRow:
         """Return the row whose columns `tables.SHOWN` these are."""
         (
             key, id_, place, offset, time_ms, arrived_ms, user, lang, text, example, label,
             probability, probabilities, truth, taught, taught_part, corrected,
         ) = values  # fmt: skip
-        return Row(
+        return MessageRow(
             key=key,
             id=id_,
             partition=partition_at(self.places[place]),
@@ -64,17 +64,17 @@ class Reading:
         return None if code is None else self.classes[code]
 
 
-class NewRows(Sequence[Row]):
+class NewRows(Sequence[MessageRow]):
     """Rows as they went into the table; each becomes an object when it is asked for.
 
     Parameters
     ----------
     values : list of tuple
         In the order of `tables.COLUMNS`.
-    reading : Reading
+    reading : RowMapper
     """
 
-    def __init__(self, values: list[Values], reading: Reading) -> None:
+    def __init__(self, values: list[Values], reading: RowMapper) -> None:
         self._values = values
         self._reading = reading
 
@@ -82,12 +82,12 @@ class NewRows(Sequence[Row]):
         return len(self._values)
 
     @overload
-    def __getitem__(self, i: int) -> Row: ...
+    def __getitem__(self, i: int) -> MessageRow: ...
 
     @overload
     def __getitem__(self, i: slice) -> NewRows: ...
 
-    def __getitem__(self, i: int | slice) -> Row | NewRows:
+    def __getitem__(self, i: int | slice) -> MessageRow | NewRows:
         if isinstance(i, slice):
             return NewRows(self._values[i], self._reading)
         return self._reading.row(_shown(self._values[i]))

@@ -10,7 +10,7 @@ import msgspec
 from consumers.messages import Partition
 
 
-class Row(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     """One message of the store.
 
     Attributes
@@ -74,12 +74,12 @@ class FoundRow(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    row : Row
+    row : MessageRow
     marked : tuple of str
         Its text in pieces; every second one, from the second on, is of the query's words.
     """
 
-    row: Row
+    row: MessageRow
     marked: tuple[str, ...]
 
 

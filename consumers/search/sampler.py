@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
 from consumers.search.budget import ProcessorBudget
-from consumers.search.row_builder import Columns, Maker, some
+from consumers.search.row_builder import Columns, RowBuilder, some
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
@@ -86,7 +86,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class RawOffer:
+class RawBatch:
     """Messages whose rows are still to be made.
 
     Attributes
@@ -116,13 +116,15 @@ class RawOffer:
         raw = self.messages.raw
         return _ROW_BYTES * len(self) + len(raw.buffer) * len(self) // max(1, len(raw))
 
-    def some(self, chosen: NDArray[np.int64]) -> RawOffer:
+    def some(self, chosen: NDArray[np.int64]) -> RawBatch:
         """Return some of them, given by their positions, ascending."""
         return replace(self, rows=self.rows[chosen], log_posteriors=self.log_posteriors[chosen])
 
-    def made(self, maker: Maker) -> Offer:
+    def made(self, row_builder: RowBuilder) -> Offer:
         """Make the rows."""
-        columns = maker.columns(self.messages, self.rows, self.log_posteriors, self.arrived_ms)
+        columns = row_builder.columns(
+            self.messages, self.rows, self.log_posteriors, self.arrived_ms
+        )
         return Offer(self.messages.partition, columns, self.cost)
 
 
@@ -197,7 +199,7 @@ class _LastMinute:
             self._seconds.popleft()
 
 
-class Intake:
+class Sampler:
     """The queue before the writer.
 
     Parameters
@@ -206,7 +208,7 @@ class Intake:
         Messages a second that are taken in the long run.
     budget : ProcessorBudget
         What may be taken of a fast stream, where that is less.
-    maker : Maker
+    row_builder : RowBuilder
         Makes the rows.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
@@ -218,12 +220,12 @@ class Intake:
         self,
         rate_max_per_s: float,
         budget: ProcessorBudget,
-        maker: Maker,
+        row_builder: RowBuilder,
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._maker = maker
+        self._row_builder = row_builder
         self._rate_max_per_s = rate_max_per_s
         self._budget = budget
         self._tokens_max = max(1.0, BURST_S * rate_max_per_s)
@@ -234,7 +236,7 @@ class Intake:
         self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
         self._lock = threading.Lock()
-        self._items: deque[Item | RawOffer] = deque()
+        self._items: deque[Item | RawBatch] = deque()
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
@@ -286,21 +288,21 @@ class Intake:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         arrived_ms = int(self._wall_clock() * 1000)
-        raw = RawOffer(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
+        raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
         # It may wait as it is, unless most of what it holds would be of use to nobody.
         is_whole = len(raw) >= _WHOLE_SHARE * n_raw
         self._append(raw if is_whole else self._measured(raw), n_offered=len(rows))
 
-    def _measured(self, raw: RawOffer) -> Offer:
+    def _measured(self, raw: RawBatch) -> Offer:
         """Make a sample's rows, on the thread that offers them."""
         began_s = self._thread_time()
-        offer = raw.made(self._maker)
+        offer = raw.made(self._row_builder)
         seconds = self._thread_time() - began_s
         with self._lock:
             self._budget.made(len(offer) * offer.cost, seconds)
         return offer
 
-    def _append(self, offer: Offer | RawOffer, n_offered: int) -> None:
+    def _append(self, offer: Offer | RawBatch, n_offered: int) -> None:
         n, n_bytes = len(offer), offer.n_bytes
         with self._lock:
             if self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
@@ -348,7 +350,9 @@ class Intake:
                     self.urgent.clear()
                 else:
                     self.something.set()
-        return [item.made(self._maker) if isinstance(item, RawOffer) else item for item in items]
+        return [
+            item.made(self._row_builder) if isinstance(item, RawBatch) else item for item in items
+        ]
 
     def _piece(self, now_s: float, *, is_pressed: bool) -> float:
         """Return how many rows may be taken at once."""
@@ -362,16 +366,16 @@ class Intake:
             return max(1.0, _PIECE_S * self._rate_max_per_s)
         return math.inf
 
-    def _popped(self, rows_max: float) -> list[Item | RawOffer]:
+    def _popped(self, rows_max: float) -> list[Item | RawBatch]:
         """Take out what stands first: all, or no more than some rows and what stands before."""
-        items: list[Item | RawOffer] = []
+        items: list[Item | RawBatch] = []
         n_rows = 0
         while self._items and n_rows < rows_max:
             item = self._items.popleft()
-            if isinstance(item, Offer | RawOffer):
+            if isinstance(item, Offer | RawBatch):
                 self._n_bytes -= item.n_bytes
                 n_left = rows_max - n_rows
-                if isinstance(item, RawOffer) and len(item) > n_left:
+                if isinstance(item, RawBatch) and len(item) > n_left:
                     both = np.split(np.arange(len(item)), [math.ceil(n_left)])
                     item, rest = (item.some(part) for part in both)
                     self._items.appendleft(rest)
@@ -412,12 +416,12 @@ class Intake:
 
     def _thin(self) -> None:
         """Of more than may wait, leave out what is too much, of each batch as large a share."""
-        waiting = [item for item in self._items if isinstance(item, Offer | RawOffer)]
+        waiting = [item for item in self._items if isinstance(item, Offer | RawBatch)]
         share = _BEHIND_S * self._rate_per_s() / max(1, sum(map(len, waiting)))
         if share >= 1:
             return
         for i, item in enumerate(self._items):
-            if isinstance(item, Offer | RawOffer):
+            if isinstance(item, Offer | RawBatch):
                 n_kept = int(
                     share * len(item) + self._rng.random()
                 )  # right on average, for one row too

@@ -23,9 +23,9 @@ from consumers.search.file import Contents, connect
 from consumers.search.fts import expression, pieces
 from consumers.search.query import Query, QueryError
 from consumers.search.row_builder import crc_of
-from consumers.search.row_mapper import Keys, Parts, Reading, located
-from consumers.search.rows import Counted, Found, FoundRow, Row
-from consumers.search.tables import Bounds
+from consumers.search.row_mapper import Keys, Parts, RowMapper, located
+from consumers.search.rows import Counted, Found, FoundRow, MessageRow
+from consumers.search.tables import Retention
 
 COUNTED_MAX = 10_000
 LIMIT_S = 1.0
@@ -36,7 +36,7 @@ _NO_LANG = -1
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StoreView:
     """What a search looks at: a state of the file, and which chunks of it."""
 
     db: sqlite3.Connection
@@ -46,7 +46,7 @@ class View:
 
 
 @dataclass(slots=True)
-class Finder:
+class Searcher:
     """Answers from one file, until it is closed.
 
     Attributes
@@ -56,8 +56,8 @@ class Finder:
         For names of places and languages.
     published : callable
         Returns the chunks that are safe in the file, oldest first.
-    bounds : Bounds
-    reading : Reading
+    bounds : Retention
+    reading : RowMapper
         What the file's numbers stand for.
     wall_clock, clock : callable
         Seconds since 1970; monotonic seconds.
@@ -68,8 +68,8 @@ class Finder:
     path: Path
     contents: Contents
     published: Callable[[], tuple[Chunk, ...]]
-    bounds: Bounds
-    reading: Reading
+    bounds: Retention
+    reading: RowMapper
     wall_clock: Callable[[], float]
     clock: Callable[[], float]
     damaged: Callable[[str], None]
@@ -157,7 +157,7 @@ class Finder:
         shown = [c for c in self.published() if c.n_committed and c.newest_ms >= cutoff_ms]
         return shown[0].first_since(cutoff_ms) if shown else tables.KEY_LAST
 
-    def get(self, id: str) -> Row | None:  # noqa: A002 -- it is one
+    def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
         """Return the newest row of an id."""
         crcs = np.array([crc_of(id)], np.uint32)
         with self._view() as view:
@@ -208,7 +208,7 @@ class Finder:
             parts.append(picked(chunk, part if whole else np.flatnonzero(shown) + part.start))
         return parts
 
-    def _newest_first(self, view: View) -> Iterator[tuple[Chunk, int]]:
+    def _newest_first(self, view: StoreView) -> Iterator[tuple[Chunk, int]]:
         """Yield chunks, each with the lowest key to show, for as long as there is time."""
         for chunk in view.chunks:
             if self.clock() >= view.until_s:
@@ -220,7 +220,7 @@ class Finder:
                 yield chunk, chunk.first_since(view.cutoff_ms)
 
     @contextlib.contextmanager
-    def _view(self) -> Iterator[View]:
+    def _view(self) -> Iterator[StoreView]:
         """Look at one state of the file."""
         until_s = self.clock() + LIMIT_S
         with self._reader() as db:
@@ -228,7 +228,7 @@ class Finder:
                 db.execute("BEGIN")
                 there = tables.numbers(db)
                 chunks = [chunk for chunk in reversed(self.published()) if chunk.number in there]
-                yield View(db, chunks, self._cutoff_ms(), until_s)
+                yield StoreView(db, chunks, self._cutoff_ms(), until_s)
             except sqlite3.OperationalError as error:
                 raise QueryError(f"The store cannot be searched just now: {error}.") from error
             except sqlite3.DatabaseError as error:

@@ -17,23 +17,23 @@ from consumers.messages import Messages, Partition
 from consumers.search.budget import ProcessorBudget
 from consumers.search.counting import counted, picked
 from consumers.search.query import Query
-from consumers.search.row_builder import Maker
+from consumers.search.row_builder import RowBuilder
 from consumers.search.row_mapper import Keys, Parts, keys_of
-from consumers.search.rows import Change, Counted, Found, RecentState, Row
-from consumers.search.sampler import Correct, Forget, Intake, Remove
+from consumers.search.rows import Change, Counted, Found, MessageRow, RecentState
+from consumers.search.sampler import Correct, Forget, Remove, Sampler
 from consumers.search.searcher import COUNTED_MAX
-from consumers.search.tables import KEY_LAST, Bounds
+from consumers.search.tables import KEY_LAST, Retention
 from consumers.search.writer import Writer
 
 FILE_NAME = "recent.db"
 _WAIT_S = 10.0
 
 
-class StoreError(ConsumerError):
+class RecentStoreError(ConsumerError):
     """The store could not be changed."""
 
 
-class Recent:
+class RecentStore:
     """The newest messages, searchable.
 
     Parameters
@@ -78,28 +78,28 @@ class Recent:
     ) -> None:
         self.classes = tuple(classes)
         self._unsure_below = unsure_below
-        self._bounds = Bounds.of(settings)
+        self._bounds = Retention.of(settings)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if path is None:
             self._folder = tempfile.TemporaryDirectory(prefix="streamnb-")
             path = Path(self._folder.name) / FILE_NAME
         self._path = path
         codes = {name: c for c, name in enumerate(classes)}
-        maker = Maker(codes, tuple(fields), times_made_up=times_made_up)
+        row_builder = RowBuilder(codes, tuple(fields), times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
-        self._intake = Intake(settings.rate_max_per_s, budget, maker, wall_clock, clock)
-        self._writer = Writer(path, self._intake, self._bounds, classes, wall_clock, clock)
-        self.listeners: list[Callable[[Sequence[Row]], None]] = self._writer.listeners
+        self._sampler = Sampler(settings.rate_max_per_s, budget, row_builder, wall_clock, clock)
+        self._writer = Writer(path, self._sampler, self._bounds, classes, wall_clock, clock)
+        self.listeners: list[Callable[[Sequence[MessageRow]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
 
     def start(self) -> None:
         """Start the thread that opens the file and writes it; messages are taken from here on."""
-        self._intake.open()
+        self._sampler.open()
         self._writer.thread.start()
 
     def stop(self) -> None:
         """Write what waits, end the thread and close the file."""
-        self._intake.close()
+        self._sampler.close()
         if self._writer.thread.ident is not None:
             self._writer.thread.join()
         if self._folder is not None:
@@ -118,7 +118,7 @@ class Recent:
         log_posteriors : ndarray of shape (n, n_classes), in nats
             What was thought of each.
         """
-        self._intake.offer(messages, rows, log_posteriors)
+        self._sampler.offer(messages, rows, log_posteriors)
 
     def forget_ids(
         self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
@@ -136,7 +136,7 @@ class Recent:
         if not ids:
             forget.done.set()
         else:
-            self._intake.put(forget)
+            self._sampler.put(forget)
         return forget.done
 
     def correct(
@@ -205,10 +205,10 @@ class Recent:
         QueryError
             Where it took too long, or there is a fault of the file.
         """
-        finder = self._writer.finder
-        if finder is None:
+        searcher = self._writer.searcher
+        if searcher is None:
             return Found((), more=False, before=None)
-        return finder.search(query, lang, limit, before)
+        return searcher.search(query, lang, limit, before)
 
     def counted(self, query: Query, lang: str | None = None) -> Counted:
         """Count the newest 10,000 messages that match, or all of them where all are asked for.
@@ -218,11 +218,11 @@ class Recent:
         QueryError
             Where it took too long, or there is a fault of the file.
         """
-        finder = self._writer.finder
-        if finder is None:
+        searcher = self._writer.searcher
+        if searcher is None:
             n_max = self._bounds.messages_max if query.is_everything else COUNTED_MAX
             return self._counted((), n_max, newest_only=False)
-        return finder.counted(query, lang, self._unsure_below)
+        return searcher.counted(query, lang, self._unsure_below)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most.
@@ -232,27 +232,27 @@ class Recent:
         QueryError
             Where it took too long, or there is a fault of the file.
         """
-        finder = self._writer.finder
-        return np.zeros(0, np.int64) if finder is None else finder.keys(query, lang, n_max)
+        searcher = self._writer.searcher
+        return np.zeros(0, np.int64) if searcher is None else searcher.keys(query, lang, n_max)
 
     @property
     def oldest_key(self) -> int:
         """A key below which no message is held; larger than all keys where none is."""
-        finder = self._writer.finder
-        return KEY_LAST if finder is None else finder.oldest_key
+        searcher = self._writer.searcher
+        return KEY_LAST if searcher is None else searcher.oldest_key
 
     def held(self, keys: Keys) -> Keys:
         """Return those of some keys, ascending, whose messages are still held."""
-        finder = self._writer.finder
-        return keys[:0] if finder is None else keys_of(finder.located(keys))
+        searcher = self._writer.searcher
+        return keys[:0] if searcher is None else keys_of(searcher.located(keys))
 
     def counted_keys(self, keys: Keys, *, newest_only: bool) -> Counted:
         """Count messages as `counted` does, by their keys, ascending, of those still held."""
-        finder = self._writer.finder
-        parts = () if finder is None else finder.located(keys)
+        searcher = self._writer.searcher
+        parts = () if searcher is None else searcher.located(keys)
         return self._counted(parts, COUNTED_MAX, newest_only=newest_only)
 
-    def get(self, id: str) -> Row | None:  # noqa: A002 -- it is one
+    def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
         """Return the newest message of an id, or None where it is not held.
 
         Raises
@@ -260,13 +260,13 @@ class Recent:
         QueryError
             Where there is a fault of the file.
         """
-        finder = self._writer.finder
-        return None if finder is None else finder.get(id)
+        searcher = self._writer.searcher
+        return None if searcher is None else searcher.get(id)
 
     def languages(self) -> list[str]:
         """Return the languages of the held messages, most frequent first, 50 at most."""
-        finder = self._writer.finder
-        return [] if finder is None else finder.languages()
+        searcher = self._writer.searcher
+        return [] if searcher is None else searcher.languages()
 
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""
@@ -274,11 +274,11 @@ class Recent:
 
     def state(self) -> RecentState:
         """Return what is held, and how the store fares."""
-        finder = self._writer.finder
-        chunks = () if finder is None else finder.published()
+        searcher = self._writer.searcher
+        chunks = () if searcher is None else searcher.published()
         n_offered = sum(chunk.n_offered for chunk in chunks)
         n_taken = sum(chunk.n_committed for chunk in chunks)
-        offered_per_s, taken_per_s = self._intake.rates()
+        offered_per_s, taken_per_s = self._sampler.rates()
         return RecentState(
             n_messages=sum(chunk.n_alive for chunk in chunks),
             messages_max=self._bounds.messages_max,
@@ -286,9 +286,9 @@ class Recent:
             share=min(1.0, n_taken / n_offered) if n_offered else 1.0,
             stored_per_s=taken_per_s,
             offered_per_s=offered_per_s,
-            n_offered=self._intake.n_offered,
+            n_offered=self._sampler.n_offered,
             n_stored=self._writer.n_stored,
-            n_overflowed=self._intake.n_overflowed,
+            n_overflowed=self._sampler.n_overflowed,
             n_failed=self._writer.n_failed,
             n_restarts=self._writer.n_restarts,
             n_bytes=sum(map(_size, (self._path, self._path.with_name(self._path.name + "-wal")))),
@@ -305,8 +305,8 @@ class Recent:
         )
 
     def _put(self, item: Correct | Remove, *, wait: bool) -> None:
-        if self._intake.put(item) and wait and not item.done.wait(_WAIT_S):
-            raise StoreError(
+        if self._sampler.put(item) and wait and not item.done.wait(_WAIT_S):
+            raise RecentStoreError(
                 f"{item.id!r} could not be changed for {_WAIT_S:g} s"
                 f" ({self._writer.trouble or 'the store is busy'}); it is tried on"
             )

@@ -1,7 +1,7 @@
-"""What the store tells between two ticks, until the hub takes it.
+"""Buffers what the store reports between two ticks, and keeps track of who watches which query.
 
-The store's thread puts, the hub's takes. It is bounded: what would be too much is dropped, and said
-to have been, so that the store is asked instead.
+The store's thread puts into the buffer, the live updater's takes. It is bounded: what exceeds the
+limit is dropped and marked as dropped, so that the store is asked instead.
 """
 
 from __future__ import annotations
@@ -14,14 +14,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from consumers.errors import ConsumerError
-from consumers.search import Change, Counted, FoundRow, Query, QueryError, RecentState, Row, parse
-from consumers.search.live_query import Arrived, Standing
+from consumers.search import (
+    Change,
+    Counted,
+    FoundRow,
+    MessageRow,
+    Query,
+    QueryError,
+    RecentState,
+    parse,
+)
+from consumers.search.live_query import ArrivedRows, LiveQuery
 
 ROWS_MAX = 50_000
 BUFFERED_CHANGES_MAX = 10_000
 
 
-class Pending:
+class EventBuffer:
     """Rows that were stored, and what happened to others.
 
     Parameters
@@ -33,13 +42,13 @@ class Pending:
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self._wanted = wanted
         self._lock = threading.Lock()
-        self._rows: list[Sequence[Row]] = []
+        self._rows: list[Sequence[MessageRow]] = []
         self._n_rows = 0
         self._changes: dict[str, Change] = {}
         self._last_key = -1
         self._has_gap = False
 
-    def stored(self, rows: Sequence[Row]) -> None:
+    def stored(self, rows: Sequence[MessageRow]) -> None:
         """Note rows, ascending by key."""
         with self._lock:
             # Keys only grow, but where the store had to begin anew.
@@ -62,16 +71,16 @@ class Pending:
             if len(self._changes) > BUFFERED_CHANGES_MAX:
                 self._changes, self._has_gap = {}, True
 
-    def take(self) -> tuple[Arrived, bool]:
+    def take(self) -> tuple[ArrivedRows, bool]:
         """Return all of it, and whether something is missing."""
         with self._lock:
             rows, changes, has_gap = self._rows, self._changes, self._has_gap
             self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
-        return Arrived(list(itertools.chain.from_iterable(rows)), changes), has_gap
+        return ArrivedRows(list(itertools.chain.from_iterable(rows)), changes), has_gap
 
 
-class Teller(Protocol):
-    """Makes JSON objects; called on the hub's thread, once for all pages that are told the same."""
+class EventSerializer(Protocol):
+    """Makes JSON objects, on the live updater's thread, once for all pages that get the same."""
 
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
@@ -206,7 +215,7 @@ class NotWatchedError(ConsumerError):
     """No further page can be told what changes; the message says why."""
 
 
-class Asked(NamedTuple):
+class WatchRequest(NamedTuple):
     """A query as a page asks it.
 
     Attributes
@@ -222,36 +231,36 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Watched:
-    """A standing query, the pages that watch it, and what they were told last.
+    """A live query, the pages that watch it, and what they were told last.
 
     Attributes
     ----------
-    standing : Standing
+    live_query : LiveQuery
     pages : dict of Subscription to list of int
         For each page, as which of its queries.
     told : mapping of str to bytes
         The newest body of each event, by the event's name.
     """
 
-    standing: Standing
+    live_query: LiveQuery
     pages: dict[Subscription, list[int]] = field(default_factory=dict)
     told: Mapping[str, bytes] = field(default_factory=dict)
 
 
-class Pages:
+class Subscriptions:
     """All pages that are open, and what they watch.
 
     Parameters
     ----------
     make : callable
-        Makes the standing query of a query and a language.
+        Makes the live query of a query and a language.
     problem : callable
         Makes the body of an event that says what is wrong with a query.
     """
 
     def __init__(
         self,
-        make: Callable[[Query, str | None], Standing],
+        make: Callable[[Query, str | None], LiveQuery],
         problem: Callable[[str], bytes],
     ) -> None:
         self._make = make
@@ -284,7 +293,7 @@ class Pages:
         with self._lock:
             return list(self._watched.values())
 
-    def open(self, page: Subscription, asked: Sequence[Asked], client: str) -> None:
+    def open(self, page: Subscription, asked: Sequence[WatchRequest], client: str) -> None:
         """Let a page watch queries; it is told at once what is known of them.
 
         Raises
@@ -348,7 +357,7 @@ class Pages:
     def begin_anew(self) -> None:
         """Have every query ask the store."""
         for watched in self.all():
-            watched.standing.is_stale = True
+            watched.live_query.is_stale = True
 
     def tell_all(self, events: Sequence[Event], status: Event) -> None:
         """Tell every page the same; those that come later are told the status."""

@@ -24,7 +24,7 @@ _CHUNKS_BY_AGE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Retention:
     """The bounds.
 
     Attributes
@@ -40,7 +40,7 @@ class Bounds:
     bytes_max: int = BYTES_MAX
 
     @classmethod
-    def of(cls, settings: RecentSettings) -> Bounds:
+    def of(cls, settings: RecentSettings) -> Retention:
         """Return the bounds that are set."""
         return cls(settings.messages_max, settings.age_max_s)
 

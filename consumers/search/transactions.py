@@ -16,19 +16,19 @@ import numpy as np
 from consumers.messages import Partition
 from consumers.search import tables
 from consumers.search.chunk import Chunk
-from consumers.search.deduplication import At, Held, Known, not_behind
+from consumers.search.deduplication import At, Deduplicator, Held, not_behind
 from consumers.search.file import Contents, open_file, place_name
 from consumers.search.row_builder import crc_of, placed, some, values_of
-from consumers.search.row_mapper import Reading
+from consumers.search.row_mapper import RowMapper
 from consumers.search.rows import Change
 from consumers.search.sampler import Correct, Item, Offer, Remove
-from consumers.search.tables import Bounds, Values
+from consumers.search.tables import Retention, Values
 
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
 
 
 @dataclass(slots=True)
-class Done:
+class Applied:
     """What a transaction has changed.
 
     Attributes
@@ -46,13 +46,13 @@ class Done:
     n_known: int = 0
 
 
-class Keeper:
+class Transactions:
     """The store's only writer.
 
     Parameters
     ----------
     path : Path
-    bounds : Bounds
+    bounds : Retention
     classes : sequence of str
         The model's.
     clock : callable
@@ -64,7 +64,7 @@ class Keeper:
     ----------
     contents : Contents
         Also for readers, who look up names there.
-    reading : Reading
+    reading : RowMapper
         What its numbers stand for.
     published : tuple of Chunk
         Those that are safe in the file, oldest first.
@@ -80,7 +80,7 @@ class Keeper:
     def __init__(
         self,
         path: Path,
-        bounds: Bounds,
+        bounds: Retention,
         classes: Sequence[str],
         clock: Callable[[], float],
         first_key: int = 1,
@@ -90,12 +90,14 @@ class Keeper:
         self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
         self._codes[None] = None
         self.contents: Contents = open_file(path, classes, bounds.chunk_rows)
-        self.reading = Reading(tuple(classes), self.contents.places.names)
+        self.reading = RowMapper(tuple(classes), self.contents.places.names)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)
         self.published = tuple(self._chunks)
         self._waiting: list[Values] = []  # rows that are in their chunk's columns, not in a table
-        self._known = Known(self.contents.gone, self._chunks, len(self.contents.places.names))
+        self._known = Deduplicator(
+            self.contents.gone, self._chunks, len(self.contents.places.names)
+        )
         # A kill may have come between a removal and the purge. Of an index that is one piece
         # already, purging costs nothing.
         self._purged_s = clock()
@@ -104,7 +106,7 @@ class Keeper:
         self._log_holds_words = True  # of rows that were removed
         self.next_key, self._next_number = first_key, 1
 
-    def apply(self, items: Sequence[Item], n_offered: int) -> Done:
+    def apply(self, items: Sequence[Item], n_offered: int) -> Applied:
         """Do what waits, all of it or nothing.
 
         Parameters
@@ -118,7 +120,7 @@ class Keeper:
         sqlite3.Error
             Where it cannot be written: then nothing was.
         """
-        done = Done()
+        done = Applied()
         with self._transaction():
             for item in items:
                 self._apply(item, done)
@@ -183,7 +185,7 @@ class Keeper:
             raise
         self._publish()
 
-    def _apply(self, item: Item, done: Done) -> None:
+    def _apply(self, item: Item, done: Applied) -> None:
         if isinstance(item, Offer):
             self._store(item, done)
             return
@@ -201,7 +203,7 @@ class Keeper:
         removed = dict.fromkeys(one.id for one in held)
         done.changes += [Change(name, None, removed=True) for name in removed]
 
-    def _correct(self, item: Correct, done: Done) -> None:
+    def _correct(self, item: Correct, done: Applied) -> None:
         alive = [one for one in self._held([item.id]) if one.chunk.is_alive(one.key)]
         newest = alive[-1:]
         if item.at is not None:
@@ -228,7 +230,7 @@ class Keeper:
     def _at(self, place: tuple[Partition, int]) -> At:
         return self.contents.places.code(place_name(place[0])), place[1]
 
-    def _store(self, offer: Offer, done: Done) -> None:
+    def _store(self, offer: Offer, done: Applied) -> None:
         """Take in an offer; it is written with others."""
         place = self.contents.places.code(place_name(offer.partition))
         chosen, replaced = self._known.unknown(offer, place, self._chunks)

@@ -20,11 +20,11 @@ import structlog
 
 from consumers.search.file import drop_aside, is_damage, move_aside
 from consumers.search.row_mapper import NewRows
-from consumers.search.rows import Change, Row
-from consumers.search.sampler import Forget, Intake, Item, Offer, Remove
-from consumers.search.searcher import Finder
-from consumers.search.tables import Bounds
-from consumers.search.transactions import Done, Keeper
+from consumers.search.rows import Change, MessageRow
+from consumers.search.sampler import Forget, Item, Offer, Remove, Sampler
+from consumers.search.searcher import Searcher
+from consumers.search.tables import Retention
+from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
 _SAY_AGAIN_S = 60.0
@@ -37,9 +37,9 @@ class Writer:
     Parameters
     ----------
     path : Path
-    intake : Intake
+    sampler : Sampler
         Where it takes from; its end ends the thread.
-    bounds : Bounds
+    bounds : Retention
     classes : sequence of str
         The model's.
     wall_clock, clock : callable
@@ -47,7 +47,7 @@ class Writer:
 
     Attributes
     ----------
-    finder : Finder or None
+    searcher : Searcher or None
         What searches the file; None while there is none.
     n_stored, n_failed : int
         Messages since the start.
@@ -62,30 +62,30 @@ class Writer:
     def __init__(
         self,
         path: Path,
-        intake: Intake,
-        bounds: Bounds,
+        sampler: Sampler,
+        bounds: Retention,
         classes: Sequence[str],
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
         self._path = path
-        self._intake = intake
+        self._sampler = sampler
         self._bounds = bounds
         self._classes = tuple(classes)
         self._wall_clock = wall_clock
         self._clock = clock
-        self._keeper: Keeper | None = None
+        self._transactions: Transactions | None = None
         self._damage: str | None = None
         self._first_key = 1
         self._said_s: float | None = None
         self._n_offered = 0
-        self._taken: Sequence[Item] = ()  # out of the intake, and not yet written
-        self.finder: Finder | None = None
+        self._taken: Sequence[Item] = ()  # out of the sampler, and not yet written
+        self.searcher: Searcher | None = None
         self.n_stored = 0
         self.n_failed = 0
         self.n_restarts = 0
         self.trouble: str | None = None
-        self.listeners: list[Callable[[Sequence[Row]], None]] = []
+        self.listeners: list[Callable[[Sequence[MessageRow]], None]] = []
         self.change_listeners: list[Callable[[list[Change]], None]] = []
         self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
 
@@ -94,9 +94,9 @@ class Writer:
         goes_on = True
         while goes_on:
             # With nothing to do it looks around once a second, for rows that are too old.
-            if self._intake.something.wait(_IDLE_S):
-                self._intake.urgent.wait(self._intake.gather_s)
-            goes_on = self._intake.is_open
+            if self._sampler.something.wait(_IDLE_S):
+                self._sampler.urgent.wait(self._sampler.gather_s)
+            goes_on = self._sampler.is_open
             self._survive(self._turn)
         self._survive(self._end)
 
@@ -117,37 +117,37 @@ class Writer:
             self._close()
         except BaseException as second:  # noqa: BLE001 -- what is left open is closed the next time
             self._say(second, "recent_store_broke", exc_info=second)
-        self._intake.closed.wait(_IDLE_S)  # what breaks each turn must not take the processor
+        self._sampler.closed.wait(_IDLE_S)  # what breaks each turn must not take the processor
 
     def _end(self) -> None:
         """Let no removed word stay in the file, and close it."""
-        if self._keeper is not None:
+        if self._transactions is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._keeper.purge(at_once=True)
+                self._transactions.purge(at_once=True)
         self._close()
 
     def _turn(self) -> None:
         """Write what waits, and let go of what is too old."""
-        n_offered = self._intake.n_offered
+        n_offered = self._sampler.n_offered
         began_s = time.thread_time()
-        self._taken = self._intake.take()
+        self._taken = self._sampler.take()
         making_s = time.thread_time() - began_s
         if self._damage is not None:
             self._begin_anew(self._damage)
-        if self._keeper is None:
+        if self._transactions is None:
             self._open()
-        if self._keeper is None:
+        if self._transactions is None:
             self._lose_taken()
             return
         try:
             if self._taken:
                 began_s = time.thread_time()
-                done = self._keeper.apply(self._taken, n_offered - self._n_offered)
+                done = self._transactions.apply(self._taken, n_offered - self._n_offered)
                 self._n_offered, told, self._taken = n_offered, self._taken, ()
                 self._tell(told, done)
-                self._intake.written(told, making_s + time.thread_time() - began_s)
-            self._keeper.let_go(int(self._wall_clock() * 1000))
-            self._keeper.purge()
+                self._sampler.written(told, making_s + time.thread_time() - began_s)
+            self._transactions.let_go(int(self._wall_clock() * 1000))
+            self._transactions.purge()
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -156,7 +156,7 @@ class Writer:
             if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
                 self._damage = str(error)
 
-    def _tell(self, items: Sequence[Item], done: Done) -> None:
+    def _tell(self, items: Sequence[Item], done: Applied) -> None:
         self.n_stored += len(done.values)
         if any(isinstance(item, Forget | Remove) for item in items):
             # Whether the file that was moved aside holds it nobody knows, and none can take it out.
@@ -164,8 +164,8 @@ class Writer:
         for item in items:
             if not isinstance(item, Offer):
                 item.done.set()
-        if done.values and self._keeper is not None:
-            rows = NewRows(done.values, self._keeper.reading)
+        if done.values and self._transactions is not None:
+            rows = NewRows(done.values, self._transactions.reading)
             for listener in self.listeners:
                 listener(rows)
         if done.changes:
@@ -176,7 +176,7 @@ class Writer:
         """Count messages that are lost; keep what people and the stream want changed."""
         items, self._taken = self._taken, ()
         self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
-        self._intake.put_back([item for item in items if not isinstance(item, Offer)])
+        self._sampler.put_back([item for item in items if not isinstance(item, Offer)])
 
     def _say(
         self, error: BaseException, event: str = "recent_store_failed", **details: Any
@@ -190,18 +190,18 @@ class Writer:
 
     def _open(self) -> None:
         try:
-            self._keeper = keeper = Keeper(
+            self._transactions = transactions = Transactions(
                 self._path, self._bounds, self._classes, self._clock, self._first_key
             )
         except (sqlite3.Error, OSError) as error:
             self._say(error)
             return
-        self.finder = Finder(
+        self.searcher = Searcher(
             path=self._path,
-            contents=keeper.contents,
-            published=lambda: keeper.published,
+            contents=transactions.contents,
+            published=lambda: transactions.published,
             bounds=self._bounds,
-            reading=keeper.reading,
+            reading=transactions.reading,
             wall_clock=self._wall_clock,
             clock=self._clock,
             damaged=self._found_damaged,
@@ -209,7 +209,7 @@ class Writer:
 
     def _found_damaged(self, what: str) -> None:
         self._damage = what
-        self._intake.something.set()
+        self._sampler.something.set()
 
     def _begin_anew(self, reason: str) -> None:
         self._damage = None
@@ -222,14 +222,16 @@ class Writer:
 
     def _note_next_key(self) -> None:
         """See to it that no key is given twice, in this file or in the next."""
-        if self._keeper is not None:
-            newest = self._keeper.published[-1:]
-            self._first_key = max([self._keeper.next_key, *(chunk.next_key for chunk in newest)])
+        if self._transactions is not None:
+            newest = self._transactions.published[-1:]
+            self._first_key = max(
+                [self._transactions.next_key, *(chunk.next_key for chunk in newest)]
+            )
 
     def _close(self) -> None:
-        finder, self.finder = self.finder, None
-        if finder is not None:
-            finder.close()
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.close()
+        searcher, self.searcher = self.searcher, None
+        if searcher is not None:
+            searcher.close()
+        transactions, self._transactions = self._transactions, None
+        if transactions is not None:
+            transactions.close()

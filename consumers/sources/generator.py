@@ -160,7 +160,7 @@ class GeneratorSource:
         self.partition = Partition(self.name, 0)
         self._rate_per_s = settings.rate_per_s
         is_tweets = settings.stream == "tweets"
-        self._maker = TweetMaker(settings) if is_tweets else LoanMaker(settings)
+        self._row_builder = TweetMaker(settings) if is_tweets else LoanMaker(settings)
         self._clock = clock
         self._wait = wait
         self._position = 0
@@ -214,7 +214,7 @@ class GeneratorSource:
 
     def _batch(self, first: int, n: int) -> RawColumns:
         """Return messages `first` … `first + n - 1` as columns."""
-        values = self._maker.make(first, n)
+        values = self._row_builder.make(first, n)
         ends = np.cumsum([len(value) for value in values], dtype=np.int64)
         starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
         offsets = np.arange(first, first + n, dtype=np.int64)

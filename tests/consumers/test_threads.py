@@ -121,9 +121,9 @@ def test_a_server_that_breaks_ends_the_run(
 def test_pages_that_cannot_be_told_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick that fails is told by health, and the next one that does not takes it back."""
     stream = Stream()
-    hub = make_hub(stream)
+    live_updater = make_hub(stream)
     health = Health(lambda: 0.0, 30.0)
-    health.watch_part(hub.trouble)
+    health.watch_part(live_updater.trouble)
     stream.recent.start()
     failed, went_on = threading.Event(), threading.Event()
 
@@ -134,20 +134,20 @@ def test_pages_that_cannot_be_told_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
     def go_on() -> None:
         went_on.set()
 
-    monkeypatch.setattr(hub, "tick", fail)
+    monkeypatch.setattr(live_updater, "tick", fail)
     try:
         with capture_logs() as logs:
-            hub.start()
-            hub._poked.set()
+            live_updater.start()
+            live_updater._poked.set()
             assert failed.wait(PATIENCE_S)
             until(lambda: health.report().degraded is not None)
             assert "nobody foresaw this" in (health.report().degraded or "")
-            monkeypatch.setattr(hub, "tick", go_on)
-            hub._poked.set()
+            monkeypatch.setattr(live_updater, "tick", go_on)
+            live_updater._poked.set()
             assert went_on.wait(PATIENCE_S)
             until(lambda: health.report().degraded is None)
     finally:
-        hub.stop()
+        live_updater.stop()
         stream.recent.stop()
     assert [line["event"] for line in logs] == ["live_tick_failed"]
 

@@ -27,7 +27,7 @@ from consumers.features import build_model
 from consumers.http.serializers import EventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
-from consumers.search import Recent, parse
+from consumers.search import RecentStore, parse
 from consumers.terminal.frame import frame
 from tests.broker.broker import Broker
 from tests.consumers.http.loopback_server import app_state
@@ -195,14 +195,14 @@ def check_places(folder: Path, summary: Summary, n: int) -> None:
     assert all(line["detail"] for line in rejects)
 
 
-def check_page(settings: Settings, recent: Recent) -> int:
+def check_page(settings: Settings, recent: RecentStore) -> int:
     """Show all that a store holds as the page is told it; return how many those are."""
     n, before = 0, None
     with app_state(settings, build_model(settings.model)) as of:
-        teller, all_of_them = EventSerializer(of), parse("")
+        serializer, all_of_them = EventSerializer(of), parse("")
         while True:
             found = recent.search(all_of_them, limit=1_000, before=before)
-            told = json.loads(teller.messages(found.rows))["messages"]
+            told = json.loads(serializer.messages(found.rows))["messages"]
             assert all(abs(each["time_ms"]) <= 1 << 53 for each in told)
             n += len(told)
             before = found.before
@@ -210,7 +210,7 @@ def check_page(settings: Settings, recent: Recent) -> int:
                 break
         for text in ("", "day", "#tag", '"good day"'):
             query = parse(text)
-            summary = teller.summary(query, None, recent.counted(query), recent.state())
+            summary = serializer.summary(query, None, recent.counted(query), recent.state())
             assert json.loads(summary)["n"] <= n
     return n
 
@@ -219,7 +219,7 @@ def check_store(settings: Settings, summary: Summary) -> None:
     """Open the file that a run has left, show its messages, and delete each by its id."""
     folder, model = settings.checkpoint.folder, settings.model
     assert folder is not None
-    recent = Recent(settings.recent, folder / "recent.db", model.classes, model.fields, 0.65)
+    recent = RecentStore(settings.recent, folder / "recent.db", model.classes, model.fields, 0.65)
     recent.start()
     try:
         settle(recent)

@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
-from consumers.corrections import Applying
+from consumers.corrections import CorrectionApplier
 from consumers.corrections.journal import Journal
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.features import build_model
@@ -89,14 +89,14 @@ class Life:
         built = build_corrections(self.settings, self.store, metrics, lambda: 0.0)
         assert built is not None
         self.room: CorrectionParts = built
-        self.reading = built.applying._reading
+        self.reading = built.applier._reading
         self.reading._source.open(self.positions.get)
         self.read_back()
 
     @property
-    def applying(self) -> Applying:
+    def applier(self) -> CorrectionApplier:
         """What applies corrections."""
-        return self.room.applying
+        return self.room.applier
 
     def take(self, partition: Partition, n: int) -> None:
         """Learn the next messages of a partition, and let the store have them."""
@@ -121,7 +121,7 @@ class Life:
     def correct(self) -> None:
         """Read the log back and apply what can be applied."""
         self.read_back()
-        self.rejects += self.applying.apply(self.learner, self.positions, self.assigned)
+        self.rejects += self.applier.apply(self.learner, self.positions, self.assigned)
 
     def save(self) -> None:
         """Write a checkpoint, and take texts out of the log that are not needed any more."""

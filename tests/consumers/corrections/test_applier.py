@@ -48,11 +48,11 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
     text, label = life.found[1]  # the second partition's first, which has not come
     taught = {"was": label, "was_part": "t/1", "example": {"text": text}}
     say(life, **taught, partition=("t", 1), offset=0)
-    life.room.desk.teach({"text": "behind it"}, "positive")
+    life.room.correction_service.teach({"text": "behind it"}, "positive")
     life.assigned = dict.fromkeys(STREAM, 0)
     life.correct()
     assert JOURNAL not in life.positions
-    assert (life.reading.n_waiting, life.applying.owes()) == (2, False)
+    assert (life.reading.n_waiting, life.applier.owes()) == (2, False)
     life.take(STREAM[1], 1)
     life.correct()
     assert life.positions[JOURNAL] == life.room.log.append(b"", b"").offset  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def test_before_anything_was_read_corrections_wait(tmp_path: Path) -> None:
 def test_a_partition_that_left_may_come_back(life: Life) -> None:
     """While a group decides anew its partitions are waited for, but not for ever."""
     now_s = [0.0]
-    life.applying._clock = lambda: now_s[0]
+    life.applier._clock = lambda: now_s[0]
     life.assigned = {STREAM[1]: 0}
     say(life, partition=("t", 0), offset=99)
     for after_s, waiting in ((0.0, 1), (AWAY_S - 1, 1), (AWAY_S + 1, 0)):
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_whole(life: Life, said: dict[str, Any]) ->
     kind = "label" if "label" in said else "delete"
     with capture_logs() as logged:
         say(life, kind=kind, partition=("t", 0), offset=0, **said)
-        life.room.desk.teach({"text": "goes on"}, "positive")
+        life.room.correction_service.teach({"text": "goes on"}, "positive")
         life.correct()
     (reject,) = life.rejects
     assert (reject.reason, reject.partition, reject.key) == (Reason.CORRECTION, JOURNAL, b"m")
@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused_whole(life: Life, said: dict[str, Any]) ->
     found = by_part(life.learner.model)
     assert found.pop(JOURNAL_PART)[0] == [0.0, 1.0]
     assert found == before
-    assert (life.value("refused"), life.applying.n_refused) == (1.0, 1)
+    assert (life.value("refused"), life.applier.n_refused) == (1.0, 1)
 
 
 def test_a_label_that_cannot_be_learned_brings_back_what_it_replaced(
@@ -208,7 +208,7 @@ def test_a_label_is_seen_though_the_number_of_examples_is_the_same(life: Life) -
     life.learner = learner
     text, label = life.found[0]
     other = {"positive": "negative", "negative": "positive"}[label]
-    life.room.desk.label("m0", other)
+    life.room.correction_service.label("m0", other)
     life.correct()
     assert learner.publish_if_due()
     snapshot = board.current()
@@ -220,27 +220,27 @@ def test_a_label_is_seen_though_the_number_of_examples_is_the_same(life: Life) -
 
 
 def test_a_log_that_cannot_be_read_ends_the_run(life: Life) -> None:
-    """A journal that is not the checkpoint's ends the consuming thread, and the desk says why."""
-    life.applying.start({JOURNAL: 999})
+    """A journal of another checkpoint ends the consuming thread, and the service says why."""
+    life.applier.start({JOURNAL: 999})
     life.reading._thread.join(60.0)
     with pytest.raises(SourceError, match="Put the journal back"):
-        life.applying.is_due()
-    assert "cannot be read back" in (life.room.desk.reason or "")
-    life.applying.close()
+        life.applier.is_due()
+    assert "cannot be read back" in (life.room.correction_service.reason or "")
+    life.applier.close()
 
 
 def test_a_turn_is_bounded(life: Life) -> None:
     """However many wait, the stream has its turn after a fiftieth of a second."""
     times = iter(range(1000))
-    life.applying._clock = lambda: float(next(times))
+    life.applier._clock = lambda: float(next(times))
     for number in range(3):
-        life.room.desk.teach({"text": f"number {number}"}, "positive")
+        life.room.correction_service.teach({"text": f"number {number}"}, "positive")
     life.correct()
-    assert (life.reading.n_waiting, life.applying.owes()) == (2, True)
-    assert life.applying.is_behind()  # so that the loop does not wait for the stream meanwhile
-    life.applying._clock = lambda: 0.0
+    assert (life.reading.n_waiting, life.applier.owes()) == (2, True)
+    assert life.applier.is_behind()  # so that the loop does not wait for the stream meanwhile
+    life.applier._clock = lambda: 0.0
     life.correct()
-    assert (life.reading.n_waiting, life.applying.is_behind()) == (0, False)
+    assert (life.reading.n_waiting, life.applier.is_behind()) == (0, False)
 
 
 FEATURES = {
@@ -260,7 +260,7 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     assert room is not None
     model = build_model(settings.model)
     learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
-    reading = room.applying._reading
+    reading = room.applier._reading
     reading._source.open(lambda _: None)
     reading.caught_up.set()
     positions: dict[Partition, int] = {}
@@ -268,7 +268,7 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     def correct() -> None:
         for raw in reading._source.poll(0.0):
             reading._take(raw)
-        assert room.applying.apply(learner, positions, {}) == []
+        assert room.applier.apply(learner, positions, {}) == []
 
     given: list[dict[str, Any]] = [
         {"text": "so tall", "colour": 3, "bold": True, "height": 1.5},
@@ -277,23 +277,23 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
         {"colour": "blue", "bold": False},
     ]
     for example in given:
-        room.desk.teach(example, "positive")
+        room.correction_service.teach(example, "positive")
     correct()
     for example in given[1:]:
-        learned = room.desk._examples.checked(example)
+        learned = room.correction_service._examples.checked(example)
         room.log.append(
             b"",
             encode(Correction("delete", "m", 5, learned, was="positive", was_part=JOURNAL_PART)),
         )
     correct()
     twin = build_model(settings.model)
-    learned = room.desk._examples.checked(given[0])
+    learned = room.correction_service._examples.checked(given[0])
     assert learned == {"text": "so tall", "colour": "3", "bold": 1.0, "height": 1.5}
     twin.learn_one(learned, "positive", part=JOURNAL_PART)
     assert model.class_counts.tolist() == twin.class_counts.tolist()
     assert n_features(model) == n_features(twin)
     for asked in given:
-        example = room.desk._examples.checked(asked)
+        example = room.correction_service._examples.checked(asked)
         assert model.predict_proba_one(example) == pytest.approx(twin.predict_proba_one(example))
     assert pack(model, {JOURNAL_PART: 5})[0]["sections"][0]["part"] == JOURNAL_PART
     room.log.close()

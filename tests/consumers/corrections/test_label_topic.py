@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import KafkaSettings, Settings
 from consumers.corrections import InDoubt, NotReady, NotWritten
-from consumers.corrections import service as desk
-from consumers.corrections.log_reader import Written
+from consumers.corrections import service as correction_service
+from consumers.corrections.log_reader import LogPosition
 from consumers.corrections.model import Correction, entries
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.kafka.producers import KafkaLog
@@ -86,12 +86,12 @@ def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[
     )
     room = build_corrections(settings, store, Metrics(CollectorRegistry()))
     assert room is not None
-    room.applying.start({})
+    room.applier.start({})
     try:
-        assert room.applying._reading.caught_up.wait(PATIENCE_S)
+        assert room.applier._reading.caught_up.wait(PATIENCE_S)
         yield room
     finally:
-        room.applying.close()
+        room.applier.close()
         room.log.close()
 
 
@@ -111,21 +111,21 @@ def test_a_correction_in_doubt_is_waited_for(
     store = Store()
     store.offer("m1", Kept({"text": "so it goes"}, "negative", "t/0", Partition("t", 0), 0))
     with room_of(own_broker, "labels", tmp_path, store) as room:
-        assert room.desk.label("m1", "positive").position == "labels@0"
-        monkeypatch.setattr(desk, "OUTCOME_TIMEOUT_S", 0.3)
+        assert room.correction_service.label("m1", "positive").position == "labels@0"
+        monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", 0.3)
         assert own_broker._process is not None
         os.kill(own_broker._process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(InDoubt, match="may be in it already"):
-                room.desk.label("m1", "negative")
+                room.correction_service.label("m1", "negative")
             with pytest.raises(NotReady, match="on its way to labels"):
-                room.desk.label("m1", "positive")
-            doubt = room.desk._doubts["m1"]
+                room.correction_service.label("m1", "positive")
+            doubt = room.correction_service._doubts["m1"]
         finally:
             os.kill(own_broker._process.pid, signal.SIGCONT)
-        assert isinstance(doubt.appended.outcome(PATIENCE_S), Written)
-        monkeypatch.setattr(desk, "OUTCOME_TIMEOUT_S", PATIENCE_S)
-        receipt = room.desk.delete("m1")
+        assert isinstance(doubt.appended.outcome(PATIENCE_S), LogPosition)
+        monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
+        receipt = room.correction_service.delete("m1")
         assert (receipt.was, receipt.position) == ("negative", "labels@2")
     said = in_topic(own_broker, "labels", 3)
     assert [(each.was, each.was_part, each.label) for each in said] == [
@@ -143,15 +143,15 @@ def test_what_another_daemon_wrote_is_remembered(
     for id_ in ("m1", "m2"):
         store.offer(id_, Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
     with room_of(broker, topic, tmp_path / "a", store) as first:
-        first.desk.delete("m1")
+        first.correction_service.delete("m1")
     store.removed.clear()
     with room_of(broker, topic, tmp_path / "b", store) as second:
         assert store.get("m1") is None
         other = Store()
         other.offer("m2", Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
         with room_of(broker, topic, tmp_path / "a", other) as first:
-            first.desk.label("m2", "positive")
-        reading = second.applying._reading
+            first.correction_service.label("m2", "positive")
+        reading = second.applier._reading
         with reading._changed:
             assert reading._changed.wait_for(lambda: reading.n_waiting == 2, PATIENCE_S)
         kept = store.get("m2")

@@ -61,7 +61,7 @@ class World:
         """Label a message that has come; without any, one that has not."""
         number = self._that_came(number)
         try:
-            self.life.room.desk.label(f"m{number}", label)
+            self.life.room.correction_service.label(f"m{number}", label)
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:
@@ -71,7 +71,7 @@ class World:
         """Delete a message, likewise."""
         number = self._that_came(number)
         try:
-            self.life.room.desk.delete(f"m{number}")
+            self.life.room.correction_service.delete(f"m{number}")
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:
@@ -80,7 +80,7 @@ class World:
     def teach(self, number: int, label: str) -> None:
         """Teach an example that is none of the stream's."""
         text = f"something else {number}"
-        self.life.room.desk.teach({"text": text}, label)
+        self.life.room.correction_service.teach({"text": text}, label)
         self.taught.append((text, label))
 
     def correct(self) -> None:

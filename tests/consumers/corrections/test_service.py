@@ -1,4 +1,4 @@
-"""The desk: what is answered, what is written, and that each correction knows the one before."""
+"""The service: what is answered, what is written, and that each correction knows the one before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from consumers.corrections import (
 )
 from consumers.corrections.journal import FILE_NAME
 from consumers.corrections.model import entries
-from consumers.search import StoreError
+from consumers.search import RecentStoreError
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store
 from tests.consumers.full_disk import disk_full_at
 from tests.endtoend.expected_counts import examples
@@ -46,7 +46,7 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
     """A correction stands on its own: example, labels, part, place; the receipt says where."""
     text, label = life.found[2]
     other = {"positive": "negative", "negative": "positive"}[label]
-    receipt = life.room.desk.label("m2", other)
+    receipt = life.room.correction_service.label("m2", other)
     assert receipt.position == "corrections.jsonl@0"
     assert (receipt.id, receipt.label, receipt.was) == ("m2", other, label)
     (line,) = lines(life)
@@ -65,23 +65,27 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
 
 def test_each_correction_knows_the_one_before(life: Life) -> None:
     """Labelled twice and deleted, a message is taken back from where it was taught last."""
-    desk = life.room.desk
+    correction_service = life.room.correction_service
     label = life.found[0][1]
     other = {"positive": "negative", "negative": "positive"}[label]
-    receipts = [desk.label("m0", other), desk.label("m0", label), desk.delete("m0")]
+    receipts = [
+        correction_service.label("m0", other),
+        correction_service.label("m0", label),
+        correction_service.delete("m0"),
+    ]
     assert [each.was for each in receipts] == [label, other, label]
     assert [line.get("was_part") for line in lines(life)] == ["t/0", JOURNAL_PART, JOURNAL_PART]
     with pytest.raises(UnknownMessage):
-        desk.delete("m0")
+        correction_service.delete("m0")
     with pytest.raises(UnknownMessage):
-        desk.label("m0", label)
+        correction_service.label("m0", label)
     assert len(lines(life)) == 3
 
 
 def test_a_label_that_is_taught_already_writes_nothing(life: Life) -> None:
     """To say what is so changes nothing, and the receipt says that by having no position."""
     label = life.found[0][1]
-    receipt = life.room.desk.label("m0", label)
+    receipt = life.room.correction_service.label("m0", label)
     assert (receipt.label, receipt.was, receipt.position) == (label, label, None)
     assert lines(life) == []
 
@@ -89,21 +93,23 @@ def test_a_label_that_is_taught_already_writes_nothing(life: Life) -> None:
 def test_an_unknown_message_is_told_with_the_bound(life: Life) -> None:
     """Who asks for a message that is not kept hears how many are."""
     with pytest.raises(UnknownMessage, match=r"'m9' is kept.* newest 1000000 messages"):
-        life.room.desk.label("m9", "positive")
+        life.room.correction_service.label("m9", "positive")
 
 
 def test_an_unknown_class_is_told_with_those_that_are(life: Life) -> None:
     """A label must be one of the classes, for messages and for examples."""
     said = "'sad' is none of negative, positive"
     with pytest.raises(UnknownLabel, match=said):
-        life.room.desk.label("m0", "sad")
+        life.room.correction_service.label("m0", "sad")
     with pytest.raises(UnknownLabel, match=said):
-        life.room.desk.teach({"text": "x"}, "sad")
+        life.room.correction_service.teach({"text": "x"}, "sad")
 
 
 def test_an_example_gets_an_id_of_its_own(life: Life) -> None:
     """What comes with a request is taught under new ids, and belongs to no partition."""
-    ids = {life.room.desk.teach({"text": "so sunny"}, "positive").id for _ in range(2)}
+    ids = {
+        life.room.correction_service.teach({"text": "so sunny"}, "positive").id for _ in range(2)
+    }
     assert len(ids) == 2
     assert [line.get("partition") for line in lines(life)] == [None, None]
     life.correct()
@@ -124,20 +130,20 @@ def test_an_example_that_cannot_be_learned_is_refused(
 ) -> None:
     """What the model could not learn is not written either."""
     with pytest.raises(UnusableExample, match=said):
-        life.room.desk.teach(example, "positive")
+        life.room.correction_service.teach(example, "positive")
     assert lines(life) == []
 
 
 def test_the_desk_opens_once_the_log_of_before_is_known(life: Life) -> None:
     """Until then nothing is written, and the reason says what it waits for."""
-    desk = life.room.desk
-    assert desk.ready
+    correction_service = life.room.correction_service
+    assert correction_service.ready
     life.reading.caught_up.clear()
-    assert not desk.ready
+    assert not correction_service.ready
     with pytest.raises(NotReady, match=r"still being read from corrections\.jsonl"):
-        desk.label("m0", "positive")
+        correction_service.label("m0", "positive")
     with pytest.raises(NotReady):
-        desk.teach({"text": "x"}, "positive")
+        correction_service.teach({"text": "x"}, "positive")
     assert lines(life) == []
 
 
@@ -145,7 +151,7 @@ def test_corrections_of_one_message_take_turns(life: Life) -> None:
     """Of many labels at once each replaces the one before, so the chain in the journal is whole."""
     wanted = ["positive", "negative"] * 10
     with ThreadPoolExecutor(8) as pool:
-        receipts = [pool.submit(life.room.desk.label, "m0", each) for each in wanted]
+        receipts = [pool.submit(life.room.correction_service.label, "m0", each) for each in wanted]
         assert all(each.result(LONG_S) for each in receipts)
     chain = [(line["was"], line["label"]) for line in lines(life)]
     assert [was for was, _ in chain] == [life.found[0][1], *(label for _, label in chain[:-1])]
@@ -158,16 +164,16 @@ def test_what_is_read_back_late_overwrites_nothing_newer(life: Life) -> None:
     """While the reader is behind, the store keeps what the newest correction made of a message."""
     label = life.found[0][1]
     other = {"positive": "negative", "negative": "positive"}[label]
-    desk = life.room.desk
-    desk.label("m0", other)
-    desk.label("m0", label)
+    correction_service = life.room.correction_service
+    correction_service.label("m0", other)
+    correction_service.label("m0", label)
     (raw,) = life.reading._source.poll(0.0)
     for entry in entries(raw, ("negative", "positive")):
-        desk.read_back(entry)
+        correction_service.read_back(entry)
         kept = life.store.get("m0")
         assert kept is not None
         assert (kept.taught, kept.taught_part) == (label, JOURNAL_PART)
-    assert desk._written == {}  # and it is no longer kept in mind
+    assert correction_service._written == {}  # and it is no longer kept in mind
 
 
 def test_a_store_that_does_not_keep_up_is_waited_for(
@@ -179,17 +185,17 @@ def test_a_store_that_does_not_keep_up_is_waited_for(
     correct = life.store.correct
 
     def fail(*_: str) -> None:
-        raise StoreError("busy")
+        raise RecentStoreError("busy")
 
     monkeypatch.setattr(life.store, "correct", fail)
     with capture_logs() as said:
-        assert life.room.desk.label("m0", other).position is not None
+        assert life.room.correction_service.label("m0", other).position is not None
         with pytest.raises(NotReady, match="has not taken the last correction of 'm0'"):
-            life.room.desk.delete("m0")
-        assert life.room.desk.delete("m2").was == life.found[2][1]
+            life.room.correction_service.delete("m0")
+        assert life.room.correction_service.delete("m2").was == life.found[2][1]
     assert {line["event"] for line in said} == {"correction_not_noted"}
     monkeypatch.setattr(life.store, "correct", correct)
-    receipt = life.room.desk.delete("m0")
+    receipt = life.room.correction_service.delete("m0")
     assert receipt.was == other
     assert [line.get("was_part") for line in lines(life)] == ["t/0", "t/0", JOURNAL_PART]
 
@@ -197,7 +203,7 @@ def test_a_store_that_does_not_keep_up_is_waited_for(
 def test_what_others_wrote_is_remembered(life: Life) -> None:
     """A correction in the log that this desk did not write is told to the store as well."""
     writer = Life(life.folder, life.store, life.found)  # another's rooms over the same journal
-    writer.room.desk.delete("m0")
+    writer.room.correction_service.delete("m0")
     life.store.removed.clear()
     life.room.log._end = writer.room.log._end  # type: ignore[attr-defined]
     life.correct()
@@ -207,9 +213,9 @@ def test_what_others_wrote_is_remembered(life: Life) -> None:
 
 def test_what_could_not_be_written_is_not_remembered(life: Life) -> None:
     """An error leaves message, journal and store as they were, and a later try goes through."""
-    desk = life.room.desk
+    correction_service = life.room.correction_service
     with capture_logs(), disk_full_at(10), pytest.raises(NotWritten):
-        desk.delete("m0")
+        correction_service.delete("m0")
     assert life.store.get("m0") is not None
     assert lines(life) == []
-    assert desk.delete("m0").was == life.found[0][1]
+    assert correction_service.delete("m0").was == life.found[0][1]

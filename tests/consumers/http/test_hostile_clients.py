@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from consumers.http.connection import HEAD_BYTES_MAX, PIPELINED_MAX
 from consumers.http.state import AppState
-from consumers.search import Recent
+from consumers.search import RecentStore
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,
@@ -56,7 +56,7 @@ def open_state() -> Iterator[AppState]:
 def port(open_state: AppState) -> Iterator[int]:
     """Yield the port of a server with low bounds; it must be as well at the end as it was."""
     of = open_state.settings
-    store = Recent(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
     with served(open_state, recent=store) as found:
         yield found
         is_well(found)

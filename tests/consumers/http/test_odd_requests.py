@@ -11,15 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from consumers.corrections import Desk
-from consumers.corrections.log_reader import Written
-from consumers.corrections.message_lookup import Examples
+from consumers.corrections import CorrectionService
+from consumers.corrections.log_reader import LogPosition
+from consumers.corrections.message_lookup import ExampleReader
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client
 from consumers.http.state import AppState
 from consumers.http.workers import THREADS
 from consumers.messages import Partition
-from consumers.search import Recent
+from consumers.search import RecentStore
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 from tests.consumers.search.stores import running, tell
 
@@ -41,10 +41,10 @@ class SilentLog:
         self.taken.release()
         return self
 
-    def outcome(self, timeout_s: float) -> Written | None:
+    def outcome(self, timeout_s: float) -> LogPosition | None:
         """Say where it stands, once it is told to."""
         del timeout_s
-        return Written(Partition("silent", 0), 7) if self.speaks.wait(PATIENCE_S) else None
+        return LogPosition(Partition("silent", 0), 7) if self.speaks.wait(PATIENCE_S) else None
 
     def close(self) -> None:
         """Hold nothing, so let go of nothing."""
@@ -61,12 +61,13 @@ def open_state(log: SilentLog) -> Iterator[AppState]:
     """Yield application state with the log's desk beside them; one word rules a class out."""
     words = {"kind": "words", "alpha": 0.0}
     of = settings(http={"request_timeout_s": TIMEOUT_S}, model={"features": {"text": words}})
-    examples = Examples(kinds_of(of.model), of.message)
-    desk = Desk(log, None, of.model.classes, examples, lambda: None)
-    store = Recent(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    examples = ExampleReader(kinds_of(of.model), of.message)
+    correction_service = CorrectionService(log, None, of.model.classes, examples, lambda: None)
+    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
     with app_state(of) as made:
         yield AppState(
-            **{n: getattr(made, n) for n in made.__slots__} | {"desk": desk, "recent": store}
+            **{n: getattr(made, n) for n in made.__slots__}
+            | {"correction_service": correction_service, "recent": store}
         )
 
 

@@ -16,9 +16,9 @@ from consumers.http import sse as events
 from consumers.http.serializers import EventSerializer
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
-from consumers.search import live_updater as hub
+from consumers.search import live_updater
 from consumers.search import subscriptions as pages
-from consumers.search.live_updater import Hub
+from consumers.search.live_updater import LiveUpdater
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,
@@ -36,7 +36,7 @@ class Served:
     """A server with a store, a hub and a stream before them."""
 
     stream: Stream
-    hub: Hub
+    live_updater: LiveUpdater
     server: HttpServer
     port: int
 
@@ -54,7 +54,7 @@ class Served:
 
     def until_no_page(self) -> None:
         """Wait until nobody is subscribed; each look takes a request's time."""
-        while self.hub.n_pages:
+        while self.live_updater.n_pages:
             self.get("/healthz")
 
 
@@ -86,12 +86,14 @@ def serving(made: AppState) -> Iterator[Served]:
     """Serve a store and a hub beside other components, with quick ticks."""
     stream = Stream()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hub, "TICK_S", TICK_S)
-        patch.setattr(hub, "BUSY_SHARE_MAX", 1.0)
-        watched = Hub(stream.recent, EventSerializer(made), made.metrics)
+        patch.setattr(live_updater, "TICK_S", TICK_S)
+        patch.setattr(live_updater, "BUSY_SHARE_MAX", 1.0)
+        watched = LiveUpdater(stream.recent, EventSerializer(made), made.metrics)
         stream.recent.start()
         watched.start()
-        server = HttpServer(made.settings.http, replace(made, recent=stream.recent, hub=watched))
+        server = HttpServer(
+            made.settings.http, replace(made, recent=stream.recent, live_updater=watched)
+        )
         try:
             yield Served(stream, watched, server, server.start())
         finally:
@@ -191,10 +193,10 @@ def test_a_page_that_goes_is_forgotten(served: Served) -> None:
     served.until_no_page()  # of another test, which may be on its way out
     with served.page("q=melon%20") as page:
         page.until("status")
-        assert (served.hub.n_pages, served.hub.n_queries) == (1, 1)
+        assert (served.live_updater.n_pages, served.live_updater.n_queries) == (1, 1)
         assert "streamnb_pages_open 1.0" in served.get("/metrics").text
     served.until_no_page()
-    assert served.hub.n_queries == 0
+    assert served.live_updater.n_queries == 0
     assert "streamnb_standing_queries 0.0" in served.get("/metrics").text
 
 
@@ -227,7 +229,7 @@ def test_a_page_that_takes_nothing_is_let_go_of(served: Served) -> None:
         page.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert status_of(page.recv(64)) == 200
         n = 0
-        while served.hub.n_pages:
+        while served.live_updater.n_pages:
             say(served, *(f"{n} {i} {'long ' * 700}" for i in range(50)))
             n += 1
 
@@ -240,10 +242,10 @@ def test_a_comment_comes_now_and_then(served: Served, monkeypatch: pytest.Monkey
 
 
 def test_streams_end_with_the_daemon() -> None:
-    """When the hub stops, each stream is ended in good order; who comes then is told to wait."""
+    """When the live updater stops, each stream ends in good order; newcomers are told to wait."""
     with app_state(settings()) as made, serving(made) as found, found.page("q=last%20") as page:
         page.until("status")
-        found.hub.stop()
+        found.live_updater.stop()
         assert list(page.lines)[-1:] in ([], [""])  # whole, to its last chunk
         refused = found.get("/v1/events")
         assert refused.status_code == 503

@@ -11,13 +11,13 @@ import pytest
 
 from consumers.http.responses import ProblemError
 from consumers.http.workers import THREADS, TaskTimeoutError, WorkerPool
-from consumers.search.live_updater import Hub
-from consumers.search.subscriptions import Asked
+from consumers.search.live_updater import LiveUpdater
+from consumers.search.subscriptions import WatchRequest
 from tests.consumers.search.live_stream import PATIENCE_S, Page, Said, Stream, events, make_hub
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
+def live_updater() -> Iterator[LiveUpdater]:
     """Yield a hub over a store with one message."""
     stream = Stream()
     stream.recent.start()
@@ -34,30 +34,30 @@ def names(page: Page) -> list[str]:
     return [name for name, _ in events(page.mail.take())]
 
 
-def test_pages_that_come_and_go_tell_the_others_nothing(hub: Hub) -> None:
+def test_pages_that_come_and_go_tell_the_others_nothing(live_updater: LiveUpdater) -> None:
     """Each new page is told all at once; one that is open hears of the status at a tick alone."""
-    first = Page(hub, [Asked("good", None)])
-    hub.welcome()
+    first = Page(live_updater, [WatchRequest("good", None)])
+    live_updater.welcome()
     assert sorted(names(first)) == ["messages", "status", "summary"]
     for _ in range(3):
-        other = Page(hub, [Asked("good", None), Asked("bad", None)])
-        hub.welcome()
+        other = Page(live_updater, [WatchRequest("good", None), WatchRequest("bad", None)])
+        live_updater.welcome()
         assert sorted(names(other)) == ["messages"] * 2 + ["status"] + ["summary"] * 2
         other.close()
         assert names(first) == []
-    hub.tick()
+    live_updater.tick()
     assert "status" in names(first)
     first.close()
 
 
-def test_a_status_does_not_outlive_the_pages(hub: Hub) -> None:
+def test_a_status_does_not_outlive_the_pages(live_updater: LiveUpdater) -> None:
     """Who comes after all have gone is not told what was true for them, but what is true now."""
-    page = Page(hub, [Asked("good", None)])
-    hub.welcome()
+    page = Page(live_updater, [WatchRequest("good", None)])
+    live_updater.welcome()
     page.close()
-    page = Page(hub, [Asked("good", None)])
+    page = Page(live_updater, [WatchRequest("good", None)])
     assert names(page) == []
-    hub.welcome()
+    live_updater.welcome()
     assert "status" in names(page)
     page.close()
 

@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import RecentSettings
 from consumers.monitoring.metrics import Metrics
-from consumers.search import Change, Counted, FoundRow, Query, Recent, RecentState
-from consumers.search.live_updater import Hub
-from consumers.search.subscriptions import Asked, Subscription, Teller
+from consumers.search import Change, Counted, FoundRow, Query, RecentState, RecentStore
+from consumers.search.live_updater import LiveUpdater
+from consumers.search.subscriptions import EventSerializer, Subscription, WatchRequest
 from tests.consumers.raw_batches import CLASSES, messages
 
 UNSURE_BELOW = 0.65
@@ -49,7 +49,7 @@ class Stream:
         self._offset = 0
         if settings is None:
             settings = RecentSettings(rate_max_per_s=1e6)
-        self.recent = Recent(
+        self.recent = RecentStore(
             settings, path, CLASSES, ("text",), UNSURE_BELOW, lambda: self.now_s, lambda: self.now_s
         )
 
@@ -101,19 +101,21 @@ class Page:
 
     Parameters
     ----------
-    hub : Hub
-    asked : sequence of Asked
+    live_updater : LiveUpdater
+    asked : sequence of WatchRequest
     client : str
     """
 
-    def __init__(self, hub: Hub, asked: Sequence[Asked], client: str = "here") -> None:
+    def __init__(
+        self, live_updater: LiveUpdater, asked: Sequence[WatchRequest], client: str = "here"
+    ) -> None:
         self.asked = asked
         self._woken = threading.Event()
         self.told: dict[tuple[str, int | None], Any] = {}
         self.changes: list[dict[str, Any]] = []
         self._stack = ExitStack()
         self.mail: Subscription = self._stack.enter_context(
-            hub.subscribed(asked, client, self._woken.set)
+            live_updater.subscribed(asked, client, self._woken.set)
         )
 
     def wait(self) -> None:
@@ -144,7 +146,7 @@ def events(stream: bytes) -> list[tuple[str, Any]]:
     return found
 
 
-def make_hub(stream: Stream, teller: Teller | None = None) -> Hub:
+def make_hub(stream: Stream, serializer: EventSerializer | None = None) -> LiveUpdater:
     """Return a hub whose thread is not started: its ticks are the test's."""
     metrics = Metrics(CollectorRegistry())
-    return Hub(stream.recent, teller or Plain(), metrics, lambda: stream.now_s)
+    return LiveUpdater(stream.recent, serializer or Plain(), metrics, lambda: stream.now_s)

@@ -12,7 +12,7 @@ import numpy as np
 
 from consumers.config.sections import RecentSettings
 from consumers.messages import Messages, Partition
-from consumers.search import Recent, parse
+from consumers.search import RecentStore, parse
 from tests.consumers.decoded_messages import messages
 
 LOG = Partition("t", 0)
@@ -32,30 +32,30 @@ class Clock:
         return self.now_s
 
 
-def made(path: Path | None, *, times_made_up: bool = False, **settings: Any) -> Recent:
+def made(path: Path | None, *, times_made_up: bool = False, **settings: Any) -> RecentStore:
     """Return a store that was not started, of these settings."""
-    return Recent(
+    return RecentStore(
         SETTINGS.model_copy(update=settings), path, CLASSES, ("text",), UNSURE_BELOW,
         wall_clock=Clock(1_700_000_000.0), clock=Clock(100.0), times_made_up=times_made_up,
     )  # fmt: skip
 
 
-def wall_of(store: Recent) -> Clock:
+def wall_of(store: RecentStore) -> Clock:
     """Return the clock on the wall of a store from `made`; the other is `clock_of`."""
-    clock = store._intake._wall_clock
+    clock = store._sampler._wall_clock
     assert isinstance(clock, Clock)
     return clock
 
 
-def clock_of(store: Recent) -> Clock:
+def clock_of(store: RecentStore) -> Clock:
     """Return the clock that only grows."""
-    clock = store._intake._clock
+    clock = store._sampler._clock
     assert isinstance(clock, Clock)
     return clock
 
 
 @contextlib.contextmanager
-def running(path: Path | None, **settings: Any) -> Iterator[Recent]:
+def running(path: Path | None, **settings: Any) -> Iterator[RecentStore]:
     """Run a store."""
     store = made(path, **settings)
     store.start()
@@ -66,7 +66,7 @@ def running(path: Path | None, **settings: Any) -> Iterator[Recent]:
         store.stop()
 
 
-def settle(store: Recent) -> None:
+def settle(store: RecentStore) -> None:
     """Wait until all that was offered is stored."""
     store.correct("nobody", None, None)
 
@@ -83,7 +83,7 @@ def tweets(rows: Sequence[dict[str, Any] | str], first: int = 0) -> Messages:
     return messages(LOG, lines, first)
 
 
-def offer(store: Recent, told: Messages, probability: float = 0.8) -> None:
+def offer(store: RecentStore, told: Messages, probability: float = 0.8) -> None:
     """Offer all messages that are no deletions, each judged as it is labelled."""
     rows = np.concatenate([told.to_learn, told.to_predict])
     rows.sort()
@@ -93,17 +93,17 @@ def offer(store: Recent, told: Messages, probability: float = 0.8) -> None:
     store.offer(told, rows, np.log(shares))
 
 
-def tell(store: Recent, rows: Sequence[dict[str, Any] | str], first: int = 0) -> None:
+def tell(store: RecentStore, rows: Sequence[dict[str, Any] | str], first: int = 0) -> None:
     """Offer messages and wait until they are stored."""
     offer(store, tweets(rows, first))
     settle(store)
 
 
-def forget(store: Recent, names: Sequence[str]) -> None:
+def forget(store: RecentStore, names: Sequence[str]) -> None:
     """Forget all messages of some ids, as a deletion in another partition has it."""
     store.forget_ids(names, (Partition("elsewhere", 0), [0] * len(names)))
 
 
-def ids(store: Recent, text: str, **asked: Any) -> list[str]:
+def ids(store: RecentStore, text: str, **asked: Any) -> list[str]:
     """Return the ids of what a query finds, newest first."""
     return [found.row.id for found in store.search(parse(text), **asked).rows]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from consumers.search import Change, Recent
-from consumers.search.deduplication import Known
+from consumers.search import Change, RecentStore
+from consumers.search.deduplication import Deduplicator
 from tests.consumers.search.stores import LOG, ids, running, settle, tell
 
 
-def taught(store: Recent, id: str) -> tuple[str, str | None, str | None, str | None]:  # noqa: A002
+def taught(store: RecentStore, id: str) -> tuple[str, str | None, str | None, str | None]:  # noqa: A002
     """Return the newest message of an id: its text, and what it teaches by which part."""
     row = store.get(id)
     assert row is not None
@@ -69,9 +69,9 @@ def test_what_is_said_of_messages_that_never_come_is_bounded(tmp_path: Path) -> 
     """Of a label topic that others share, only so much is remembered of messages not held."""
     with running(tmp_path / "recent.db") as store:
         settle(store)
-        keeper = store._writer._keeper
-        assert keeper is not None
-        known: Known = keeper._known
+        transactions = store._writer._transactions
+        assert transactions is not None
+        known: Deduplicator = transactions._known
         known.expected_max = 2
         for k in range(4):
             store.correct(f"m{k}", "positive", "c/0", (LOG, k))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.search import QueryError, Recent, parse
+from consumers.search import QueryError, RecentStore, parse
 from tests.consumers.search.stores import ids, made, offer, running, settle, tell, tweets
 
 
@@ -19,11 +19,11 @@ def aside(path: Path) -> Path:
     return path.with_name(path.name + ".aside")
 
 
-def db_of(store: Recent) -> sqlite3.Connection:
+def db_of(store: RecentStore) -> sqlite3.Connection:
     """Return the writer's connection."""
-    keeper = store._writer._keeper
-    assert keeper is not None
-    return keeper._db
+    transactions = store._writer._transactions
+    assert transactions is not None
+    return transactions._db
 
 
 @pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 5_000])
@@ -82,7 +82,7 @@ def test_damage_found_by_a_search_begins_a_new_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[Recent]:
+def full(tmp_path: Path) -> Iterator[RecentStore]:
     """Return a store with a message, on a disk that has become full."""
     with running(tmp_path / "recent.db") as store:
         tell(store, ["good day", "good night"])
@@ -92,12 +92,12 @@ def full(tmp_path: Path) -> Iterator[Recent]:
         yield store
 
 
-def free(store: Recent) -> None:
+def free(store: RecentStore) -> None:
     """Make room on the disk."""
     db_of(store).execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_loses_messages_and_nothing_else(full: Recent) -> None:
+def test_a_full_disk_loses_messages_and_nothing_else(full: RecentStore) -> None:
     """What cannot be written is counted and said once; searches go on; with room all is well."""
     with capture_logs() as logs:
         for first in (2, 3_002):
@@ -114,7 +114,7 @@ def test_a_full_disk_loses_messages_and_nothing_else(full: Recent) -> None:
     assert full.state().share == 3 / 6_003  # each that was lost came once, however often tried
 
 
-def test_a_change_waits_for_room(full: Recent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_waits_for_room(full: RecentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk a removed message is hidden at once; it leaves the file when there is room."""
     monkeypatch.setattr("consumers.search.tables.delete", refuse)
     full.remove("m0", wait=False)
@@ -134,7 +134,7 @@ def refuse(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
-def wait_for_trouble(store: Recent) -> None:
+def wait_for_trouble(store: RecentStore) -> None:
     """Wait until the writer has met its fault."""
     told = threading.Event()
     while store.state().trouble is None:
@@ -207,14 +207,14 @@ def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) 
     """Where every connection is in use for long, a further search is refused with a sentence."""
     with running(None) as store:
         tell(store, ["good day"])
-        finder = store._writer.finder
-        assert finder is not None
-        taken = [finder._readers.get() for _ in range(finder._readers.qsize())]
+        searcher = store._writer.searcher
+        assert searcher is not None
+        taken = [searcher._readers.get() for _ in range(searcher._readers.qsize())]
         monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.01)
         with pytest.raises(QueryError, match="Too many searches run at once"):
             store.search(parse("good"))
         for reader in taken:
-            finder._readers.put(reader)
+            searcher._readers.put(reader)
         monkeypatch.undo()
         assert ids(store, "good") == ["m0"]
 

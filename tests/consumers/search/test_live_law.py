@@ -1,4 +1,4 @@
-"""The law of standing queries: what a page was told is what the store would answer now."""
+"""The law of live queries: what a page was told is what the store would answer now."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consumers.config.sections import RecentSettings
-from consumers.search import live_query as standing
+from consumers.search import live_query, parse
 from consumers.search import live_query as window
-from consumers.search import parse
 from consumers.search import searcher as finding
 from consumers.search import store as recent
-from consumers.search.live_updater import Hub
-from consumers.search.subscriptions import Asked
+from consumers.search.live_updater import LiveUpdater
+from consumers.search.subscriptions import WatchRequest
 from tests.consumers.search.live_stream import Page, Said, Stream, make_hub
 from tests.consumers.search.stores import forget
 
 NEWEST = 4
 QUERIES = (
-    Asked("", None), Asked("", "en"), Asked("love ", None), Asked("lov", None),
-    Asked("love -bad", "de"), Asked('"bad day"', None), Asked("-love ", "en"), Asked("#sun", None),
-)  # fmt: skip
+    WatchRequest("", None),
+    WatchRequest("", "en"),
+    WatchRequest("love ", None),
+    WatchRequest("lov", None),
+    WatchRequest("love -bad", "de"),
+    WatchRequest('"bad day"', None),
+    WatchRequest("-love ", "en"),
+    WatchRequest("#sun", None),
+)
 WORDS = st.sampled_from(["love", "bad", "day", "bad day", "lovely", "#sun", "sun"])
 IDS = st.integers(0, 30).map(str)
 SAID = st.builds(
@@ -56,12 +61,12 @@ STEPS = st.lists(ROUND, min_size=2, max_size=4).map(lambda rounds: [s for r in r
 def small() -> Iterator[None]:
     """Let a dozen matches be more than are counted, shown and kept."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (finding, recent, standing):
+        for module in (finding, recent, live_query):
             patch.setattr(module, "COUNTED_MAX", 5)
-        for module in (standing, window):
+        for module in (live_query, window):
             patch.setattr(module, "SPARE", 2)
-        patch.setattr(standing, "NEWEST_MAX", NEWEST)
-        patch.setattr(standing, "_NEWEST_KEPT", NEWEST + 2)
+        patch.setattr(live_query, "NEWEST_MAX", NEWEST)
+        patch.setattr(live_query, "_NEWEST_KEPT", NEWEST + 2)
         yield
 
 
@@ -84,7 +89,7 @@ def test_a_page_knows_what_the_store_knows(steps: Sequence[tuple[str, Any]]) -> 
         stream.recent.stop()
 
 
-def _do(step: tuple[str, Any], stream: Stream, kept: Hub, pages: list[Page]) -> None:
+def _do(step: tuple[str, Any], stream: Stream, kept: LiveUpdater, pages: list[Page]) -> None:
     name, what = step
     changes: dict[str, Callable[[Any], None]] = {
         "say": stream.say,

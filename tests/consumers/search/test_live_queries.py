@@ -1,4 +1,4 @@
-"""Standing queries step by step: who is told what, how often, and within which bounds."""
+"""Live queries step by step: who is told what, how often, and within which bounds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.search import BatchIndex, QueryError, parse
-from consumers.search import live_query as standing
+from consumers.search import BatchIndex, QueryError, live_query, parse
 from consumers.search import subscriptions as pages
 from consumers.search import subscriptions as pending
-from consumers.search.store import Recent
-from consumers.search.subscriptions import Asked, Event, NotWatchedError, Subscription
+from consumers.search.store import RecentStore
+from consumers.search.subscriptions import Event, NotWatchedError, Subscription, WatchRequest
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.search.stores import forget
 
-LOVE = Asked("love ", None)
+LOVE = WatchRequest("love ", None)
 
 
 @pytest.fixture
@@ -35,14 +34,14 @@ def say(stream: Stream, *texts: str) -> None:
 
 def test_a_page_is_told_of_new_matches(stream: Stream) -> None:
     """What matches is counted and shown from the next tick on; other messages are not."""
-    hub = make_hub(stream)
+    live_updater = make_hub(stream)
     say(stream, "love one")
-    page = Page(hub, [LOVE])
-    hub.welcome()
+    page = Page(live_updater, [LOVE])
+    live_updater.welcome()
     page.look()
     assert page.told["summary", 0]["n"] == 1
     say(stream, "hate two", "love three")
-    hub.tick()
+    live_updater.tick()
     page.look()
     assert page.told["summary", 0]["n"] == 2
     shown = [found["row"]["text"] for found in page.told["messages", 0]["rows"]]
@@ -51,12 +50,12 @@ def test_a_page_is_told_of_new_matches(stream: Stream) -> None:
 
 def test_a_page_that_comes_later_is_told_at_once(stream: Stream) -> None:
     """A query that is watched already is told when a page opens, before any tick."""
-    hub = make_hub(stream)
+    live_updater = make_hub(stream)
     say(stream, "love one")
-    first = Page(hub, [LOVE])
-    hub.tick()
+    first = Page(live_updater, [LOVE])
+    live_updater.tick()
     first.look()
-    second = Page(hub, [Asked("hate ", None), LOVE])
+    second = Page(live_updater, [WatchRequest("hate ", None), LOVE])
     second.look()
     assert second.told["summary", 1]["n"] == 1
     assert ("summary", 0) not in second.told
@@ -71,12 +70,12 @@ def test_pages_share_a_query_and_its_words(stream: Stream) -> None:
             said.append("messages")
             return super().messages(found)  # type: ignore[arg-type]  # handed on
 
-    hub = make_hub(stream, Counting())
-    many = [Page(hub, [LOVE]) for _ in range(20)]
+    live_updater = make_hub(stream, Counting())
+    many = [Page(live_updater, [LOVE]) for _ in range(20)]
     say(stream, "love one")
-    hub.tick()
+    live_updater.tick()
     assert said == ["messages"]
-    assert hub.n_queries == 1
+    assert live_updater.n_queries == 1
     for page in many:
         page.look()
         assert page.told["summary", 0]["n"] == 1
@@ -84,37 +83,39 @@ def test_pages_share_a_query_and_its_words(stream: Stream) -> None:
 
 def test_what_did_not_change_is_not_told_again(stream: Stream) -> None:
     """A tick without news brings the daemon's state, and no figures."""
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
-    hub.tick()
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
+    live_updater.tick()
     page.mail.take()
     say(stream, "hate two")
-    hub.tick()
+    live_updater.tick()
     assert [name for name, _ in events(page.mail.take())] == ["status"]
 
 
 def test_nothing_is_matched_for_nobody(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a page nothing is kept of what comes; the last one to leave ends its query."""
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
     say(stream, "love one")
     page.close()
-    assert (hub.n_pages, hub.n_queries) == (0, 0)
-    monkeypatch.setattr(standing, "BatchIndex", None)  # whoever made one would fail
-    hub.tick()
+    assert (live_updater.n_pages, live_updater.n_queries) == (0, 0)
+    monkeypatch.setattr(live_query, "BatchIndex", None)  # whoever made one would fail
+    live_updater.tick()
     say(stream, "love two")
-    assert not hub._pending._rows
-    hub.tick()
+    assert not live_updater._pending._rows
+    live_updater.tick()
 
 
 def test_everything_needs_no_index(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that show all messages cost no look-up of words."""
-    monkeypatch.setattr(standing, "BatchIndex", None)
-    hub = make_hub(stream)
-    page = Page(hub, [Asked("", None), Asked("", "en"), Asked("", "de")])
-    hub.tick()
+    monkeypatch.setattr(live_query, "BatchIndex", None)
+    live_updater = make_hub(stream)
+    page = Page(
+        live_updater, [WatchRequest("", None), WatchRequest("", "en"), WatchRequest("", "de")]
+    )
+    live_updater.tick()
     say(stream, "love one", "hate two")
-    hub.tick()
+    live_updater.tick()
     page.look()
     assert [page.told["summary", i]["n"] for i in range(3)] == [2, 2, 0]
     assert len(page.told["messages", 1]["rows"]) == 2
@@ -123,9 +124,9 @@ def test_everything_needs_no_index(stream: Stream, monkeypatch: pytest.MonkeyPat
 
 def test_a_query_that_cannot_be_read_is_a_problem(stream: Stream) -> None:
     """It is told under its index with a sentence; the page's other queries are answered."""
-    hub = make_hub(stream)
-    page = Page(hub, [Asked('"', None), LOVE])
-    hub.tick()
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [WatchRequest('"', None), LOVE])
+    live_updater.tick()
     page.look()
     assert "no word" in page.told["problem", 0]["detail"]
     assert page.told["summary", 1]["n"] == 0
@@ -133,14 +134,14 @@ def test_a_query_that_cannot_be_read_is_a_problem(stream: Stream) -> None:
 
 def test_changes_are_told_to_every_page(stream: Stream) -> None:
     """A correction and a removal reach also pages that show older messages."""
-    hub = make_hub(stream)
+    live_updater = make_hub(stream)
     say(stream, "love one", "love two")
-    page = Page(hub, [LOVE])
-    hub.tick()
+    page = Page(live_updater, [LOVE])
+    live_updater.tick()
     stream.recent.correct("love one", "negative", None)
     stream.recent.remove("love two")
     stream.settle()
-    hub.tick()
+    live_updater.tick()
     page.look()
     assert page.changes == [
         {"id": "love one", "corrected": "negative", "removed": False},
@@ -154,9 +155,9 @@ def test_changes_are_told_to_every_page(stream: Stream) -> None:
 def test_queries_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query too many is a problem; one that is watched already is always welcome."""
     monkeypatch.setattr(pages, "QUERIES_MAX", 2)
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE, Asked("", None), Asked("hate ", None), LOVE])
-    hub.tick()
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE, WatchRequest("", None), WatchRequest("hate ", None), LOVE])
+    live_updater.tick()
     page.look()
     assert set(page.told) == {
         ("status", None), ("problem", 2),
@@ -168,16 +169,16 @@ def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> N
     """There is room for so many pages in all, and for fewer of one client; leaving makes room."""
     monkeypatch.setattr(pages, "PAGES_MAX", 3)
     monkeypatch.setattr(pages, "PAGES_A_CLIENT_MAX", 2)
-    hub = make_hub(stream)
-    first, second = Page(hub, [LOVE]), Page(hub, [LOVE])
+    live_updater = make_hub(stream)
+    first, second = Page(live_updater, [LOVE]), Page(live_updater, [LOVE])
     with pytest.raises(NotWatchedError, match="from your address"):
-        Page(hub, [LOVE])
-    third = Page(hub, [LOVE], "there")
+        Page(live_updater, [LOVE])
+    third = Page(live_updater, [LOVE], "there")
     with pytest.raises(NotWatchedError, match="3 pages are open"):
-        Page(hub, [LOVE], "elsewhere")
+        Page(live_updater, [LOVE], "elsewhere")
     first.close()
-    fourth = Page(hub, [LOVE], "elsewhere")
-    assert hub.n_pages == 3
+    fourth = Page(live_updater, [LOVE], "elsewhere")
+    assert live_updater.n_pages == 3
     for page in (second, third, fourth):
         page.close()
 
@@ -188,27 +189,27 @@ def test_too_much_for_a_tick_is_asked_of_the_store(
 ) -> None:
     """Where more comes than is kept for a tick, the store is asked instead, and nothing is lost."""
     monkeypatch.setattr(pending, bound, 1)
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
-    hub.tick()
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
+    live_updater.tick()
     say(stream, "love one", "love two", "love three")
     forget(stream.recent, ["love one", "love two"])
     stream.settle()
-    assert len(hub._pending._rows) + len(hub._pending._changes) <= 3
-    hub.tick()
+    assert len(live_updater._pending._rows) + len(live_updater._pending._changes) <= 3
+    live_updater.tick()
     page.look()
     assert page.told["summary", 0]["n"] == 1
 
 
 def test_a_store_that_begins_anew_is_asked_anew(stream: Stream) -> None:
     """Keys that start again tell that what was known means nothing any more."""
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
     say(stream, "love one")
-    hub.tick()
+    live_updater.tick()
     [row] = [found.row for found in stream.recent.search(parse(LOVE.text)).rows]
-    hub._pending.stored([row])  # its key came before
-    _, has_gap = hub._pending.take()
+    live_updater._pending.stored([row])  # its key came before
+    _, has_gap = live_updater._pending.take()
     assert has_gap
     page.close()
 
@@ -221,15 +222,15 @@ def test_a_store_that_cannot_answer_is_a_problem_for_a_while(
     def broken(*_: object) -> None:
         raise QueryError("The store cannot be searched just now.")
 
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
     with monkeypatch.context() as patch:
-        patch.setattr(Recent, "search", broken)
-        hub.tick()
+        patch.setattr(RecentStore, "search", broken)
+        live_updater.tick()
     page.look()
     assert page.told["problem", 0]["detail"] == "The store cannot be searched just now."
     say(stream, "love one")
-    hub.tick()
+    live_updater.tick()
     page.look()
     assert page.told["summary", 0]["n"] == 1
 
@@ -261,15 +262,15 @@ def test_a_failing_tick_does_not_end_the_thread(stream: Stream) -> None:
                 raise RuntimeError("this one breaks")
             return super().status()
 
-    hub = make_hub(stream, Failing())
-    page = Page(hub, [LOVE])
-    hub.start()
+    live_updater = make_hub(stream, Failing())
+    page = Page(live_updater, [LOVE])
+    live_updater.start()
     try:
         while ("status", None) not in page.told:
             page.wait()
             page.look()
     finally:
-        hub.stop()
+        live_updater.stop()
     assert page.mail.ended
 
 
@@ -282,11 +283,11 @@ def test_an_index_is_closed_with_its_tick(stream: Stream, monkeypatch: pytest.Mo
             closed.append(self)
             super().close()
 
-    monkeypatch.setattr(standing, "BatchIndex", Watched)
-    hub = make_hub(stream)
-    page = Page(hub, [LOVE])
-    hub.tick()
+    monkeypatch.setattr(live_query, "BatchIndex", Watched)
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE])
+    live_updater.tick()
     say(stream, "love one")
-    hub.tick()
+    live_updater.tick()
     assert len(closed) == 1
     page.close()

@@ -14,8 +14,8 @@ import pytest
 
 from consumers.messages import Messages
 from consumers.search.budget import RATE_MIN_PER_S, ProcessorBudget
-from consumers.search.row_builder import Columns, Maker
-from consumers.search.sampler import SLOW_PER_S, Forget, Intake, Item, Offer
+from consumers.search.row_builder import Columns, RowBuilder
+from consumers.search.sampler import SLOW_PER_S, Forget, Item, Offer, Sampler
 from tests.consumers.search.stores import CLASSES, LOG, Clock, tweets
 
 BATCH = 500
@@ -24,7 +24,7 @@ TOLD = tweets(["good day"] * BATCH)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 
 
-class CostlyMaker(Maker):
+class CostlyMaker(RowBuilder):
     """Makes rows, each of which takes the processor some time."""
 
     meter = Clock(0.0)
@@ -52,19 +52,19 @@ class Stream:
     share: float = 0.0
     spent: float = 0.0
     clock: Clock = field(default_factory=lambda: Clock(0.0))
-    intake: Intake = field(init=False)
+    sampler: Sampler = field(init=False)
     rows: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Open the intake, its burst used up."""
+        """Open the sampler, its burst used up."""
         CostlyMaker.meter, CostlyMaker.cost_s = Clock(0.0), self.make_s
-        maker = CostlyMaker({name: c for c, name in enumerate(CLASSES)}, ("text",))
+        row_builder = CostlyMaker({name: c for c, name in enumerate(CLASSES)}, ("text",))
         budget = ProcessorBudget(SHARE)
-        self.intake = Intake(
-            self.rate_max_per_s, budget, maker, Clock(1.0), self.clock, CostlyMaker.meter
+        self.sampler = Sampler(
+            self.rate_max_per_s, budget, row_builder, Clock(1.0), self.clock, CostlyMaker.meter
         )
-        self.intake.open()
-        self.intake._tokens = 0.0
+        self.sampler.open()
+        self.sampler._tokens = 0.0
 
     def settle(self, per_s: float) -> None:
         """Let messages come for as long as it takes to know what they cost, and then to look."""
@@ -81,18 +81,18 @@ class Stream:
         self.rows = []
         for _ in range(round(seconds * per_s / BATCH)):
             self.clock.now_s += BATCH / per_s
-            self.intake.offer(TOLD, np.arange(BATCH), POSTERIORS)
+            self.sampler.offer(TOLD, np.arange(BATCH), POSTERIORS)
             n += BATCH
             for _ in range(self.n_changes):
-                self.intake.put(Forget(["nobody"], (LOG, [0])))
+                self.sampler.put(Forget(["nobody"], (LOG, [0])))
             if self.clock.now_s >= due_s:
                 due_s += turn_s
                 before_s = meter.now_s
-                items = self.intake.take()
+                items = self.sampler.take()
                 kept = [row for item in items if isinstance(item, Offer) for row in _rows(item)]
                 n_changes = sum(isinstance(item, Forget) for item in items)
                 cost_s = self.turn_s + self.write_s * len(kept) + self.change_s * n_changes
-                self.intake.written(items, meter.now_s - before_s + cost_s)
+                self.sampler.written(items, meter.now_s - before_s + cost_s)
                 written_s += cost_s - self.change_s * n_changes
                 n_kept += len(kept)
                 self.rows += kept
@@ -188,7 +188,7 @@ def test_a_sample_within_the_budget_is_spread_evenly() -> None:
 def test_a_burst_costs_no_more_than_the_budget_while_the_stream_is_fast() -> None:
     """What a full bucket takes at once is neither made nor written ahead of the budget."""
     stream = Stream(10e-6, 15e-6, rate_max_per_s=5_000.0, turn_s=0.0)
-    stream.intake._tokens = stream.intake._tokens_max
+    stream.sampler._tokens = stream.sampler._tokens_max
     stream.run(200_000, 5)
     assert stream.spent <= 1.5 * SHARE
 
@@ -196,25 +196,25 @@ def test_a_burst_costs_no_more_than_the_budget_while_the_stream_is_fast() -> Non
 def test_a_burst_is_stored_whole_where_the_stream_ends() -> None:
     """A short stream is kept whole, however quickly it comes and whatever it costs."""
     stream = Stream(10e-6, 15e-6, rate_max_per_s=5_000.0)
-    stream.intake._tokens = stream.intake._tokens_max
+    stream.sampler._tokens = stream.sampler._tokens_max
     for _ in range(50):
-        stream.intake.offer(TOLD, np.arange(BATCH), POSTERIORS)
+        stream.sampler.offer(TOLD, np.arange(BATCH), POSTERIORS)
     assert CostlyMaker.meter.now_s == 0.0  # no row is made by the thread that judges
     stream.clock.now_s += 1.5
-    items = stream.intake.take()
+    items = stream.sampler.take()
     assert _n_rows(items) == 50 * BATCH
 
 
 def test_the_beginning_of_a_fast_stream_is_not_written_whole() -> None:
     """Before anything is left out, a turn writes what the highest rate allows, no whole burst."""
     stream = Stream(10e-6, 15e-6, rate_max_per_s=4_000.0)
-    stream.intake._tokens = stream.intake._tokens_max
+    stream.sampler._tokens = stream.sampler._tokens_max
     for _ in range(20):
         stream.clock.now_s += 0.01
-        stream.intake.offer(TOLD, np.arange(BATCH), POSTERIORS)
-    assert _n_rows(stream.intake.take()) == 1_000
+        stream.sampler.offer(TOLD, np.arange(BATCH), POSTERIORS)
+    assert _n_rows(stream.sampler.take()) == 1_000
     stream.clock.now_s += 1.5  # it has paused
-    assert _n_rows(stream.intake.take()) == 9_000
+    assert _n_rows(stream.sampler.take()) == 9_000
 
 
 def test_the_least_is_kept_of_what_costs_too_much() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.search import BatchIndex, Query, QueryError, Row, parse
+from consumers.search import BatchIndex, MessageRow, Query, QueryError, parse
 from consumers.search.query import LENGTH_MAX, TERMS_MAX
 
 # Few words, near each other in every way that must not be mixed up.
@@ -34,9 +34,9 @@ GLUED = ["obama🤣", "🥰ob", "👍🏽café", "x❤️obama"]
 TEXTS = st.lists(TOKENS | st.sampled_from(GLUED), max_size=6).map(" ".join)
 
 
-def row(text: str, lang: str | None = None) -> Row:
+def row(text: str, lang: str | None = None) -> MessageRow:
     """Return a row with a text."""
-    return Row(
+    return MessageRow(
         key=0, id="x", partition=Partition("t", 0), offset=0, time_ms=0, arrived_ms=0, user=None,
         lang=lang, text=text, example={"text": text}, label="positive", probability=0.8,
         probabilities=(0.2, 0.8), truth=None, taught=None, taught_part=None, corrected=None,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from consumers.messages import Messages
 from consumers.search import parse
 from consumers.search.budget import ProcessorBudget
-from consumers.search.row_builder import Maker
-from consumers.search.sampler import BURST_S, Forget, Intake, Item, Offer
+from consumers.search.row_builder import RowBuilder
+from consumers.search.sampler import BURST_S, Forget, Item, Offer, Sampler
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -33,30 +33,30 @@ BATCH_BYTES = 1_000 * BATCH + len(TOLD.raw.buffer)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 
 
-def intake_of(rate_max_per_s: float) -> tuple[Intake, Clock]:
+def intake_of(rate_max_per_s: float) -> tuple[Sampler, Clock]:
     """Return an open intake and its clock."""
     clock = Clock(0.0)
-    intake = Intake(
+    sampler = Sampler(
         rate_max_per_s,
         ProcessorBudget(1.0),
-        Maker({name: c for c, name in enumerate(CLASSES)}, ("text",)),
+        RowBuilder({name: c for c, name in enumerate(CLASSES)}, ("text",)),
         Clock(1.0),
         clock,
         thread_time=Clock(0.0),
     )
-    intake.open()
-    return intake, clock
+    sampler.open()
+    return sampler, clock
 
 
-def give(intake: Intake, told: Messages = TOLD) -> None:
+def give(sampler: Sampler, told: Messages = TOLD) -> None:
     """Offer a whole batch."""
-    intake.offer(told, np.arange(len(told)), POSTERIORS[: len(told)])
+    sampler.offer(told, np.arange(len(told)), POSTERIORS[: len(told)])
 
 
-def n_taken(intake: Intake) -> int:
+def n_taken(sampler: Sampler) -> int:
     """Take all that waits, however many turns it takes, and count its messages."""
     n = 0
-    while items := intake.take():
+    while items := sampler.take():
         n += sum(len(item) for item in items if isinstance(item, Offer))
     return n
 
@@ -73,13 +73,13 @@ def check_posteriors(item: Item, posteriors: NDArray[np.float64]) -> None:
 
 def test_a_short_stream_is_taken_whole() -> None:
     """A stream of no more than five seconds' worth is taken whole, however quickly it comes."""
-    intake, _ = intake_of(4_000.0)
+    sampler, _ = intake_of(4_000.0)
     for _ in range(40):
-        give(intake)
-    assert n_taken(intake) == 20_000
-    give(intake)
-    assert n_taken(intake) == 0
-    assert intake.n_offered == 20_500
+        give(sampler)
+    assert n_taken(sampler) == 20_000
+    give(sampler)
+    assert n_taken(sampler) == 0
+    assert sampler.n_offered == 20_500
 
 
 @given(
@@ -88,62 +88,62 @@ def test_a_short_stream_is_taken_whole() -> None:
 )
 def test_the_rate_is_kept_in_the_long_run(rate_max_per_s: int, pauses_ms: list[int]) -> None:
     """No more is taken than burst and rate allow, and of what the burst allows at least most."""
-    intake, clock = intake_of(float(rate_max_per_s))
-    taken = n_taken(intake)
+    sampler, clock = intake_of(float(rate_max_per_s))
+    taken = n_taken(sampler)
     for pause_ms in pauses_ms:
         clock.now_s += pause_ms / 1000
-        give(intake)
-        taken += n_taken(intake)
+        give(sampler)
+        taken += n_taken(sampler)
     assert taken <= rate_max_per_s * (BURST_S + clock.now_s) + 1
     # Where two draws fell on one row, the tokens of the second are kept for the next batch.
     assert taken >= min(BATCH, rate_max_per_s * BURST_S) * 0.6
-    assert taken <= intake.n_offered
+    assert taken <= sampler.n_offered
 
 
 def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
     """A stream that is too fast leaves the processor to the learning, until it pauses."""
-    intake, clock = intake_of(4_000.0)
+    sampler, clock = intake_of(4_000.0)
     for _ in range(41):
-        give(intake)  # the last batch finds no token
-    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 1_000
-    assert intake.something.is_set()
+        give(sampler)  # the last batch finds no token
+    assert sum(len(item) for item in sampler.take() if isinstance(item, Offer)) == 1_000
+    assert sampler.something.is_set()
     clock.now_s += 1.0
-    assert sum(len(item) for item in intake.take() if isinstance(item, Offer)) == 19_000
-    assert not intake.something.is_set()
+    assert sum(len(item) for item in sampler.take() if isinstance(item, Offer)) == 19_000
+    assert not sampler.something.is_set()
 
 
 def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
     """Behind two seconds of a stream that is too fast, no more than a second's worth waits."""
-    intake, clock = intake_of(1_000.0)
+    sampler, clock = intake_of(1_000.0)
     posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
     for _ in range(11):
-        intake.offer(TOLD, np.arange(BATCH), posteriors)
+        sampler.offer(TOLD, np.arange(BATCH), posteriors)
     for _ in range(5):  # half a second each, in which 500 may be taken
         clock.now_s += 0.5
-        intake.offer(TOLD, np.arange(BATCH), posteriors)
-        intake.offer(TOLD, np.arange(BATCH), posteriors)
-    assert n_taken(intake) == pytest.approx(1_000, abs=20)
-    assert intake.rates()[1] * 2.5 == pytest.approx(1_000, abs=20)
+        sampler.offer(TOLD, np.arange(BATCH), posteriors)
+        sampler.offer(TOLD, np.arange(BATCH), posteriors)
+    assert n_taken(sampler) == pytest.approx(1_000, abs=20)
+    assert sampler.rates()[1] * 2.5 == pytest.approx(1_000, abs=20)
     clock.now_s += 0.5
-    intake.offer(TOLD, np.arange(BATCH), posteriors)
+    sampler.offer(TOLD, np.arange(BATCH), posteriors)
     for _ in range(2):  # the last one finds no token
-        intake.offer(TOLD, np.arange(BATCH), posteriors)
-    (item,) = intake.take()
+        sampler.offer(TOLD, np.arange(BATCH), posteriors)
+    (item,) = sampler.take()
     check_posteriors(item, posteriors)
 
 
 def test_a_sample_is_spread_over_the_batch() -> None:
     """Of a batch of which a tenth is taken, every stretch gives its share, and none gives twice."""
-    intake, clock = intake_of(500.0)
+    sampler, clock = intake_of(500.0)
     for _ in range(5):
-        give(intake)
-    n_taken(intake)
+        give(sampler)
+    n_taken(sampler)
     shares = np.zeros(10)
     odd = total = 0
     for _ in range(200):
         clock.now_s += 0.1
-        give(intake)
-        for item in intake.take():
+        give(sampler)
+        for item in sampler.take():
             assert isinstance(item, Offer)
             rows = np.array(item.columns["offset"])
             assert (np.diff(rows) > 0).all()
@@ -157,32 +157,32 @@ def test_a_sample_is_spread_over_the_batch() -> None:
 
 def test_what_is_taken_keeps_its_posterior() -> None:
     """Each row of a sample has the posterior that it was offered with."""
-    intake, _ = intake_of(20.0)
+    sampler, _ = intake_of(20.0)
     posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
-    intake.offer(TOLD, np.arange(BATCH), posteriors)
-    (item,) = intake.take()
+    sampler.offer(TOLD, np.arange(BATCH), posteriors)
+    (item,) = sampler.take()
     check_posteriors(item, posteriors)
 
 
 def test_long_messages_cost_more() -> None:
     """Messages of many kilobytes count as several, so that they do not take all the time."""
-    intake, _ = intake_of(10.0)
+    sampler, _ = intake_of(10.0)
     long = tweets([{"text": "good", "more": "x" * 40_000}] * 50)
-    give(intake, long)
-    assert 3 <= n_taken(intake) <= 5
+    give(sampler, long)
+    assert 3 <= n_taken(sampler) <= 5
 
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
     monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH_BYTES)
-    intake, _ = intake_of(1e6)
+    sampler, _ = intake_of(1e6)
     for _ in range(5):
-        give(intake)
-    assert intake.n_overflowed == 2 * BATCH
-    assert intake.put(Forget(["m0"], (LOG, [0])))  # deletions are always taken
-    assert n_taken(intake) == 3 * BATCH
-    give(intake)
-    assert n_taken(intake) == BATCH
+        give(sampler)
+    assert sampler.n_overflowed == 2 * BATCH
+    assert sampler.put(Forget(["m0"], (LOG, [0])))  # deletions are always taken
+    assert n_taken(sampler) == 3 * BATCH
+    give(sampler)
+    assert n_taken(sampler) == BATCH
 
 
 def test_shares_are_told() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.search import Change, Recent, Row, StoreError, parse
+from consumers.search import Change, MessageRow, RecentStore, RecentStoreError, parse
 from tests.consumers.search.stores import (
     LOG,
     clock_of,
@@ -45,7 +45,7 @@ def test_a_row_is_the_message_whole(tmp_path: Path) -> None:
             "negative",
             "t/0",
         )
-        assert learned == Row(
+        assert learned == MessageRow(
             key=3, id="m2", partition=LOG, offset=2, time_ms=learned.time_ms,
             arrived_ms=1_700_000_000_000, user="ann", lang="en", text="good day",
             example={"text": "good day"}, label="negative", probability=learned.probability,
@@ -250,7 +250,7 @@ def test_labelled_and_judged_messages_may_overtake_each_other() -> None:
 def test_who_listens_hears_of_all_that_changes() -> None:
     """Listeners get each row once it can be found, and each change that a person or stream made."""
     store = made(None)
-    rows: list[Row] = []
+    rows: list[MessageRow] = []
     changes: list[Change] = []
     store.listeners.append(rows.extend)
     store.change_listeners.append(changes.extend)
@@ -280,7 +280,7 @@ def test_a_temporary_store_leaves_nothing() -> None:
     assert not folder.exists()
 
 
-def check_that_it_is_empty(store: Recent) -> None:
+def check_that_it_is_empty(store: RecentStore) -> None:
     """Ask everything of a store that does not run."""
     offer(store, tweets(["good"], first=5))
     store.remove("m0")
@@ -342,7 +342,7 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a change that cannot be written is told so after a while."""
     monkeypatch.setattr("consumers.search.store._WAIT_S", 0.01)
     store = made(None)
-    store._intake.open()  # and nobody takes
-    with pytest.raises(StoreError, match=r"'m0' could not be changed for 0\.01 s"):
+    store._sampler.open()  # and nobody takes
+    with pytest.raises(RecentStoreError, match=r"'m0' could not be changed for 0\.01 s"):
         store.remove("m0")
     store.stop()

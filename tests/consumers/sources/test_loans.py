@@ -36,8 +36,8 @@ def loans() -> list[dict[str, Any]]:
 @given(st.integers(0, 10**9), st.integers(0, 30), st.integers(1, 30))
 def test_any_position_can_be_entered(first: int, before: int, n: int) -> None:
     """Message n is the same whatever was made before it."""
-    maker = LoanMaker(GeneratorSettings(stream="loans"))
-    assert maker.make(first, before + n)[before:] == maker.make(first + before, n)
+    row_builder = LoanMaker(GeneratorSettings(stream="loans"))
+    assert row_builder.make(first, before + n)[before:] == row_builder.make(first + before, n)
 
 
 def test_decisions_are_as_often_as_they_are_said_to_be(loans: list[dict[str, Any]]) -> None:
