@@ -327,7 +327,7 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType"
 
 
-def takes(kind: Kind, values: Any) -> bool:
+def accepts(kind: Kind, values: Any) -> bool:
     """Tell whether the first value that is there is of a kind: what a new field is known by.
 
     Parameters
@@ -337,17 +337,17 @@ def takes(kind: Kind, values: Any) -> bool:
 
     Examples
     --------
-    >>> takes(NUMBERS, [None, 2.5]), takes(NUMBERS, [True]), takes(NUMBERS, [None])
+    >>> accepts(NUMBERS, [None, 2.5]), accepts(NUMBERS, [True]), accepts(NUMBERS, [None])
     (True, False, False)
     """
     array = as_array(values)
     if array is not None and array.dtype.kind in "biuf":
         is_there = array.dtype.kind != "f" or not np.isnan(array).all()
         return array.dtype.kind in kind.dtypes and is_there
-    return _is_plain(kind, first_there(values))
+    return _is_plain(kind, first_present(values))
 
 
-def first_there(values: Any) -> Any:
+def first_present(values: Any) -> Any:
     """Return the first of some values that is not missing; None where there is none.
 
     A column of text that is one buffer holds no values to look at.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import chunks, count_rows, first_there, to_mapping
+from streamnb.columns import chunks, count_rows, first_present, to_mapping
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats, GroupState
@@ -209,7 +209,7 @@ class Judging:
             return
         for field in fields if open_groups else ():
             values = values_of(field)
-            if first_there(values) is None or any(group.takes(values) for group in open_groups):
+            if first_present(values) is None or any(group.accepts(values) for group in open_groups):
                 return
         known = ", ".join(map(str, self._known)) or "none yet"
         taking = ", ".join(group.name for group in open_groups)
@@ -306,7 +306,7 @@ class Judging:
             if field in named:
                 continue
             for name, group in open_groups:
-                if group.takes(values):
+                if group.accepts(values):
                     shares[name][field] = values
                     break
         return dict(shares)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import Strings, as_array, first_there, is_missing
+from streamnb.columns import Strings, as_array, first_present, is_missing
 from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
@@ -34,7 +34,7 @@ class SparseRows(NamedTuple):
         Each entry's place in `names`.
     counts : ndarray of shape (n_entries,), float64
     indptr : ndarray of shape (n + 1,), int64
-    there : ndarray of shape (n,), bool
+    present : ndarray of shape (n,), bool
         False where an example's counts are missing altogether.
     """
 
@@ -42,7 +42,7 @@ class SparseRows(NamedTuple):
     names_at: NDArray[np.int64]
     counts: NDArray[np.float64]
     indptr: NDArray[np.int64]
-    there: NDArray[np.bool_]
+    present: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ def from_columns(columns: Mapping[str, Any], n: int) -> SparseRows:
         For a value that is no number of at least 0: field, row, value.
     """
     # In the order of their names: in which one they came is not to be seen, not in the last digit.
-    there_are = [(str(name), values) for name, values in columns.items() if values is not None]
-    by_name = sorted(there_are, key=itemgetter(0))
+    given = [(str(name), values) for name, values in columns.items() if values is not None]
+    by_name = sorted(given, key=itemgetter(0))
     names = [name for name, _ in by_name]
     grid = np.empty((n, len(names)))
-    there = np.zeros(n, dtype=np.bool_)
+    present = np.zeros(n, dtype=np.bool_)
     for k, (name, values) in enumerate(by_name):
         grid[:, k] = _numbers(name, values, n)
-    there |= ~np.isnan(grid).all(axis=1) if names else False
+    present |= ~np.isnan(grid).all(axis=1) if names else False
     rows, at = np.nonzero(np.nan_to_num(grid))
     indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
-    return _by_form(SparseRows(names, at.astype(np.int64), grid[rows, at], indptr, there))
+    return _by_form(SparseRows(names, at.astype(np.int64), grid[rows, at], indptr, present))
 
 
 def from_mappings(field: str, values: Any, n: int) -> SparseRows:
@@ -117,10 +117,10 @@ def from_mappings(field: str, values: Any, n: int) -> SparseRows:
     at: list[int] = []
     counts: list[float] = []
     indptr = np.zeros(n + 1, dtype=np.int64)
-    there = np.zeros(n, dtype=np.bool_)
+    present = np.zeros(n, dtype=np.bool_)
     for row, value in enumerate([None] * n if values is None else list(values)):
         if not is_missing(value):
-            there[row] = True
+            present[row] = True
             for word, count in sorted(_counted(field, row, value).items()):  # as above
                 if count:
                     at.append(places.setdefault(word, len(places)))
@@ -132,7 +132,7 @@ def from_mappings(field: str, values: Any, n: int) -> SparseRows:
             np.array(at, dtype=np.int64),
             np.array(counts, dtype=np.float64),
             indptr,
-            there,
+            present,
         )
     )
 
@@ -168,7 +168,9 @@ def _by_form(rows: SparseRows) -> SparseRows:
     different, inverse = np.unique(keys, return_inverse=True)
     counts = np.bincount(inverse, weights=rows.counts, minlength=len(different))
     indptr = np.searchsorted(different, np.arange(n + 1) * len(names)).astype(np.int64)
-    return SparseRows(names, different % len(names), counts.astype(np.float64), indptr, rows.there)
+    return SparseRows(
+        names, different % len(names), counts.astype(np.float64), indptr, rows.present
+    )
 
 
 def is_sparse(values: Any) -> bool:
@@ -375,11 +377,11 @@ class BagState(CountedState):
             return (self.spec.field,)
         return self.spec.fields or ()
 
-    def takes(self, values: Any) -> bool:
+    def accepts(self, values: Any) -> bool:
         """Tell whether a new field holds counts: numbers, where they are not missing."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
             return True
-        first = first_there(values)
+        first = first_present(values)
         return isinstance(first, int | float | np.number) and not isinstance(first, bool)
 
     def read(self, columns: Mapping[str, Any], n: int) -> SparseRows:
@@ -411,7 +413,7 @@ class BagState(CountedState):
         else:
             kept_counts = np.ones(int(known.sum()))
         rows = Rows(np.ascontiguousarray(columns[known]), kept_counts, ends.astype(np.int64))
-        return Batch(rows, np.ascontiguousarray(counted.there[begin:end]))
+        return Batch(rows, np.ascontiguousarray(counted.present[begin:end]))
 
     def encode_to_unlearn(self, counted: SparseRows, labels: NDArray[np.int32]) -> BatchToUnlearn:
         """Return one row with its unknown words; the vocabulary stays as it is."""
@@ -425,7 +427,7 @@ class BagState(CountedState):
             counts = np.ones(len(counts))
         rows = Rows(columns, counts, np.array([0, len(columns)]))
         return BatchToUnlearn(
-            rows, counted.there[:1].copy(), lambda at: counted.names[int(names[at])]
+            rows, counted.present[:1].copy(), lambda at: counted.names[int(names[at])]
         )
 
     def _columns(
@@ -486,12 +488,12 @@ class BagState(CountedState):
         known = columns >= 0
         if not known.all():
             columns, counts = columns[known], counts[known]
-        return Batch(Rows(columns, counts, np.array([0, len(columns)])), _THERE)
+        return Batch(Rows(columns, counts, np.array([0, len(columns)])), _PRESENT)
 
 
 _WORDS = frozenset({str})
 _COUNTS = frozenset({int, float})
-_THERE: NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
+_PRESENT: NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
 
 
 def _texts(names: list[str], key: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Texts]:

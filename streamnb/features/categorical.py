@@ -60,7 +60,7 @@ class CategoryBatch(NamedTuple):
     source: ValueColumns | None = None
     begin: int = 0
 
-    def there(self) -> list[str]:
+    def present(self) -> list[str]:
         """Return the fields that the first row has a value of, also those that nobody knows."""
         known = [name for j, name in enumerate(self.fields.names) if self.columns[0, j] != MISSING]
         if self.source is None:
@@ -130,7 +130,7 @@ class CategoriesState(GroupState):
         """The fields, as far as they are known."""
         return self.table.fields.names
 
-    def takes(self, values: Any) -> bool:
+    def accepts(self, values: Any) -> bool:
         """Tell whether these values are texts or truth values."""
         return self.is_open and are_categories(values)
 
@@ -292,7 +292,7 @@ class CategoriesState(GroupState):
         n_dropped = self.n_dropped if part is None else part.n_dropped
         columns = batch.columns.copy()
         held = {}
-        for name in batch.there():
+        for name in batch.present():
             j = batch.fields.places.get(name, -1)
             column = int(columns[0, j]) if j >= 0 else -1
             known = 0 <= column < len(counts.by_value)

@@ -123,7 +123,7 @@ class CountedState(GroupState):
     ) -> tuple[int, int, int]:
         """Add a batch's labelled rows to some counts; see `kernels.counting.add_rows`."""
         return counting.add_rows(
-            counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
+            counts, batch.rows, updates.labels, updates.weights, batch.present, row, n_words_max
         )
 
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
@@ -182,7 +182,7 @@ class CountedState(GroupState):
         self, batch: BatchToUnlearn, label: int, weight: float, part: GroupPart | None
     ) -> tuple[Batch, int]:
         """Return a batch of one row without the words that have left; see `GroupState`."""
-        if not batch.there[0]:
+        if not batch.present[0]:
             return batch, 0
         counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
@@ -190,8 +190,8 @@ class CountedState(GroupState):
         columns = batch.rows.columns[:n].astype(np.int64)
         wanted = weight * batch.rows.counts[:n]
         held = np.zeros(n)
-        there = (columns >= 0) & (columns < len(counts.by_word))
-        held[there] = counts.by_word[columns[there], label]
+        counted = (columns >= 0) & (columns < len(counts.by_word))
+        held[counted] = counts.by_word[columns[counted], label]
         short = (held < wanted * (1.0 - DUST)) | (columns < 0)
         check_examples(self.name, weight, float(counts.examples[label]))
         if short.any() and not n_dropped:
@@ -202,7 +202,7 @@ class CountedState(GroupState):
         rows = Rows(
             batch.rows.columns[keep], batch.rows.counts[keep], np.array([0, len(keep)], np.int64)
         )
-        return Batch(rows, batch.there), int(short.sum())
+        return Batch(rows, batch.present), int(short.sum())
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, word by word, or take them away; see `GroupState`."""

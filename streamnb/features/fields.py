@@ -111,8 +111,8 @@ def to_read(
     """
     if named is not None:
         return [name for name in named if columns.get(name) is not None]
-    there = [name for name in columns if columns[name] is not None]
-    new = [name for name in there if name not in table.places]
+    present = [name for name in columns if columns[name] is not None]
+    new = [name for name in present if name not in table.places]
     for name in new:
         if not is_name(name):
             raise InputError(
@@ -123,4 +123,4 @@ def to_read(
             f"field {new[-1]!r}: an open group holds at most {FIELDS_MAX:,} fields, and has"
             f" {len(table):,}. Name the fields that it is to read."
         )
-    return there
+    return present

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import FLAGS, OneRow, first_there, read_matrix
+from streamnb.columns import FLAGS, OneRow, first_present, read_matrix
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.fields import FieldTable, check_fields, to_read
@@ -119,11 +119,11 @@ class FlagsState(GroupState):
         """The fields, as far as they are known."""
         return self.table.names
 
-    def takes(self, values: Any) -> bool:
+    def accepts(self, values: Any) -> bool:
         """Tell whether the first of these values that is there is a truth value."""
         if not self.is_open or isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             return False
-        return isinstance(first_there(values), bool | np.bool_)
+        return isinstance(first_present(values), bool | np.bool_)
 
     def read(self, columns: Mapping[str, Any], n: int) -> FlagColumns:
         """Return the group's fields; those of an open one are all the columns it is given."""

@@ -135,9 +135,9 @@ class NumbersState(GroupState):
         """The fields, as far as they are known."""
         return self.table.names
 
-    def takes(self, values: Any) -> bool:
+    def accepts(self, values: Any) -> bool:
         """Tell whether these values are ints or floats."""
-        return self.is_open and matrix.takes(NUMBERS, values)
+        return self.is_open and matrix.accepts(NUMBERS, values)
 
     def read(self, columns: Mapping[str, Any], n: int) -> NumberRows:
         """Return the group's fields; those of an open one are all the columns it is given."""

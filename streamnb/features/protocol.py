@@ -108,7 +108,7 @@ class GroupState(ABC):
     def fields(self) -> Sequence[str]:
         """The fields that it reads, as far as they are known."""
 
-    def takes(self, values: Any) -> bool:  # noqa: ARG002 -- the open ones look at them
+    def accepts(self, values: Any) -> bool:  # noqa: ARG002 -- the open ones look at them
         """Tell whether an open group adopts a new field with these values (a sequence)."""
         return False
 

@@ -196,7 +196,7 @@ class WordsState(CountedState):
         found = batch.rows.columns[:n]
         columns = self.vocabulary.look_up(own.table.fingerprints[found])
         rows = Rows(columns, batch.rows.counts[:n].copy(), batch.rows.indptr)
-        return BatchToUnlearn(rows, batch.there, lambda at: own.words(found[at : at + 1])[0])
+        return BatchToUnlearn(rows, batch.present, lambda at: own.words(found[at : at + 1])[0])
 
     def _batch(
         self,

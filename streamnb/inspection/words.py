@@ -127,7 +127,7 @@ class WordsView(GroupView):
         if not self.state.n_declared:
             known[known] = by_word[columns[known]].any(axis=1)
         # A copy: the arrays of the batch may be a desk's, and used again.
-        return Row(bool(batch.there[0]), columns[known], batch.rows.counts[:n][known].copy())
+        return Row(bool(batch.present[0]), columns[known], batch.rows.counts[:n][known].copy())
 
     def parameters(self) -> ParameterCount:
         """Count k·V entries; those of each class, or of its complement, add up to 1."""

@@ -21,12 +21,12 @@ class Batch:
     ----------
     rows : Rows
         Columns and their counts, row by row.
-    there : ndarray of shape (n,), bool
+    present : ndarray of shape (n,), bool
         False where the text is missing: that row says nothing in this group.
     """
 
     rows: Rows
-    there: NDArray[np.bool_]
+    present: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class BernoulliEstimator:
                 self._absence,
                 batch.rows,
                 *updates,
-                batch.there,
+                batch.present,
                 row,
                 n_judged,
                 learn,

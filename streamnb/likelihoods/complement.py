@@ -67,7 +67,7 @@ class ComplementEstimator:
             self._sums,
             batch.rows,
             *updates,
-            batch.there,
+            batch.present,
             row,
             n_judged,
             learn,

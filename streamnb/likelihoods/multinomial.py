@@ -49,7 +49,7 @@ class MultinomialEstimator:
             self._alpha_sums,
             batch.rows,
             *updates,
-            batch.there,
+            batch.present,
             row,
             n_judged,
             learn,

@@ -46,7 +46,7 @@ def learn_rows(
 ) -> tuple[int, int, int]:
     """Add a batch's labelled rows to some counts, as a part does."""
     return counting.add_rows(
-        counts, batch.rows, updates.labels, updates.weights, batch.there, row, n_words_max
+        counts, batch.rows, updates.labels, updates.weights, batch.present, row, n_words_max
     )
 
 

@@ -153,7 +153,7 @@ def test_a_missing_text_is_not_an_empty_one() -> None:
     state = state_of()
     column = text_column([b"", None, b"a"])
     batch = state.encode(column, 0, 3, np.zeros(3, dtype=np.int32), learn=True)
-    assert batch.there.tolist() == [True, False, True]
+    assert batch.present.tolist() == [True, False, True]
     assert batch.rows.indptr.tolist() == [0, 0, 0, 1]
 
 

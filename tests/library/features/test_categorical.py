@@ -215,11 +215,11 @@ def test_which_new_fields_an_open_group_takes() -> None:
     state = started(Categories())
     taken: list[Any] = [["a"], [None, "a", 3], [True], np.array(["a"]), np.array([True])]
     for values in taken:
-        assert state.takes(values)
+        assert state.accepts(values)
     left: list[Any] = [[3], [None], [], [2.5, "a"], np.array([3]), "text", {"a": 1}]
     for values in left:
-        assert not state.takes(values)
-    assert not started(Categories(fields=["p"])).takes(["a"])
+        assert not state.accepts(values)
+    assert not started(Categories(fields=["p"])).accepts(["a"])
 
 
 @pytest.mark.parametrize(

@@ -312,11 +312,11 @@ def test_which_new_fields_an_open_group_takes() -> None:
     state = started(Flags())
     taken: list[Any] = [[True], [None, False], np.array([True]), [np.bool_(True)]]
     for values in taken:
-        assert state.takes(values)
+        assert state.accepts(values)
     left: list[Any] = [[1], ["a"], [None], [], np.array([1.0]), "text"]
     for values in left:
-        assert not state.takes(values)
-    assert not started(Flags(fields=["p"])).takes([True])
+        assert not state.accepts(values)
+    assert not started(Flags(fields=["p"])).accepts([True])
 
 
 def test_a_frozen_state_stays() -> None:
