@@ -1,8 +1,8 @@
 """The values that travel through the daemon: raw columns from a source, decoded messages, rejects.
 
-A source hands over **columns**: one buffer for a whole batch of one partition, and arrays that say
-where each key and value lies in it. Decoding turns them into `Messages`, arrays side by side, one
-entry a message; `Messages.envelope(i)` is the row view for sinks and screens.
+A source returns **columns**: one buffer for a batch of one partition, and arrays of where each key
+and value lies in it. The decoder turns them into `Messages`, arrays of one entry a message;
+`Messages.envelope(i)` is a row of them, for sinks and screens.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def partition_of(name: str) -> Partition:
 
 @dataclass(frozen=True, slots=True)
 class RawColumns:
-    """The next messages of one partition, as they came.
+    """A batch of raw messages of one partition.
 
     Attributes
     ----------
     partition : Partition
-        The log they come from.
+        Their log.
     buffer : bytes
         Every key and value of the batch; the arrays below point into it.
     value_starts, value_ends : ndarray of shape (n,), int64
@@ -57,9 +57,9 @@ class RawColumns:
     offsets : ndarray of shape (n,), int64
         Each message's offset in its partition, increasing.
     times_ms : ndarray of shape (n,), int64
-        Time of each message by the source's clock, in Unix milliseconds; -1 where unknown.
+        Time of each message by the source's clock, in Unix milliseconds; -1 if unknown.
     next_offset : int
-        Where reading goes on once this batch is done.
+        The offset to read after this batch.
     """
 
     partition: Partition
@@ -88,12 +88,12 @@ class RawColumns:
         return [None if end < 0 else self.buffer[start:end] for start, end in lies]
 
     def key(self, i: int) -> bytes | None:
-        """Return the raw key of message `i`, or None where it has none."""
+        """Return the raw key of message `i`, or None if it has none."""
         end = int(self.key_ends[i])
         return None if end < 0 else self.buffer[int(self.key_starts[i]) : end]
 
     def head(self, n: int) -> RawColumns:
-        """Return the first `n` messages; reading goes on at the one behind them."""
+        """Return the first `n` messages; the next offset is the one behind them."""
         if n >= len(self):
             return self
         return replace(self, **self._cut(slice(n)), next_offset=int(self.offsets[n]))
@@ -109,7 +109,7 @@ class RawColumns:
 
 
 class Operation(StrEnum):
-    """What a message asks for."""
+    """The operation that a message asks for."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -134,7 +134,7 @@ class Reason(StrEnum):
 
 
 class Reject(NamedTuple):
-    """A message that could not be used, with all that is needed to look at it again."""
+    """A message that could not be used, with its reason, place and bytes."""
 
     reason: Reason
     detail: str
@@ -159,10 +159,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def shown(self) -> str:
-        """What it says, for people: its text, or without one its fields, as `income high · age 41`.
-
-        What a message holds stands in it as it is: whoever shows it makes it harmless.
-        """
+        """Its text, or without one its fields, as `income high · age 41`; not escaped."""
         return self.text or pairs(self.fields)
 
 
@@ -175,10 +172,7 @@ def pairs(fields: Mapping[str, Any]) -> str:
 
 
 class Metadata(NamedTuple):
-    """What messages say of themselves beside what is learned: for sinks, the screen and people.
-
-    They are lists side by side, one entry a message.
-    """
+    """What messages hold beside what is learned, as lists of one entry a message."""
 
     ids: list[str]
     times_ms: list[int]
@@ -194,34 +188,34 @@ NO_LABEL = -1
 
 @dataclass(slots=True)
 class Messages:
-    """The decoded messages of one batch, column by column; rejects stand apart.
+    """The decoded messages of one batch as columns, and its rejects.
 
-    What the model does not read stays in the raw bytes: `envelope` decodes a message whole, for the
-    few that are shown or written.
+    What the model does not read stays in the raw bytes: `envelope` decodes all of a message, for
+    the few that are shown or written.
 
     Attributes
     ----------
     raw : RawColumns
-        What they were decoded from.
+        The batch they were decoded from.
     at : ndarray of shape (n,), int64
         Each message's place in `raw`, ascending.
     classes : tuple of str
-        What label codes stand for.
+        The class of each label code.
     labels : ndarray of shape (n,), int32
-        Each message's place in `classes`; `NO_LABEL`: to be judged, not learned.
+        Each message's place in `classes`; `NO_LABEL` if it is to be predicted, not learned.
     operations : ndarray of shape (n,), int8
         Each message's place in `OPERATIONS`.
     texts : TextColumn, of length n
-        A deletion's text is missing, and so are all where neither model nor labels need the text.
+        A deletion's text is missing; all are if neither the model nor the labels need texts.
     fields : dict of str to TextColumn or ndarray of shape (n,), float64
-        The other fields that the model reads: words and categories as text; numbers, and flags as
-        0 and 1, nan where they are missing.
+        The other fields that the model reads: words and categories as text, numbers and flags (0
+        and 1) as floats, nan if missing.
     metadata : callable
         Decodes the metadata of the messages at some places of `raw`.
     rejects : list of Reject
         The messages of `raw` that cannot be used: all that are not in `at`.
     n_ambiguous : int
-        Messages whose emoticons speak for more than one class: they are judged, never learned.
+        Messages with emoticons of more than one class: they are predicted, never learned.
     """
 
     raw: RawColumns
@@ -240,12 +234,12 @@ class Messages:
 
     @property
     def partition(self) -> Partition:
-        """The log they come from."""
+        """The log of the batch."""
         return self.raw.partition
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on."""
+        """The offset to read after this batch."""
         return self.raw.next_offset
 
     @property
@@ -255,12 +249,12 @@ class Messages:
 
     @property
     def to_learn(self) -> NDArray[np.int64]:
-        """Rows that have a label and are no deletion, ascending, int64."""
+        """Rows with a label that are no deletion, ascending, int64."""
         return np.flatnonzero((self.labels != NO_LABEL) & (self.operations != _DELETE))
 
     @property
     def to_predict(self) -> NDArray[np.int64]:
-        """Rows that have no label and are no deletion, ascending, int64."""
+        """Rows without a label that are no deletion, ascending, int64."""
         return np.flatnonzero((self.labels == NO_LABEL) & (self.operations != _DELETE))
 
     @property
@@ -269,7 +263,7 @@ class Messages:
         return np.flatnonzero(self.operations == _DELETE)
 
     def label(self, i: int) -> str | None:
-        """Return the class that message `i` is labelled with."""
+        """Return the label of message `i`, or None."""
         code = int(self.labels[i])
         return None if code == NO_LABEL else self.classes[code]
 
