@@ -1,8 +1,8 @@
-"""What a group of numbers says beyond a posterior.
+"""The view of numbers.
 
-Where a figure needs one Gaussian a class, it is the one at location and variance of `Posterior`:
-maximum likelihood itself, or m and b/a of a normal–inverse-gamma posterior, whose predictive is
-Student's t and no Gaussian.
+If an answer needs one Gaussian for each class, it is the one with the location and variance of
+`Posterior`: maximum likelihood itself, or m and b/a of a normal–inverse-gamma posterior, whose
+predictive is Student's t.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NumbersView(GroupView):
     state: NumbersState
 
     def parameters(self) -> ParameterCount:
-        """Count means and variances: of each class, or one variance for all; all are free."""
+        """Count means and variances, with one variance a class or one for all; all are free."""
         m, k = len(self.state.live_fields()), len(self.state.counts.n) - 1
         count = k * m + (m if self._is_shared else k * m)
         return ParameterCount(count, count)
@@ -62,7 +62,7 @@ class NumbersView(GroupView):
         return float(-0.5 * np.sum(n * np.log(2.0 * np.pi * v) + squares / v))
 
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
-        """Draw from each class's predictive; None where the class knows nothing of a field."""
+        """Draw from each class's predictive; None if the class knows nothing of a field."""
         p = self._posterior
         known = p.speaks & (p.n > 0.0) if not self._is_bayes else p.speaks
         drawn: dict[str, list[Any]] = {}
@@ -80,7 +80,7 @@ class NumbersView(GroupView):
         return drawn
 
     def linear(self) -> Linear:
-        """Return w = μ/σ² and b = −Σ μ²/(2σ²); −x²/(2σ²), the same for all classes, is left out."""
+        """Return w = μ/σ² and b = −Σ μ²/(2σ²); −x²/(2σ²) is the same for all classes: omitted."""
         where = f"group {self.state.name!r}"
         if self._is_bayes:
             raise InputError(
@@ -128,7 +128,7 @@ class NumbersView(GroupView):
         """Return each field's mean log-likelihood ratio, class c's own examples against the others.
 
         By location and variance: the mean over c's own examples of log p(x | c), less the mean of
-        log p(x | k) over the other classes that have seen the field. 0 where there is none.
+        log p(x | k) over the other classes that have seen the field. 0 if there is none.
         """
         p = self._posterior
         known = np.flatnonzero(p.speaks.any(axis=0)).tolist()
@@ -201,7 +201,7 @@ class NumbersView(GroupView):
         return ratios
 
     def _floor(self, p: Posterior, j: int) -> Floats:
-        """Return what the floor adds to the variances that were drawn; 0 under a prior."""
+        """Return what the floor adds to drawn variances; 0 under a prior."""
         seen = p.kappa[:, j] > 0.0
         if self._is_bayes:
             return np.zeros(int(seen.sum()))

@@ -1,4 +1,4 @@
-"""What groups of words tell, whatever their likelihood: the common half of its views."""
+"""Views of words: what all share, and one class for each likelihood."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from streamnb.labels import unlabelled
 from streamnb.likelihoods.multinomial import vocabulary_size
 
 
-class Row(NamedTuple):
+class KnownWords(NamedTuple):
     """The known words of one example.
 
     Attributes
     ----------
     there : bool
-        Whether the group says anything of it at all.
+        Whether the example has the group's field at all.
     columns : ndarray of shape (n,), int64
     times : ndarray of shape (n,), float64
-        How often each is there.
+        How often each word occurs.
     """
 
     there: bool
@@ -56,8 +56,8 @@ class Row(NamedTuple):
 def column_sums(grid: Floats) -> Floats:
     """Return the sum of each column, ndarray of shape (n_classes,).
 
-    By pairs, as numpy adds what lies side by side: down the rows of a million words it would add
-    one after the other, and lose four digits.
+    numpy adds contiguous values pairwise; down the rows of a million words it would add one after
+    the other, and lose four digits.
     """
     out: Floats = np.ascontiguousarray(grid.T).sum(axis=1)
     return out
@@ -69,7 +69,7 @@ class WordsView(GroupView):
     Attributes
     ----------
     live : ndarray of shape (V,), int64
-        Columns of the words that there are.
+        Columns of the words.
     by_word, examples, tokens : ndarray, float64
         N_jc by all columns, N_c and N_·c, decayed up to now.
     """
@@ -78,7 +78,7 @@ class WordsView(GroupView):
 
     @cached_property
     def live(self) -> NDArray[np.int64]:
-        """Columns of the words that there are, in the order of the vocabulary."""
+        """Columns of the words, in the order of the vocabulary."""
         return self.state.live_columns()
 
     @cached_property
@@ -117,7 +117,7 @@ class WordsView(GroupView):
         words = self.state.vocabulary.words
         return FeatureLogs(lambda rows: words(columns[rows]), self.log_theta(columns))
 
-    def row(self, fields: Any, row: int) -> Row:
+    def row(self, fields: Any, row: int) -> KnownWords:
         """Return the known words of one example."""
         batch = self.state.encode(fields, row, row + 1, unlabelled(1), learn=False)
         n = int(batch.rows.indptr[1])
@@ -126,8 +126,9 @@ class WordsView(GroupView):
         known = (columns >= 0) & (columns < len(by_word))
         if not self.state.n_declared:
             known[known] = by_word[columns[known]].any(axis=1)
-        # A copy: the arrays of the batch may be a desk's, and used again.
-        return Row(bool(batch.present[0]), columns[known], batch.rows.counts[:n][known].copy())
+        # A copy: the arrays of the batch may be a thread's scratch, and used again.
+        times = batch.rows.counts[:n][known].copy()
+        return KnownWords(bool(batch.present[0]), columns[known], times)
 
     def parameters(self) -> ParameterCount:
         """Count k·V entries; those of each class, or of its complement, add up to 1."""
@@ -144,7 +145,7 @@ class WordsView(GroupView):
         log_theta = self.log_theta(words.columns)
         return self.effects(words, log_theta, words.times[:, None] * log_theta)
 
-    def effects(self, row: Row, log_theta: Floats, by_class: Floats) -> list[Effect]:
+    def effects(self, row: KnownWords, log_theta: Floats, by_class: Floats) -> list[Effect]:
         """Return the effects of an example's words, named ``word 'good' ×2``."""
         words = self.state.vocabulary.words(row.columns)
         counts, theta = self.counts_of(row.columns), np.exp(log_theta)
@@ -182,8 +183,8 @@ class WordsView(GroupView):
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
         """Draw an example's words for each label; see `GroupView`.
 
-        Text is the words with a space between; that they would be read as these words again is sure
-        for plain ones. Counts come as the group's fields have them.
+        A text is its words joined by spaces, which are read as the same words if they are plain.
+        Counts have the form of the group's fields.
         """
         spec = self.state.spec
         if isinstance(self.state, WordsState) and (spec.ngrams != (1, 1) or spec.negation):
@@ -204,7 +205,7 @@ class WordsView(GroupView):
         """Return `n` examples of class `c`, each as places in `live`, one for each occurrence."""
 
     def _as_fields(self, drawn: list[NDArray[np.int64]]) -> dict[str, list[Any]]:
-        """Return drawn words as the group's own fields would hold them."""
+        """Return drawn words in the form of the group's fields."""
         state, names = self.state, self.names
         if isinstance(state, WordsState):
             return {state.field: [" ".join(names[j] for j in each.tolist()) for each in drawn]}
@@ -241,9 +242,9 @@ class MultinomialView(WordsView):
     # ---- the generative side -------------------------------------------------------------------
 
     def mean_length(self, c: int) -> float:
-        """Return how many words an example of class `c` has on average; of all, where it has none.
+        """Return the mean number of words of an example of class `c`, or of all if it has none.
 
-        0 where nothing was learned.
+        0 if nothing was learned.
         """
         if self.examples[c] > 0.0:
             return float(self.tokens[c] / self.examples[c])
@@ -252,7 +253,7 @@ class MultinomialView(WordsView):
     def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
         """Draw a length from Poisson(the class's mean length), then words from θ_c.
 
-        Where a word counts once an example (``counts="presence"``), one drawn twice is read once.
+        With ``counts="presence"`` a word that is drawn twice is read once.
         """
         sizes = rng.poisson(self.mean_length(c), n)
         ends = np.cumsum(np.exp(self.log_theta(self.live)[:, c]))
@@ -267,7 +268,7 @@ class MultinomialView(WordsView):
 
     # ---- the posterior of the parameters -------------------------------------------------------
 
-    def _shapes(self, words: Row) -> tuple[Floats, Floats]:
+    def _shapes(self, words: KnownWords) -> tuple[Floats, Floats]:
         """Return the Dirichlet's parameters: of an example's words (n, k), and their sum (k,)."""
         alphas = self.state.spec.likelihood.prior.grid(self.state.n_declared, len(self.tokens))
         one_each = len(alphas) > 1
@@ -278,7 +279,7 @@ class MultinomialView(WordsView):
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
         """Return Σ x_j·log θ_jc under draws of θ_c from its Dirichlet; see `GroupView`.
 
-        All words that the example does not have enter as one.
+        All words that the example does not have are drawn as one.
         """
         words = self.row(fields, row)
         if not len(words.columns):
@@ -350,7 +351,7 @@ class BernoulliView(WordsView):
 
     @property
     def is_void(self) -> NDArray[np.bool_]:
-        """Tell of each class whether it gives nothing any probability: no example, and no β₂."""
+        """Whether a class gives no text any probability: it has no example, and β₂ is 0."""
         void: NDArray[np.bool_] = self.examples + self.betas[1] == 0.0
         return void
 
@@ -395,14 +396,14 @@ class BernoulliView(WordsView):
             Effect(MISSING, missing, MISSING, likelihoods=np.exp(missing)),
         ]
 
-    def _missing(self, words: Row) -> NDArray[np.int64]:
+    def _missing(self, words: KnownWords) -> NDArray[np.int64]:
         """Return the columns of the words that an example does not have."""
         return np.delete(self.live, np.searchsorted(self.live, words.columns))
 
     # ---- the generative side -------------------------------------------------------------------
 
     def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Draw each word to be there, or not, by θ_jc."""
+        """Draw whether each word is present, by θ_jc."""
         theta = np.exp(self.log_theta(self.live)[:, c])
         return [np.flatnonzero(rng.random(len(theta)) < theta) for _ in range(n)]
 
@@ -411,8 +412,8 @@ class BernoulliView(WordsView):
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
         """Return one example's log-likelihoods under draws of each θ_jc; see `GroupView`.
 
-        The most frequent of the missing words are drawn one by one. The sum of the others is drawn
-        from a Gamma of the same mean and variance: −log(1 − θ) is all but Gamma-distributed where
+        The most frequent missing words are drawn one by one. The sum of the others is drawn from a
+        Gamma distribution of the same mean and variance: −log(1 − θ) is nearly Gamma-distributed if
         θ is small, and so is a sum of many.
         """
         words = self.row(fields, row)
@@ -448,7 +449,7 @@ class BernoulliView(WordsView):
         present, absent = self.betas
         mean, variance = np.zeros((2, len(self.examples)))
         for c in range(len(mean)):
-            # Most words share their count with many: as few values as there are different counts.
+            # Most words share their count with many others, so the distinct counts are few.
             counts, times = np.unique(held[:, c], return_counts=True)
             a, b = counts + present[c], (self.examples[c] - counts) + absent[c]
             each_mean, each_variance = log_beta_moments(b, a)
@@ -471,7 +472,7 @@ class ComplementView(WordsView):
         self._refuse("it has no log-likelihood of data")
 
     def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:  # noqa: ARG002
-        """Refuse: it describes no texts to be drawn."""
+        """Refuse: it does not describe texts."""
         self._refuse("there are no texts to draw from it")
 
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
