@@ -105,12 +105,12 @@ def _in_turns(
 
 
 def _table(model: NaiveBayes) -> Table:
-    return model._groups["text"].vocabulary.table  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001
+    return model.state.groups["text"].vocabulary.table  # type: ignore[attr-defined, no-any-return]
 
 
 def _bytes(model: NaiveBayes) -> int:
     """Return the bytes of all arrays that grow with the words, with the room that they keep."""
-    counts = model._groups["text"].counts  # noqa: SLF001
+    counts = model.state.groups["text"].counts
     return sum(array.nbytes for array in (*_table(model), *counts))
 
 

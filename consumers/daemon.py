@@ -239,7 +239,7 @@ def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeli
     """Restore the model, publish its first snapshot, and build the loop around it."""
     components, clock = served.components, served.clock
     model, positions = served.checkpoint.restore(build_model(settings.model))
-    served.reporter.resume_from(model.words_dropped, values_dropped(model))
+    served.reporter.resume_from(model.words_dropped, values_dropped(model.state))
     learning = settings.learning
     policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
     learner = Learner(model, served.board, policy, clock)

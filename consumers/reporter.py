@@ -58,7 +58,7 @@ def build_status(
         window_log_loss=prequential.window_log_loss,
         vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
         words_dropped=snapshot.words_dropped if snapshot else 0,
-        n_features=n_features(snapshot) if snapshot else 0,
+        n_features=n_features(snapshot.state) if snapshot else 0,
         snapshot_version=snapshot.version if snapshot else 0,
         newest=tuple(statistics.newest),
         elapsed_s=statistics.elapsed_s,
@@ -210,10 +210,10 @@ class Reporter:
         if snapshot.version != self._shown_version:
             self._shown_version, self._shown_at_s = snapshot.version, now_s
             self._words_dropped.update(snapshot.words_dropped)
-            self._values_dropped.update(values_dropped(snapshot))
+            self._values_dropped.update(values_dropped(snapshot.state))
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            told = top_features(snapshot, FEATURES_SHOWN)
+            told = top_features(snapshot.state, FEATURES_SHOWN)
             self._quality.tell(told)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
@@ -256,7 +256,7 @@ class Reporter:
             log_loss=statistics.prequential.log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
             words_dropped=snapshot.words_dropped if snapshot else 0,
-            n_features=n_features(snapshot) if snapshot else 0,
+            n_features=n_features(snapshot.state) if snapshot else 0,
             classes=statistics.classes,
             class_counts=tuple(snapshot.class_counts.tolist()) if snapshot else (),
             positions={str(partition): at for partition, at in positions.items()},

@@ -18,8 +18,7 @@ from streamnb.labels import Codes
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma, VarianceFloor
-from streamnb.merging import merge, subtract
-from streamnb.model import NaiveBayes
+from streamnb.model import NaiveBayes, merge, subtract
 from streamnb.predict import Judgement
 from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares
 from streamnb.priors import LAPLACE, MAXIMUM_LIKELIHOOD, Beta, Dirichlet, Fixed

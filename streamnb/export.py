@@ -13,8 +13,9 @@ import numpy as np
 from streamnb.errors import InputError, StoreError, check_has, check_kind
 from streamnb.inspection.group_view import Table
 from streamnb.inspection.views import view_of
+from streamnb.predict import log_class_priors
 from streamnb.priors import class_prior_to_dict
-from streamnb.reading import Readable
+from streamnb.reader import ModelReader
 
 __all__ = ["export_arrow", "export_dict", "export_json", "to_arrow"]
 
@@ -23,7 +24,7 @@ FORMAT = "streamnb export"
 VERSION = 1
 
 
-def export_dict(model: Readable) -> dict[str, Any]:
+def export_dict(model: ModelReader) -> dict[str, Any]:
     """Return a model or snapshot as plain values, as `docs/format.md` describes them.
 
     Numbers are finite floats; -inf, the logarithm of zero, is None.
@@ -43,23 +44,23 @@ def export_dict(model: Readable) -> dict[str, Any]:
     }
 
 
-def parts_of(model: Readable) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Table]]]:
+def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Table]]]:
     """Return the export's header, and each group's header and table of arrays."""
-    check_kind("model", model, Readable)
-    scale = model._clock.scale  # noqa: SLF001 -- the model's other half
+    check_kind("model", model, ModelReader)
+    scale = model.state.clock.scale
     header = {
         "format": FORMAT,
         "version": VERSION,
         "n_examples": model.n_examples,
         "classes": list(model.classes),
         "class_prior": {
-            "prior": class_prior_to_dict(model._class_prior),  # noqa: SLF001
+            "prior": class_prior_to_dict(model.state.class_prior),
             "count": _plain(model.class_counts),
-            "log_prior": _plain(model._log_class_priors()),  # noqa: SLF001
+            "log_prior": _plain(log_class_priors(model.state)),
         },
     }
     groups = []
-    for name, state in model._groups.items():  # noqa: SLF001
+    for name, state in model.state.groups.items():
         spec = state.spec.to_dict()
         own, table = view_of(state, scale).export()
         named = {"name": name, "kind": spec["kind"], "specification": spec}
@@ -67,7 +68,7 @@ def parts_of(model: Readable) -> tuple[dict[str, Any], list[tuple[dict[str, Any]
     return header, groups
 
 
-def export_json(model: Readable, target: str | os.PathLike[str] | TextIO) -> None:
+def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> None:
     """Write a model or snapshot as JSON, to a path or to a file that is open for text.
 
     Raises
@@ -119,7 +120,7 @@ def _plain(value: Any) -> Any:
 CLASSES = "classes"
 
 
-def to_arrow(model: Readable) -> dict[str, Any]:
+def to_arrow(model: ModelReader) -> dict[str, Any]:
     """Return a model or snapshot as `pyarrow.Table`s, by name: `classes`, and `group:NAME` each.
 
     A number for each class is a list of fixed size. What else the JSON export says stands in the
@@ -146,7 +147,7 @@ def to_arrow(model: Readable) -> dict[str, Any]:
     return tables
 
 
-def export_arrow(model: Readable, folder: str | os.PathLike[str]) -> list[Path]:
+def export_arrow(model: ModelReader, folder: str | os.PathLike[str]) -> list[Path]:
     """Write the tables as Arrow IPC files into a folder that exists; return their paths.
 
     `classes.arrow`, then `group_0.arrow` and so on in the order of the groups, whose names stand in

@@ -19,73 +19,51 @@ whole.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from streamnb.decay import Clock
-from streamnb.errors import InputError, check_kind
+from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.labels import shown_classes
-from streamnb.learn import Learning
-from streamnb.serialization import Model, pack, unpack
+from streamnb.learn import add_class
+from streamnb.serialization import pack, unpack
+from streamnb.state import ModelState
 
 
-def clone(model: Model, *, whole: bool = False) -> Model:
-    """Return an independent copy; with `whole`, without its parts.
-
-    Examples
-    --------
-    >>> from streamnb import Multinomial, NaiveBayes, Words
-    >>> model = NaiveBayes(features={"text": Words(Multinomial())})
-    >>> clone(model) is model
-    False
-    """
-    header, arrays = pack(model, {})
+def clone(state: ModelState, *, whole: bool = False) -> ModelState:
+    """Return an independent copy; with `whole`, without its parts."""
+    header, arrays = pack(state, {})
     copies = {name: array.copy() for name, array in arrays.items()}
-    copy, _ = unpack(header, copies, type(model))
-    copy.n_threads = model.n_threads
+    copy, _ = unpack(header, copies)
+    copy.new_classes, copy.n_threads = state.new_classes, state.n_threads
     if whole:
         copy.forget_parts()
     return copy
 
 
-def merge(first: Model, *others: Learning) -> Model:
-    """Return a new model that has learned what all of them have.
+def merge(first: ModelState, *others: ModelState) -> ModelState:
+    """Return what all of them have learned; see `NaiveBayes`' `merge`.
 
     Raises
     ------
     InputError
-        Where they are not of one kind: it says what differs.
-
-    Examples
-    --------
-    >>> from streamnb import Multinomial, NaiveBayes, Words
-    >>> def made(text, label):
-    ...     model = NaiveBayes(features={"text": Words(Multinomial())})
-    ...     model.learn_one({"text": text}, label)
-    ...     return model
-    >>> merged = merge(made("win a prize", "spam"), made("lunch", "ham"))
-    >>> merged.classes, merged.class_counts.tolist(), merged.vocabulary_size
-    (('spam', 'ham'), [1.0, 1.0], 4)
+        If they are not of one kind: it says what differs.
     """
-    check_kind("first", first, Learning)
     total = clone(first, whole=True)
     for other in others:
         _add(total, other, 1)
     return total
 
 
-def subtract(first: Model, other: Learning) -> Model:
-    """Return a new model that has learned what the first has and the other has not.
+def subtract(first: ModelState, other: ModelState) -> ModelState:
+    """Return what the first has learned and the other has not.
 
     Raises
     ------
     InputError
-        Where they are not of one kind, or the other holds what the first does not.
+        If they are not of one kind, or the other holds what the first does not.
     """
-    check_kind("first", first, Learning)
-    half_life = first._clock.half_life  # noqa: SLF001 -- this is the model's other half
+    half_life = first.clock.half_life
     if half_life is not None and half_life.examples is not None:
         raise InputError(
             "models whose half-life is in examples cannot be subtracted: how much of the other is"
@@ -96,7 +74,7 @@ def subtract(first: Model, other: Learning) -> Model:
     return rest
 
 
-def check_alike(first: Learning, other: Any) -> None:
+def check_alike(first: ModelState, other: ModelState) -> None:
     """Refuse models that do not count the same things.
 
     Raises
@@ -104,8 +82,6 @@ def check_alike(first: Learning, other: Any) -> None:
     InputError
         It names what differs, with both values.
     """
-    if not isinstance(other, Learning):
-        raise InputError(f"a NaiveBayes is wanted. Got {type(other).__name__} instead.")
     ours, theirs = first.describe(), other.describe()
     differing = [
         f"{name} ({ours[name]!r}, {theirs[name]!r})"
@@ -127,42 +103,42 @@ def check_alike(first: Learning, other: Any) -> None:
         )
 
 
-def _with_key(model: Model, hash_key: int) -> Model:
+def _with_key(state: ModelState, hash_key: int) -> ModelState:
     """Return a copy of a model under another hash key, with the same counts.
 
     Raises
     ------
     InputError
-        Where a text is not kept whole, as of categories of more than 200 bytes. It holds no key:
+        If a text is not kept whole, as of categories of more than 200 bytes. It holds no key:
         who knows one can make words that collide.
     """
-    copy = clone(model, whole=True)
-    for group in copy._groups.values():  # noqa: SLF001
+    copy = clone(state, whole=True)
+    for group in copy.groups.values():
         group.rekey(hash_key)
-    copy._hash_key = hash_key  # noqa: SLF001
+    copy.hash_key = hash_key
     return copy
 
 
-def _add(total: Learning, other: Learning, sign: int) -> None:
+def _add(total: ModelState, other: ModelState, sign: int) -> None:
     """Add a model to another, in place, or take it away."""
     check_alike(total, other)
-    if other._hash_key != total._hash_key:  # noqa: SLF001
-        other = _with_key(other, total._hash_key)  # noqa: SLF001
-    declared = other.classes[: other._n_declared_classes]  # noqa: SLF001
+    if other.hash_key != total.hash_key:
+        other = _with_key(other, total.hash_key)
+    declared = other.classes[: other.n_declared_classes]
     for label in other.classes:
-        if label not in total.classes:
+        if label not in total.class_index:
             if sign < 0:
                 raise InputError(f"class {label!r} cannot be taken away: it was never there.")
-            if total._is_closed and label not in declared:  # noqa: SLF001
+            if total.is_closed and label not in declared:
                 raise InputError(
                     f"class {label!r} of the other model is declared by neither; this one's are"
                     f" {shown_classes(total.classes)}. Declare it in classes, or set"
                     " new_classes=True on the first model."
                 )
-            total.add_class(label)
-    places = np.array([total.classes.index(label) for label in other.classes], dtype=np.int64)
+            add_class(total, label)
+    places = np.array([total.class_index[label] for label in other.classes], dtype=np.int64)
     factor = _meet(total, other)
-    counts, change = total._class_counts, factor * other._class_counts  # noqa: SLF001
+    counts, change = total.class_counts, factor * other.class_counts
     counts[places] = (
         counts[places] + change if sign > 0 else statistics.left_of(counts[places], change)
     )
@@ -172,26 +148,26 @@ def _add(total: Learning, other: Learning, sign: int) -> None:
             f"class {total.classes[int(counts.argmin())]!r} would hold {least:g} examples."
             " Subtract only what was merged before."
         )
-    for name, group in total._groups.items():  # noqa: SLF001
-        group.merge(other._groups[name], places, factor, sign)  # noqa: SLF001
-    total._n_examples += sign * other.n_examples  # noqa: SLF001
+    for name, group in total.groups.items():
+        group.merge(other.groups[name], places, factor, sign)
+    total.n_examples += sign * other.n_examples
     if sign < 0:
-        total._drop_empty_class()  # noqa: SLF001
+        total.drop_empty_classes()
 
 
-def _meet(total: Learning, other: Learning) -> float:
+def _meet(total: ModelState, other: ModelState) -> float:
     """Bring the total to a landmark that both can have; return what the other's counts take."""
-    mine, theirs = total._clock, other._clock  # noqa: SLF001
+    mine, theirs = total.clock, other.clock
     if mine.half_life is None or theirs.now is None:
         return 1.0
     if mine.half_life.seconds is None:
         if mine.now is None:
-            total._clock = theirs  # noqa: SLF001
+            total.clock = theirs
         return mine.scale / theirs.scale if mine.now is not None else 1.0
     if mine.now is None:
-        total._clock = theirs  # noqa: SLF001
+        total.clock = theirs
         return 1.0
     landmark = max(mine.landmark, theirs.landmark)
-    total._rescale(mine.moved_to(landmark)[1])  # noqa: SLF001
-    total._clock = Clock(mine.half_life, max(mine.now, theirs.now), landmark)  # noqa: SLF001
+    total.rescale(mine.moved_to(landmark)[1])
+    total.clock = Clock(mine.half_life, max(mine.now, theirs.now), landmark)
     return theirs.moved_to(landmark)[1]

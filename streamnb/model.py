@@ -11,37 +11,25 @@ then it is their sum, each part is a function of its own log, and `max_words` bo
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
-from streamnb.decay import Clock, HalfLife, check_forgets, read_times, read_weights
+from streamnb import learn, merging, predict, unlearn
+from streamnb.decay import HalfLife
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
-from streamnb.labels import (
-    UNLABELLED,
-    Codes,
-    Label,
-    check_label,
-    new_labels,
-    read_labels,
-    shown_classes,
-    to_indices,
-)
-from streamnb.merging import clone, merge, subtract
-from streamnb.priors import ClassPrior, Dirichlet, Fixed, check, pseudo_counts
+from streamnb.inspection.word_counts import word_group
+from streamnb.labels import Codes, Label
+from streamnb.priors import ClassPrior
+from streamnb.reader import ModelReader
 from streamnb.serialization import from_bytes, pack, to_blocks, unpack
-from streamnb.state import Part, count_learned
-from streamnb.unlearn import Unlearning
+from streamnb.state import ModelState, PartState, new_state
 
 Model = TypeVar("Model", bound="NaiveBayes")
-_LABELS = frozenset((str, int, bool))
-_NUMBERS = frozenset((float, int))
 
 
-class NaiveBayes(Unlearning):
+class NaiveBayes(ModelReader):
     """Naive Bayes that learns one example at a time and never stops.
 
     Parameters
@@ -94,41 +82,56 @@ class NaiveBayes(Unlearning):
         n_threads: int = 1,
         new_classes: bool = False,
     ) -> None:
-        if type(n_threads) is not int or n_threads not in (1, 2):
-            raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
-        self.n_threads = n_threads
-        check_bool("new_classes", new_classes)
-        self.new_classes = new_classes
-        check_kind("classes", classes, Iterable)
-        if isinstance(classes, str):  # it would be a class for each letter
-            raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
-        self._classes = [check_label("classes", i, label) for i, label in enumerate(classes)]
-        if len(set(self._classes)) < len(self._classes):
-            raise InputError(f"classes must differ. Got {self._classes!r} instead.")
-        self._n_declared_classes = len(self._classes)
-        self._places = {label: c for c, label in enumerate(self._classes)}
-        _check_features(features)
-        assert features is not None
-        if decay is not None:
-            check_kind("decay", decay, HalfLife)
-        self._class_prior = Dirichlet() if class_prior is None else class_prior
-        self._pseudo = pseudo_counts(self._class_prior, self._classes)
-        self._is_fixed = isinstance(self._class_prior, Fixed)
-        self._hash_key = secrets.randbits(128) if hash_key is None else hash_key
-        if type(self._hash_key) is not int or not 0 <= self._hash_key < 1 << 128:
-            kind = type(hash_key).__name__  # no more than that: it may be a secret, mistyped
-            raise InputError(
-                f"hash_key must be an integer of 128 bits. Got another {kind} instead."
-            )
-        check_forgets(decay, features)
-        self._clock = Clock(decay)
-        self._n_examples = 0
-        self._class_counts = np.zeros(len(self._classes))
-        self._groups = {
-            name: group.start(name, len(self._classes), self._hash_key)
-            for name, group in features.items()
-        }
-        self._parts: dict[str, Part] = {}
+        self.state = new_state(
+            classes,
+            class_prior,
+            features,
+            decay=decay,
+            hash_key=hash_key,
+            n_threads=n_threads,
+            new_classes=new_classes,
+        )
+
+    @classmethod
+    def of(cls, state: ModelState) -> Self:
+        """Return a model over a state; the library's own modules make models so."""
+        model = cls.__new__(cls)
+        model.state = state
+        return model
+
+    @property
+    def new_classes(self) -> bool:
+        """Whether other classes may join those declared; it may be set."""
+        return self.state.new_classes
+
+    @new_classes.setter
+    def new_classes(self, value: bool) -> None:
+        check_bool("new_classes", value)
+        self.state.new_classes = value
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads read texts: 1 or 2."""
+        return self.state.n_threads
+
+    @property
+    def parts(self) -> Mapping[str, PartState]:
+        """The parts this model is the sum of; empty if it is kept whole."""
+        return dict(self.state.parts)
+
+    @property
+    def n_skipped(self) -> int:
+        """How many features were not unlearned because they had left before."""
+        return sum(group.n_skipped for group in self.state.groups.values())
+
+    def describe(self) -> dict[str, Any]:
+        """Return what makes two models the same kind: classes, priors, groups; not the hash key.
+
+        Nor whether classes may join: it says what a model takes, not what it has counted.
+        """
+        return self.state.describe()
+
+    # ---- learning ------------------------------------------------------------------------------
 
     def learn_one(
         self,
@@ -164,7 +167,7 @@ class NaiveBayes(Unlearning):
         InputError
             For a value, label or weight that cannot be used; the model is unchanged.
         """
-        self._prequential_one(x, y, weight, time_s, part)
+        learn.prequential_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
 
     def prequential_one(
         self,
@@ -182,26 +185,8 @@ class NaiveBayes(Unlearning):
         dict of class to float
             log p(c | x) as it stood before, in nats; a class that comes with it has -inf.
         """
-        return self._by_class(self._prequential_one(x, y, weight, time_s, part))
-
-    def _prequential_one(
-        self, x: Mapping[str, Any], y: Label, weight: float, time_s: float | None, part: str | None
-    ) -> Floats:
-        place = self._places.get(y) if type(y) in _LABELS else None
-        is_plain = type(weight) in _NUMBERS and weight == 1.0
-        is_plain = is_plain and time_s is None and part is None and not self._parts
-        if place is None or not is_plain or not self._is_short(x):
-            weights = None if type(weight) is float and weight == 1.0 else [check("weight", weight)]
-            times_s = None if time_s is None else [time_s]
-            columns = self._as_columns(x)
-            found: Floats = self.prequential_many(
-                columns, [y], weights=weights, times_s=times_s, part=part
-            )[0]
-            return found
-        found = self._one(x, place)
-        self._n_examples += 1
-        self._compact()
-        return found
+        found = learn.prequential_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
+        return predict.by_class(self.state, found)
 
     def learn_many(
         self,
@@ -213,7 +198,7 @@ class NaiveBayes(Unlearning):
         part: str | None = None,
     ) -> None:
         """Learn examples in their order; see `prequential_many`."""
-        self.prequential_many(columns, labels, weights=weights, times_s=times_s, part=part)
+        learn.prequential(self.state, columns, labels, weights=weights, times_s=times_s, part=part)
 
     def prequential_many(
         self,
@@ -248,41 +233,65 @@ class NaiveBayes(Unlearning):
         InputError
             For a value, label or weight that cannot be used; the model is unchanged.
         """
-        fields, n = self._read(columns)
-        codes = read_labels(labels, n)
-        given = read_weights(weights, n)
-        times = read_times(times_s, n)
-        nothing = given is not None and not given.all()
-        new = new_labels(codes, self._places, None if given is None else given > 0)
-        if new and self._is_closed:
-            raise InputError(_stranger(*new[0], self._classes))
-        classes = [*self._classes, *(label for _, label in new)]
-        indices = to_indices(codes, classes)
-        if nothing:
-            assert given is not None
-            indices = np.where(given > 0, indices, np.int32(UNLABELLED))
-        self._check_classes(classes)
-        schedule = self._clock.schedule(indices, given, times)
-        target = self._target(part)
-        out = np.full((n, len(classes)), -np.inf)
-        at = 0
-        for first, label in new:
-            # An example of a new class is judged by the classes known before it, and learned with
-            # its own.
-            self._learn(fields, at, first, schedule, out, target)
-            said = self._judge_and_move(schedule, fields, first)
-            if self._classes and said is None:
-                said = self._posterior(fields, first, float(schedule.updates.scales[first]))
-            if said is not None:
-                out[first, : len(self._classes)] = said
-            self._add_class(label)
-            scratch = np.empty((first + 1, len(classes)))
-            self._learn(fields, first, first + 1, schedule, scratch, target)
-            at = first + 1
-        self._learn(fields, at, n, schedule, out, target)
-        self._move(schedule, n)
-        self._learned(schedule.clock, count_learned(schedule.updates))
-        return out
+        return learn.prequential(
+            self.state, columns, labels, weights=weights, times_s=times_s, part=part
+        )
+
+    def unlearn_one(
+        self,
+        x: Mapping[str, Any],
+        y: Label,
+        *,
+        weight: float = 1.0,
+        time_s: float | None = None,
+        part: str | None = None,
+    ) -> None:
+        """Take one example back: the exact inverse of `learn_one` with the same arguments.
+
+        Whole-number weights bring back every count, V and all answers bit for bit; means and
+        variances come back to rounding. A word at zero leaves, and so does the newest class, if it
+        was not declared. A word that had left a full vocabulary before is skipped, and counted in
+        `n_skipped`.
+
+        Parameters
+        ----------
+        x, y, weight, time_s, part
+            As they were learned.
+
+        Raises
+        ------
+        InputError
+            If more would be taken back than was learned, or a value cannot be used; the model is
+            unchanged.
+        """
+        unlearn.unlearn_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
+
+    # ---- settings ------------------------------------------------------------------------------
+
+    def add_class(self, label: Label) -> None:
+        """Let a class join, of which nothing is learned yet.
+
+        Declared classes are no hindrance: to call this is to declare one more.
+
+        Raises
+        ------
+        InputError
+            If it is no label, or a prior has no number for it.
+        """
+        learn.add_class(self.state, label)
+
+    def set_max_words(self, group: str, max_words: int) -> None:
+        """Move the bound on a group's words; it is kept from the next example learned on."""
+        own = word_group(self.state, group)
+        own.spec = replace(own.spec, max_words=max_words)
+        own.set_bounded(bounded=not self.state.parts)
+
+    def forget_parts(self) -> None:
+        """Keep this model whole from now on: what it has learned stays, of its parts only the sum.
+
+        Words leave from now on by the sum's own bound.
+        """
+        self.state.forget_parts()
 
     # ---- as a value ----------------------------------------------------------------------------
 
@@ -296,11 +305,11 @@ class NaiveBayes(Unlearning):
 
     def clone(self) -> Self:
         """Return an independent copy that knows the same."""
-        return clone(self)
+        return self.of(merging.clone(self.state))
 
     def to_bytes(self) -> bytes:
         """Return all of this model as bytes: what `save` puts into a file, without positions."""
-        return b"".join(to_blocks(*pack(self, {})))
+        return b"".join(to_blocks(*pack(self.state, {})))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -314,7 +323,7 @@ class NaiveBayes(Unlearning):
         check_kind("data", data, bytes, bytearray, memoryview)
         header, arrays = from_bytes(data)
         try:
-            return unpack(header, arrays, cls)[0]
+            return cls.of(unpack(header, arrays)[0])
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StoreError(
                 f"these bytes are whole, but they do not describe a model ({error!r}). Another"
@@ -323,41 +332,55 @@ class NaiveBayes(Unlearning):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by way of `to_bytes`, which does not hold `n_threads`."""
-        return _restored, (type(self), self.to_bytes(), self.n_threads)
+        return _restored, (type(self), self.to_bytes(), self.state.n_threads)
 
 
 def _restored(kind: type[Model], data: bytes, n_threads: int) -> Model:
     """Return the model that was pickled or copied."""
     model = kind.from_bytes(data)
-    model.n_threads = n_threads
+    model.state.n_threads = n_threads
     return model
 
 
-def _stranger(row: int, label: Label, classes: Sequence[Label]) -> str:
-    """Return what to say of a label that is none of the declared classes."""
-    return (
-        f"label {label!r} (row {row}) is none of the declared classes: {shown_classes(classes)}."
-        " Correct the label, declare it in classes, or set new_classes=True to let classes join."
-    )
+def merge(first: Model, *others: NaiveBayes) -> Model:
+    """Return a new model that has learned what all of them have.
 
-
-def _check_features(features: Any) -> None:
-    """Refuse what is no mapping of names to groups.
+    Counts add exactly, whatever the order; means and variances to rounding. Models of different
+    hash keys meet by the texts of their words and values.
 
     Raises
     ------
     InputError
+        If they are not of one kind: it says what differs.
+
+    Examples
+    --------
+    >>> from streamnb import Multinomial, NaiveBayes, Words
+    >>> def made(text, label):
+    ...     model = NaiveBayes(features={"text": Words(Multinomial())})
+    ...     model.learn_one({"text": text}, label)
+    ...     return model
+    >>> merged = merge(made("win a prize", "spam"), made("lunch", "ham"))
+    >>> merged.classes, merged.class_counts.tolist(), merged.vocabulary_size
+    (('spam', 'ham'), [1.0, 1.0], 4)
     """
-    if not isinstance(features, Mapping) or not features:
-        raise InputError(
-            "features must hold at least one group, such as {'text': Words(...)}."
-            f" Got {features!r} instead."
-        )
-    for name, group in features.items():
-        if not isinstance(name, str):
-            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
-        if isinstance(group, type) or not hasattr(group, "start"):
-            raise InputError(
-                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
-                f" Flags() or Numbers(). Got {group!r} instead."
-            )
+    check_kind("first", first, NaiveBayes)
+    return first.of(merging.merge(first.state, *map(_state_of, others)))
+
+
+def subtract(first: Model, other: NaiveBayes) -> Model:
+    """Return a new model that has learned what the first has and the other has not.
+
+    Raises
+    ------
+    InputError
+        If they are not of one kind, or the other holds what the first does not.
+    """
+    check_kind("first", first, NaiveBayes)
+    return first.of(merging.subtract(first.state, _state_of(other)))
+
+
+def _state_of(other: Any) -> ModelState:
+    if not isinstance(other, NaiveBayes):
+        raise InputError(f"a NaiveBayes is wanted. Got {type(other).__name__} instead.")
+    return other.state

@@ -1,4 +1,4 @@
-"""A header and arrays as one safetensors container, with a digest of the whole.
+"""A model's state ⇄ a header and arrays ⇄ one safetensors container, with a digest of the whole.
 
 A JSON header and raw little-endian arrays, readable in any language, without pickle. The header
 says format and version and holds a BLAKE2b digest of the whole container, taken with the digest's
@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
@@ -24,12 +23,11 @@ from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
-from streamnb.features.protocol import Arrays, Group, GroupState
+from streamnb.features.protocol import Arrays, Group
 from streamnb.features.statistics import of_shape
 from streamnb.features.words import Words
-from streamnb.learn import Learning
 from streamnb.priors import class_prior_from_dict
-from streamnb.state import Part
+from streamnb.state import ModelState, PartState, new_state
 
 FORMAT = "streamnb model"
 VERSION = 2
@@ -137,7 +135,6 @@ def _said_digest(where: str, text: bytes) -> str:
     return str(meta.get("digest"))
 
 
-Model = TypeVar("Model", bound=Learning)
 _KINDS: dict[str, Any] = {
     "bag": Bag,
     "categories": Categories,
@@ -159,69 +156,24 @@ _TYPES: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenModel:
-    """A model at one moment, to be saved. It answers nothing and learns nothing.
+def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model; arrays may share the state's memory.
 
-    Attributes
+    Parameters
     ----------
-    description : dict
-        What `NaiveBayes.describe` said.
-    state : dict
-        What else the header says: hash key, clock, how many classes were declared, and whether
-        others may join.
-    groups : dict of str to GroupState
-        What parts share, and the sums of their statistics.
-    sections : list of (str or None, Part)
-        With the parts' names; a model kept whole is one section without a name.
-    """
-
-    description: dict[str, Any]
-    state: dict[str, Any]
-    groups: dict[str, GroupState]
-    sections: list[tuple[str | None, Part]]
-
-
-def freeze(model: Learning) -> FrozenModel:
-    """Return a copy of all that learning changes; called by the thread that teaches the model.
-
-    Vocabularies are shared, not copied: what is learned later is beyond the frozen model's number
-    of words, and a vocabulary that moves to new arrays leaves the old ones as they are.
-    """
-    groups = {name: group.frozen_copy() for name, group in model._groups.items()}  # noqa: SLF001
-    sections = [(name, part.frozen_copy(groups)) for name, part in _sections(model)]
-    return FrozenModel(model.describe(), _state(model), groups, sections)
-
-
-def _as_it_is(model: Learning) -> FrozenModel:
-    """Return a model's own arrays, for the thread that teaches it."""
-    return FrozenModel(model.describe(), _state(model), model._groups, _sections(model))  # noqa: SLF001
-
-
-def _state(model: Learning) -> dict[str, Any]:
-    state = {
-        "hash_key": f"{model._hash_key:032x}",  # noqa: SLF001
-        "n_declared_classes": model._n_declared_classes,  # noqa: SLF001
-        "clock": model._clock.to_dict(),  # noqa: SLF001
-    }
-    # Only a closed model says so: without the key a file is that of 0.1.0, open to any class.
-    return state | {"new_classes": False} if model._is_closed else state  # noqa: SLF001
-
-
-def pack(
-    model: Learning | FrozenModel, positions: Mapping[str, int]
-) -> tuple[dict[str, Any], Arrays]:
-    """Return header and arrays of a model; arrays may share the model's memory.
+    state : ModelState
+        To be saved on another thread than the one that teaches it, it must be `frozen`.
+    positions : mapping of str to int
+        The next offset of each part's log, if there is one.
 
     Raises
     ------
     InputError
-        Where a position is given for a part that does not exist, or a group's name is no text.
+        If a position is given for a part that does not exist, or a group's name is no text.
     """
-    if isinstance(model, Learning):
-        model = _as_it_is(model)
-    _check_names(model)
-    unknown = set(positions) - {name for name, _ in model.sections}
+    _check_names(state)
+    parts = _sections(state)
+    unknown = set(positions) - {name for name, _ in parts}
     if unknown:
         raise InputError(
             f"positions of parts that the model does not have: {', '.join(sorted(unknown))}."
@@ -229,60 +181,56 @@ def pack(
         )
     arrays: Arrays = {}
     shared: dict[str, Any] = {}
-    for name, group in model.groups.items():
+    for name, group in state.groups.items():
         packed, shared[name] = group.pack(f"groups/{name}")
         arrays |= packed
     sections = []
-    for i, (part_name, part) in enumerate(model.sections):
+    for i, (part_name, part) in enumerate(parts):
         sections.append(
             {
                 "part": part_name,
                 "position": _position(positions, part_name),
                 "n_examples": part.n_examples,
-                "n_dropped": {name: each.n_dropped for name, each in part.groups.items()},
+                "n_dropped": part.n_dropped,
             }
         )
         arrays[f"sections/{i}/class_counts"] = part.class_counts
         for name, each in part.groups.items():
-            arrays |= model.groups[name].pack_part(f"sections/{i}/{name}", each, shared[name])
-    header = (
-        model.description
-        | model.state
-        | {
-            "states": {name: group.state_to_dict() for name, group in model.groups.items()},
-            "sections": sections,
-        }
-    )
+            arrays |= state.groups[name].pack_part(f"sections/{i}/{name}", each, shared[name])
+    header = state.describe() | {
+        "hash_key": f"{state.hash_key:032x}",
+        "n_declared_classes": state.n_declared_classes,
+        "clock": state.clock.to_dict(),
+    }
+    if state.is_closed:  # without the key a file is that of 0.1.0: open to any class
+        header["new_classes"] = False
+    header["states"] = {name: group.state_to_dict() for name, group in state.groups.items()}
+    header["sections"] = sections
     return header, arrays
 
 
-def unpack(
-    header: dict[str, Any], arrays: Arrays, make: Callable[..., Model]
-) -> tuple[Model, dict[str, int]]:
-    """Return the model that `pack` described, and its parts' positions.
-
-    `make` is the model's class: it is called with what `NaiveBayes` takes.
-    """
+def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str, int]]:
+    """Return the state that `pack` described, and its parts' positions."""
     _check_types(arrays)
-    model = make(
-        classes=header["classes"],
-        class_prior=class_prior_from_dict(header["class_prior"]),
-        features={name: group_from_dict(spec) for name, spec in header["groups"].items()},
+    state = new_state(
+        header["classes"],
+        class_prior_from_dict(header["class_prior"]),
+        {name: group_from_dict(spec) for name, spec in header["groups"].items()},
         decay=None if header["decay"] is None else HalfLife(**header["decay"]),
         hash_key=int(header["hash_key"], 16),
         new_classes=header.get("new_classes", True),
     )
-    model._n_declared_classes = header["n_declared_classes"]  # noqa: SLF001
+    state.n_declared_classes = header["n_declared_classes"]
     if header["clock"] is not None:
-        model._clock = Clock(model._clock.half_life, **header["clock"])  # noqa: SLF001
-    groups = model._groups  # noqa: SLF001
+        state.clock = Clock(state.clock.half_life, **header["clock"])
+    groups = state.groups
     for name, group in groups.items():
         group.unpack(f"groups/{name}", arrays, header["states"][name])
     positions: dict[str, int] = {}
-    parts: list[tuple[str | None, Part]] = []
+    sections: list[tuple[str | None, PartState]] = []
     for i, section in enumerate(header["sections"]):
-        part = Part(
-            of_shape(arrays, f"sections/{i}/class_counts", len(model.classes)).copy(),
+        part = PartState(
+            of_shape(arrays, f"sections/{i}/class_counts", len(state.classes)).copy(),
             {
                 name: group.unpack_part(f"sections/{i}/{name}", arrays)
                 for name, group in groups.items()
@@ -291,11 +239,11 @@ def unpack(
         )
         for name, each in part.groups.items():
             each.n_dropped = section["n_dropped"][name]
-        parts.append((section["part"], part))
+        sections.append((section["part"], part))
         if section["position"] is not None:
             positions[section["part"]] = section["position"]
-    _join(model, parts)
-    return model, positions
+    _join(state, sections)
+    return state, positions
 
 
 def group_from_dict(spec: dict[str, Any]) -> Group:
@@ -322,9 +270,9 @@ def _check_types(arrays: Arrays) -> None:
             raise InputError(f"{name}: a column below zero, {array.min()}, is none.")
 
 
-def _check_names(model: FrozenModel) -> None:
+def _check_names(state: ModelState) -> None:
     """Refuse group names that a file could be written with, but not read."""
-    for name in model.groups:
+    for name in state.groups:
         try:
             name.encode()
         except UnicodeEncodeError:
@@ -341,22 +289,22 @@ def _position(positions: Mapping[str, int], part_name: str | None) -> int | None
     return int(positions[part_name])
 
 
-def _sections(model: Learning) -> list[tuple[str | None, Part]]:
+def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:
     """Return the parts by name, or a model kept whole as one part without a name."""
-    if model.parts:
-        return [*model.parts.items()]
-    groups = {name: group.as_part() for name, group in model._groups.items()}  # noqa: SLF001
-    return [(None, Part(model._class_counts, groups, model.n_examples))]  # noqa: SLF001
+    if state.parts:
+        return [*state.parts.items()]
+    groups = {name: group.as_part() for name, group in state.groups.items()}
+    return [(None, PartState(state.class_counts, groups, state.n_examples))]
 
 
-def _join(model: Learning, sections: list[tuple[str | None, Part]]) -> None:
-    """Make a model the sum of its sections, and keep those as parts that have a name."""
-    model._parts = {name: part for name, part in sections if name is not None}  # noqa: SLF001
-    # In one order, whatever order they came to be in: some sums depend on it in their last digit.
+def _join(state: ModelState, sections: list[tuple[str | None, PartState]]) -> None:
+    """Make a state the sum of its sections, and keep those that have a name as parts."""
+    state.parts = {name: part for name, part in sections if name is not None}
+    # Always in one order: some sums depend on it in their last digit.
     parts = [part for _, part in sorted(sections, key=lambda section: section[0] or "")]
     for part in parts:
-        model._class_counts += part.class_counts  # noqa: SLF001
-        model._n_examples += part.n_examples  # noqa: SLF001
-    for name, group in model._groups.items():  # noqa: SLF001
-        group.set_bounded(bounded=not model._parts)  # noqa: SLF001
+        state.class_counts += part.class_counts
+        state.n_examples += part.n_examples
+    for name, group in state.groups.items():
+        group.set_bounded(bounded=not state.parts)
         group.sum_parts([part.groups[name] for part in parts])

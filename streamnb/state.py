@@ -1,25 +1,33 @@
-"""A part: the statistics of one log alone. A model kept in parts is their sum.
+"""All that there is to know of a model, as one value.
 
-A part shares what the model's groups share (their vocabularies) and holds its own statistics. It is
-a function of its log's examples only: what leaves it leaves by its own bound and its own counts,
-whatever other parts hold, so that it can be saved with its log's position, read again after a
-crash, or moved elsewhere, and any complete copy of it is right.
+`ModelState` holds the classes, their counts, the groups of features and how far decay has come.
+What is done with it stands in `predict`, `learn`, `unlearn`, `merging`, `serialization` and
+`inspection`, as functions of it; `NaiveBayes` and `Snapshot` are its public faces.
+
+A model may be the sum of parts, one for each log that it learns from. A part shares the groups'
+vocabularies and holds its own statistics: a function of its log's examples only, so that it can be
+saved with its log's position, read again after a crash, or moved elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamnb.features.protocol import GroupPart, GroupState
+from streamnb.decay import Clock, HalfLife, check_forgets
+from streamnb.errors import InputError, check_bool, check_kind
+from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
-from streamnb.labels import RowUpdates
+from streamnb.labels import Label, RowUpdates, check_label
+from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
 
 
-class Part:
+@dataclass(slots=True)
+class PartState:
     """Statistics of one log.
 
     Attributes
@@ -27,17 +35,14 @@ class Part:
     class_counts : ndarray of shape (n_classes,)
         N_c.
     groups : dict of str to GroupPart
-        By group.
+        By group, in the order of the model's groups.
     n_examples : int
         Number of examples learned from this log.
     """
 
-    def __init__(
-        self, class_counts: NDArray[np.float64], groups: dict[str, GroupPart], n_examples: int = 0
-    ) -> None:
-        self.class_counts = class_counts
-        self.groups = groups
-        self.n_examples = n_examples
+    class_counts: Floats
+    groups: dict[str, GroupPart]
+    n_examples: int = 0
 
     @classmethod
     def empty(cls, groups: Mapping[str, GroupState], n_classes: int) -> Self:
@@ -51,16 +56,16 @@ class Part:
 
     def learn(
         self,
-        groups: Mapping[str, GroupState],
-        batches: Mapping[str, Any],
+        groups: Iterable[GroupState],
+        batches: Iterable[Any],
         updates: RowUpdates,
-        out: NDArray[np.float64],
+        out: Floats,
     ) -> None:
-        """Have the groups judge rows to `out` and learn them; learn the labelled ones as well."""
+        """Add each group's log-likelihoods to `out`; learn the labelled rows, in the groups too."""
         posterior.count_classes(self.class_counts, updates.labels, updates.weights)
         self.n_examples += count_learned(updates)
-        for name, group in groups.items():
-            group.learn_part(self.groups[name], batches[name], updates, out)
+        for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
+            group.learn_part(part, batch, updates, out)
 
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
@@ -68,11 +73,8 @@ class Part:
         return type(self)(self.class_counts.copy(), copies, self.n_examples)
 
     def set_classes(self, n_classes: int) -> None:
-        """Make room for classes that came anew, or forget the last ones."""
-        counts = np.zeros(n_classes)
-        have = min(n_classes, len(self.class_counts))
-        counts[:have] = self.class_counts[:have]
-        self.class_counts = counts
+        """Resize to a number of classes: new ones are empty, and so are those that go."""
+        self.class_counts = _resized(self.class_counts, n_classes)
         for part in self.groups.values():
             part.set_classes(n_classes)
 
@@ -83,7 +85,238 @@ class Part:
             groups[name].rescale_counts(part.counts, factor)
 
 
+@dataclass(slots=True)
+class ModelState:
+    """All that there is to know of a model.
+
+    Attributes
+    ----------
+    classes : list of label
+        In the order of all arrays.
+    class_index : dict of label to int
+        The place of each class.
+    n_declared_classes : int
+        How many of the classes were declared; they lead the list and never leave it.
+    new_classes : bool
+        Whether other classes may join those that were declared.
+    class_prior : Dirichlet or Fixed
+    pseudo_counts : ndarray of shape (n_classes,)
+        α_c, or the probabilities of a fixed prior.
+    class_counts : ndarray of shape (n_classes,)
+        N_c, weighted, and scaled by decay.
+    groups : dict of str to GroupState
+    clock : Clock
+        How far decay has come.
+    hash_key : int
+        128 bits that key the words' fingerprints; a secret.
+    n_examples : int
+        Number of examples learned, each counting one whatever its weight.
+    n_threads : {1, 2}
+    parts : dict of str to PartState
+        The parts that this model is the sum of; empty if it is kept whole.
+    is_prior_fixed : bool
+        Whether no data moves the class prior.
+    """
+
+    classes: list[Label]
+    class_index: dict[Label, int]
+    n_declared_classes: int
+    new_classes: bool
+    class_prior: ClassPrior
+    pseudo_counts: Floats
+    class_counts: Floats
+    groups: dict[str, GroupState]
+    clock: Clock
+    hash_key: int
+    n_examples: int = 0
+    n_threads: int = 1
+    parts: dict[str, PartState] = field(default_factory=dict)
+    is_prior_fixed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_prior_fixed = isinstance(self.class_prior, Fixed)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a label that is no class yet is refused: if classes were declared."""
+        return not self.new_classes and self.n_declared_classes > 0
+
+    @property
+    def fields(self) -> list[str]:
+        """All fields that groups name, in their order."""
+        return [name for group in self.groups.values() for name in group.fields]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what makes two models the same kind: classes, priors, groups; not the hash key.
+
+        Nor whether classes may join: it says what a model takes, not what it has counted.
+        """
+        half_life = self.clock.half_life
+        return {
+            "classes": list(self.classes),
+            "class_prior": class_prior_to_dict(self.class_prior),
+            "decay": None if half_life is None else asdict(half_life),
+            "groups": {name: group.spec.to_dict() for name, group in self.groups.items()},
+        }
+
+    def frozen_copy(self, *, with_parts: bool = True) -> ModelState:
+        """Return a copy that later learning does not touch; called by the thread that learns.
+
+        Vocabularies are shared, not copied: words learned later lie beyond the copy's number of
+        words, and a vocabulary that moves to new arrays leaves the old ones as they are.
+        """
+        groups = {name: group.frozen_copy() for name, group in self.groups.items()}
+        parts = self.parts.items() if with_parts else ()
+        return replace(
+            self,
+            classes=list(self.classes),
+            class_index=dict(self.class_index),
+            class_counts=self.class_counts.copy(),
+            groups=groups,
+            parts={name: part.frozen_copy(groups) for name, part in parts},
+        )
+
+    def check_classes(self, classes: Sequence[Label]) -> None:
+        """Refuse classes that a prior has no number for; nothing changes.
+
+        Raises
+        ------
+        InputError
+        """
+        if len(classes) > len(self.classes):
+            pseudo_counts(self.class_prior, classes)
+            for group in self.groups.values():
+                group.frozen_copy().set_classes(len(classes))
+
+    def add_class(self, label: Label) -> None:
+        """Append a class, of which nothing is learned yet; `check_classes` has passed it."""
+        self.class_index[label] = len(self.classes)
+        self.classes.append(label)
+        self._set_classes()
+
+    def drop_empty_classes(self) -> None:
+        """Forget the newest classes if nothing is left of them, as if they had never come."""
+        while len(self.classes) > self.n_declared_classes and not self.class_counts[-1]:
+            del self.class_index[self.classes.pop()]
+            self._set_classes()
+
+    def _set_classes(self) -> None:
+        n_classes = len(self.classes)
+        self.class_counts = _resized(self.class_counts, n_classes)
+        self.pseudo_counts = pseudo_counts(self.class_prior, self.classes)
+        for group in self.groups.values():
+            group.set_classes(n_classes)
+        for part in self.parts.values():
+            part.set_classes(n_classes)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all counts by a power of two."""
+        self.class_counts *= factor
+        for group in self.groups.values():
+            group.rescale(factor)
+        for part in self.parts.values():
+            part.rescale(self.groups, factor)
+
+    def compact(self) -> None:
+        """Move groups to smaller tables, if due."""
+        for name, group in self.groups.items():
+            columns = group.compact()
+            if columns is not None:
+                for part in self.parts.values():
+                    part.groups[name].take_columns(columns)
+
+    def sum_parts(self) -> None:
+        """Sum up the parts of groups whose sums depend on order, always in the order of names."""
+        if len(self.parts) > 1:
+            for name, group in self.groups.items():
+                if not group.sums_exactly:
+                    group.sum_parts([self.parts[part].groups[name] for part in sorted(self.parts)])
+
+    def forget_parts(self) -> None:
+        """Keep the model whole from now on; words then leave by the sum's own bound."""
+        self.parts = {}
+        for group in self.groups.values():
+            group.set_bounded(bounded=True)
+
+
 def count_learned(updates: RowUpdates) -> int:
     """Return how many examples a batch adds; those that are taken back count below zero."""
     signs = np.sign(updates.weights[updates.labels >= 0])
     return int(signs.sum())
+
+
+def new_state(
+    classes: Iterable[Label],
+    class_prior: ClassPrior | None,
+    features: Mapping[str, Group] | None,
+    *,
+    decay: HalfLife | None = None,
+    hash_key: int | None = None,
+    n_threads: int = 1,
+    new_classes: bool = False,
+) -> ModelState:
+    """Return the state of an untrained model; `NaiveBayes` describes the parameters.
+
+    Raises
+    ------
+    InputError
+        For an argument that cannot be used.
+    """
+    if type(n_threads) is not int or n_threads not in (1, 2):
+        raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
+    check_bool("new_classes", new_classes)
+    check_kind("classes", classes, Iterable)
+    if isinstance(classes, str):  # it would be a class for each letter
+        raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
+    declared = [check_label("classes", i, label) for i, label in enumerate(classes)]
+    if len(set(declared)) < len(declared):
+        raise InputError(f"classes must differ. Got {declared!r} instead.")
+    specs = _checked_features(features)
+    if decay is not None:
+        check_kind("decay", decay, HalfLife)
+    prior = Dirichlet() if class_prior is None else class_prior
+    pseudo = pseudo_counts(prior, declared)
+    key = secrets.randbits(128) if hash_key is None else hash_key
+    if type(key) is not int or not 0 <= key < 1 << 128:
+        kind = type(hash_key).__name__  # no more than that: it may be a secret, mistyped
+        raise InputError(f"hash_key must be an integer of 128 bits. Got another {kind} instead.")
+    check_forgets(decay, specs)
+    return ModelState(
+        classes=declared,
+        class_index={label: c for c, label in enumerate(declared)},
+        n_declared_classes=len(declared),
+        new_classes=new_classes,
+        class_prior=prior,
+        pseudo_counts=pseudo,
+        class_counts=np.zeros(len(declared)),
+        groups={name: spec.start(name, len(declared), key) for name, spec in specs.items()},
+        clock=Clock(decay),
+        hash_key=key,
+        n_threads=n_threads,
+    )
+
+
+def _checked_features(features: Any) -> Mapping[str, Group]:
+    """Refuse what is no mapping of names to groups."""
+    if not isinstance(features, Mapping) or not features:
+        raise InputError(
+            "features must hold at least one group, such as {'text': Words(...)}."
+            f" Got {features!r} instead."
+        )
+    for name, group in features.items():
+        if not isinstance(name, str):
+            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
+        if isinstance(group, type) or not hasattr(group, "start"):
+            raise InputError(
+                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
+                f" Flags() or Numbers(). Got {group!r} instead."
+            )
+    return features
+
+
+def _resized(counts: Floats, n: int) -> Floats:
+    """Return counts of `n` classes: the first of those there were, and zeros."""
+    out = np.zeros(n)
+    have = min(n, len(counts))
+    out[:have] = counts[:have]
+    return out

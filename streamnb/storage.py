@@ -1,10 +1,10 @@
-"""Model ⇄ one file. The only room of the library that touches files.
+"""Model ⇄ one file. The only module of the library that touches files.
 
-The file is a `container`: a JSON header and raw arrays. The header holds format and version,
-classes, priors, groups, hash key, and a digest of the whole file. Per group there is what its parts
-share (of words: fingerprints, text, where each text ends), and per **section** the statistics of
-one part. A model kept whole is one section without a name; a model kept in parts has one a part,
-each with its log's position if the caller gave one. The model is the sections' sum.
+The file is what `serialization` gives: a JSON header and raw arrays. The header holds format and
+version, classes, priors, groups, hash key, and a digest of the whole file. Per group there is what
+its parts share (of words: fingerprints, text, where each text ends), and per **section** the
+statistics of one part. A model kept whole is one section without a name; a model kept in parts has
+one a part, each with its log's position if the caller gave one. The model is the sections' sum.
 
 Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb`
 being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
@@ -25,10 +25,10 @@ from typing import Any
 
 import safetensors
 
-from streamnb import serialization as container
-from streamnb import serialization as packing
+from streamnb import serialization
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.model import NaiveBayes
+from streamnb.state import ModelState
 
 _ATTEMPTS = 5
 
@@ -59,7 +59,7 @@ class Stored:
 
 
 def save(
-    model: NaiveBayes | packing.FrozenModel,
+    model: NaiveBayes | ModelState,
     path: str | os.PathLike[str],
     *,
     positions: Mapping[str, int] | None = None,
@@ -71,8 +71,8 @@ def save(
 
     Parameters
     ----------
-    model : NaiveBayes or FrozenModel
-        Frozen by `packing.freeze`, it may be saved on another thread while the model learns on.
+    model : NaiveBayes or ModelState
+        A state's `frozen_copy` may be saved on another thread while the model learns on.
     path : path
         The file; its folder must exist.
     positions : mapping of str to int, optional
@@ -97,12 +97,13 @@ def save(
     StoreError
         Where it cannot be written; what stood there before still stands.
     """
-    check_kind("model", model, NaiveBayes, packing.FrozenModel)
+    check_kind("model", model, NaiveBayes, ModelState)
+    state = model.state if isinstance(model, NaiveBayes) else model
     target = _path(path)
     check_whole("keep", keep, 1)
     for part, position in _mapping("positions", positions).items():
         check_whole(f"positions[{part!r}]", position, 0)
-    header, arrays = packing.pack(model, positions or {})
+    header, arrays = serialization.pack(state, positions or {})
     header["notes"] = dict(_mapping("notes", notes))
     try:
         json.dumps(header["notes"])
@@ -110,7 +111,7 @@ def save(
         raise InputError(f"notes must be values that JSON knows ({error}).") from error
     fresh = target.with_name(f".{target.name}.new")
     try:
-        size = _write(fresh, container.to_blocks(header, arrays), mode)
+        size = _write(fresh, serialization.to_blocks(header, arrays), mode)
         _move_down(target, keep)
         fresh.replace(target)
     except OSError as error:
@@ -244,15 +245,15 @@ def _read_one(path: Path) -> Stored:
     try:
         for _ in range(_ATTEMPTS):
             with path.open("rb") as whole:
-                digest = container.check(whole, os.fstat(whole.fileno()).st_size, str(path))
+                digest = serialization.check(whole, os.fstat(whole.fileno()).st_size, str(path))
             with safetensors.safe_open(path, framework="numpy") as file:
                 meta = file.metadata()
                 if meta["digest"] != digest:
                     continue  # a newer file has just been put in its place
                 header = json.loads(meta["header"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
-            model, positions = packing.unpack(header, arrays, NaiveBayes)
-            return Stored(model, positions, path, header)
+            state, positions = serialization.unpack(header, arrays)
+            return Stored(NaiveBayes.of(state), positions, path, header)
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"

@@ -13,69 +13,60 @@ import numpy as np
 from streamnb.errors import InputError
 from streamnb.kernels.posterior import DUST
 from streamnb.labels import Label, RowUpdates, check_label
-from streamnb.learn import Learning
+from streamnb.learn import known_part, learn_batches
+from streamnb.predict import read, to_columns
 from streamnb.priors import check
+from streamnb.state import ModelState
 
 
-class Unlearning(Learning):
-    """The forgetting side of a model, where somebody says what is to be forgotten."""
+def unlearn_one(
+    state: ModelState,
+    x: Mapping[str, Any],
+    y: Label,
+    *,
+    weight: float = 1.0,
+    time_s: float | None = None,
+    part: str | None = None,
+) -> None:
+    """Take one example back; see `NaiveBayes.unlearn_one`.
 
-    def unlearn_one(
-        self,
-        x: Mapping[str, Any],
-        y: Label,
-        *,
-        weight: float = 1.0,
-        time_s: float | None = None,
-        part: str | None = None,
-    ) -> None:
-        """Take one example back: the exact inverse of `learn_one` with the same arguments.
-
-        Whole-number weights bring back every count, V and all answers bit for bit; means and
-        variances come back to rounding. A word at zero leaves, and so does the newest class, where
-        it was not declared. A word that had left a full vocabulary before is skipped, and counted
-        in `n_skipped`.
-
-        Parameters
-        ----------
-        x, y, weight, time_s, part
-            As they were learned.
-
-        Raises
-        ------
-        InputError
-            Where more would be taken back than was learned, or a value cannot be used; the model is
-            unchanged.
-        """
-        check_label("y", 0, y)
-        weight = check("weight", weight)
-        if not weight:  # it taught nothing, so that not even its class or part need be known
-            return
-        if y not in self._places:
-            raise InputError(f"class {y!r} was never learned: there is nothing to take back.")
-        target = self._known_target(part)
-        place = self._places[y]
-        fields, _ = self._read(self._as_columns(x))
-        amount = weight * self._clock.weight_at(time_s)
-        if not amount:  # so long ago that nothing of it was learned, or is left
-            return
-        held = float((self._class_counts if target is None else target.class_counts)[place])
-        if held < amount * (1.0 - DUST):
-            raise InputError(
-                f"an example of weight {amount:g} cannot be unlearned: class {y!r} holds {held:g}."
-                " Unlearn what was learned, once."
-            )
-        labels = np.full(1, place, dtype=np.int32)
-        batches: dict[str, Any] = {}
-        n_skipped = {}
-        for name, group in self._groups.items():
-            batch = group.encode_to_unlearn(fields[name], labels)
-            part_group = None if target is None else target.groups[name]
-            batches[name], n_skipped[name] = group.to_unlearn(batch, place, amount, part_group)
-        updates = RowUpdates(labels, np.array([-amount]), np.array([self._clock.scale]))
-        self._teach(batches, updates, target)
-        for name, group in self._groups.items():
-            group.n_skipped += n_skipped[name]
-        self._learned(self._clock, -1)
-        self._compact()
-        self._drop_empty_class()
+    Raises
+    ------
+    InputError
+        If more would be taken back than was learned, or a value cannot be used; the state is
+        unchanged.
+    """
+    check_label("y", 0, y)
+    weight = check("weight", weight)
+    if not weight:  # it taught nothing, so that not even its class or part need be known
+        return
+    if y not in state.class_index:
+        raise InputError(f"class {y!r} was never learned: there is nothing to take back.")
+    target = known_part(state, part)
+    label = state.class_index[y]
+    fields, _ = read(state, to_columns(state, x))
+    amount = weight * state.clock.weight_at(time_s)
+    if not amount:  # so long ago that nothing of it was learned, or is left
+        return
+    held = float((state.class_counts if target is None else target.class_counts)[label])
+    if held < amount * (1.0 - DUST):
+        raise InputError(
+            f"an example of weight {amount:g} cannot be unlearned: class {y!r} holds {held:g}."
+            " Unlearn what was learned, once."
+        )
+    labels = np.full(1, label, dtype=np.int32)
+    batches, n_skipped = [], []
+    for name, group in state.groups.items():
+        batch = group.encode_to_unlearn(fields[name], labels)
+        own_part = None if target is None else target.groups[name]
+        taken, skipped = group.to_unlearn(batch, label, amount, own_part)
+        batches.append(taken)
+        n_skipped.append(skipped)
+    updates = RowUpdates(labels, np.array([-amount]), np.array([state.clock.scale]))
+    learn_batches(state, batches, updates, target)
+    for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
+        group.n_skipped += skipped
+    state.n_examples -= 1
+    state.sum_parts()
+    state.compact()
+    state.drop_empty_classes()

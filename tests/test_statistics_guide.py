@@ -31,7 +31,7 @@ def test_the_guide_shows_what_happens() -> None:
 
 def test_the_page_names_every_key_of_the_model_file() -> None:
     """Header keys and array names, of every kind of group."""
-    header, arrays = pack(mixed_model(20), {})
+    header, arrays = pack(mixed_model(20).state, {})
     keys = set(header) | set(header["sections"][0])
     for state in header["states"].values():
         keys |= set(state)

@@ -129,8 +129,8 @@ def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]
         "n_examples": model.n_examples,
         "vocabulary_size": model.vocabulary_size,
         "words_dropped": model.words_dropped,
-        "values_dropped": values_dropped(model),
-        "n_features": n_features(model),
+        "values_dropped": values_dropped(model.state),
+        "n_features": n_features(model.state),
         "classes": classes,
         "words": _words(model, n, words),
         "values": _values(model, n),
@@ -141,7 +141,7 @@ def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]
                 "true": _by_class(model, row.true),
                 "false": _by_class(model, row.false),
             }
-            for row in flag_rows(model)
+            for row in flag_rows(model.state)
         ],
         "numbers": [
             {
@@ -152,7 +152,7 @@ def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]
                 "m2": _by_class(model, row.m2),
                 "deviation": _by_class(model, row.deviation),
             }
-            for row in number_rows(model)
+            for row in number_rows(model.state)
         ],
         "sections": [
             {"name": name, "position": stored.positions.get(name), "n_examples": part.n_examples}
@@ -184,7 +184,7 @@ def _words(model: NaiveBayes, n: int, words: Sequence[str]) -> list[dict[str, An
 def _values(model: NaiveBayes, n: int) -> list[dict[str, Any]]:
     rows = []
     told: dict[tuple[str, str], int] = {}
-    for row in value_rows(model):
+    for row in value_rows(model.state):
         place = told[row.group, row.field] = told.get((row.group, row.field), 0) + 1
         if place <= n:
             counts = _by_class(model, row.counts)

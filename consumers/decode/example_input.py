@@ -36,7 +36,7 @@ def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
         If it has a group that no configuration can make.
     """
     kinds: dict[str, Kind] = {}
-    for field, kind in field_kinds(model).items():
+    for field, kind in field_kinds(model.state).items():
         if kind not in GROUPS:
             raise QuestionError(
                 f"the model's field {field!r} is of kind {kind!r}: ask it in Python"

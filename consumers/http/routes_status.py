@@ -97,7 +97,7 @@ def _model(app_state: AppState, snapshot: Snapshot) -> ModelAnswer:
         rate_per_s=status.rate_per_s,
         lag=status.lag_total,
         vocabulary_size=snapshot.vocabulary_size,
-        n_features=n_features(snapshot),
+        n_features=n_features(snapshot.state),
         classes=[
             ClassRow(str(label), count, prior)
             for label, count, prior in zip(

@@ -147,7 +147,7 @@ def _look(snapshot: Snapshot, now_s: float) -> Mark | None:
     """
     found: Counter[str] = Counter()
     unseen_max = 0.0
-    for group in word_groups(snapshot):
+    for group in word_groups(snapshot.state):
         top = snapshot.top_words(2 * WORDS_MAX, group)
         counts = snapshot.word_counts(top, group).sum(axis=1).tolist()
         plain = [
@@ -183,7 +183,7 @@ def _side_by_side(snapshot: Snapshot, before: Mark, now: Mark) -> tuple[list[str
     here = set(now.words)
     gone = [word for word in before.words if word not in here]
     counts_gone = sum(
-        (snapshot.word_counts(gone, group).sum(axis=1) for group in word_groups(snapshot)),
+        (snapshot.word_counts(gone, group).sum(axis=1) for group in word_groups(snapshot.state)),
         np.zeros(len(gone)),
     )
     then_gone = before.counts[[places[word] for word in gone]]

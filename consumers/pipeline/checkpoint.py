@@ -39,7 +39,7 @@ from consumers.messages import Partition, part_name, partition_of
 from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError
-from streamnb.serialization import FrozenModel
+from streamnb.state import ModelState
 from streamnb.storage import older_files, positions_of, read
 
 FILE_NAME = "model.nb"
@@ -174,7 +174,7 @@ class Checkpoint:
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
     def write(
-        self, model: NaiveBayes | FrozenModel, positions: Mapping[Partition, int]
+        self, model: NaiveBayes | ModelState, positions: Mapping[Partition, int]
     ) -> SavedCheckpoint:
         """Write model and positions as one file.
 

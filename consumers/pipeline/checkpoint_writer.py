@@ -20,7 +20,7 @@ from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
 from consumers.sinks.base import Flushable
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
-from streamnb.serialization import FrozenModel, freeze
+from streamnb.state import ModelState
 
 # How long a checkpoint may wait for the predictor and the sinks together; less once the daemon is
 # told to stop, as supervisors kill after half a minute.
@@ -122,7 +122,7 @@ class CheckpointWriter:
                     raise CheckpointError(f"no checkpoint was written: {error}") from error
             except PredictorError as error:
                 raise CheckpointError(f"no checkpoint was written: {error}") from error
-        frozen, at = freeze(model), dict(positions)
+        frozen, at = model.state.frozen_copy(), dict(positions)
         self._pending = self._thread.submit(self._write, frozen, at, safe, deadline)
 
     def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
@@ -163,7 +163,7 @@ class CheckpointWriter:
 
     def _write(
         self,
-        frozen: FrozenModel,
+        frozen: ModelState,
         positions: Mapping[Partition, int],
         safe: Future[None],
         deadline: _Deadline,

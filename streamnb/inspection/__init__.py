@@ -3,7 +3,6 @@
 from streamnb.inspection.data_likelihood import DataLikelihood
 from streamnb.inspection.explain import Contribution, Explanation
 from streamnb.inspection.linear import LinearForm
-from streamnb.inspection.mixin import Telling
 from streamnb.inspection.parameters import Parameters
 from streamnb.inspection.rank import RankedFeature
 
@@ -14,5 +13,4 @@ __all__ = [
     "LinearForm",
     "Parameters",
     "RankedFeature",
-    "Telling",
 ]

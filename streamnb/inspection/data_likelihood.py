@@ -6,15 +6,20 @@ the conditional one, −log p(y | x), how well it tells their class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb import predict
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
-from streamnb.labels import UNLABELLED, Label, read_labels, to_indices
+from streamnb.inspection.views import views_of
+from streamnb.inspection.words import MultinomialView
+from streamnb.labels import UNLABELLED, Codes, Label, read_labels, to_indices
+from streamnb.state import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,34 @@ class DataLikelihood:
             f"joint NLL, −Σ log p(x, y) {which} multinomial coefficients: {self.nll:.6f} nats\n"
             f"log-loss, mean of −log p(y | x): {self.log_loss:.6f} nats an example"
         )
+
+
+def likelihood_of(
+    state: ModelState,
+    columns: Any,
+    labels: Sequence[Label] | Codes,
+    *,
+    with_coefficient: bool = False,
+) -> DataLikelihood:
+    """Return how likely examples with their labels are; see `ModelReader.likelihood_of`."""
+    fields, n = predict.read(state, columns)
+    places = places_of(labels, n, state.classes)
+    joint = chosen(predict.joint_and_prior(state, columns)[0], places).sum()
+    if with_coefficient:
+        for name, view in views_of(state).items():
+            if isinstance(view, MultinomialView):
+                joint += view.log_coefficients(fields[name], n).sum()
+    loss = mean_loss(chosen(predict.log_posteriors(state, columns), places))
+    return DataLikelihood(n, float(joint), with_coefficient, loss)
+
+
+def training_log_likelihood(state: ModelState) -> float:
+    """Return Σ log p(x, y) of what was learned; see `ModelReader.training_log_likelihood`."""
+    held = state.class_counts / state.clock.scale
+    with np.errstate(invalid="ignore"):
+        terms = np.where(held > 0.0, held * predict.log_class_priors(state), 0.0)
+    own = sum(view.log_likelihood() for view in views_of(state).values())
+    return float(terms.sum()) + own
 
 
 def places_of(labels: Any, n: int, classes: list[Label]) -> NDArray[np.int32]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from streamnb import predict
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Effect
 from streamnb.inspection.linear import difference
 from streamnb.inspection.rank import against_others
+from streamnb.inspection.views import views_of
 from streamnb.labels import Label
+from streamnb.state import ModelState
 
 CLASS_PRIOR = "class prior"
 
@@ -126,35 +130,29 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(
-    classes: list[Label],
-    log_posteriors: Floats,
-    log_priors: Floats,
-    effects: list[tuple[str, Effect]],
-    *,
-    by_prior: bool,
-) -> Explanation:
-    """Return the explanation of one example.
-
-    Parameters
-    ----------
-    classes : list of str, int or bool
-    log_posteriors, log_priors : ndarray of shape (n_classes,)
-    effects : list of (str, Effect)
-        Each feature's effect, with the name of its group.
-    by_prior : bool
-        Whether every class is impossible.
+def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
+    """Return what the class prior and each feature add to the log-odds of the likeliest class.
 
     Raises
     ------
     InputError
-        With fewer than two classes: there is nothing to tell apart.
+        For a value that cannot be used, or fewer than two classes: there is nothing to tell apart.
     """
+    columns = predict.to_columns(state, x)
+    log_posteriors, answered_by_prior = predict.judge(state, columns)
+    fields, _ = predict.read(state, columns)
+    log_priors, by_prior = predict.log_class_priors(state), bool(answered_by_prior[0])
+    effects = [
+        (name, effect)
+        for name, view in views_of(state).items()
+        for effect in view.contributions(fields[name], 0)
+    ]
+    classes = state.classes
     if len(classes) < 2:
         raise InputError(
             f"explaining needs two classes to tell apart, and the model has {len(classes)}."
         )
-    best, second = np.argsort(-log_posteriors, kind="stable")[:2].tolist()
+    best, second = np.argsort(-log_posteriors[0], kind="stable")[:2].tolist()
 
     def named(values: Floats | None) -> dict[Label, float] | None:
         return None if values is None else dict(zip(classes, values.tolist(), strict=True))

@@ -9,7 +9,10 @@ import numpy as np
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Linear
+from streamnb.inspection.views import views_of
 from streamnb.labels import Label
+from streamnb.predict import log_class_priors
+from streamnb.state import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +96,15 @@ def difference(first: Floats, second: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         found: Floats = np.where(first == second, 0.0, first - second)
     return found
+
+
+def linear_form(state: ModelState) -> LinearForm:
+    """Return the linear form of the joint log-likelihood.
+
+    Raises
+    ------
+    InputError
+        If there is none, as with numbers whose variance each class has for itself.
+    """
+    groups = {name: view.linear() for name, view in views_of(state).items()}
+    return LinearForm(tuple(state.classes), log_class_priors(state), groups)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamnb.features.protocol import GroupState
 from streamnb.inspection.group_view import ParameterCount
-from streamnb.inspection.views import view_of
+from streamnb.inspection.views import views_of
+from streamnb.state import ModelState
 
 _EXACT_BITS_MAX = 4096  # a larger number is nothing to look at: its logarithm says as much
 
@@ -58,19 +57,18 @@ class Parameters:
         return self.class_prior.independent + sum(g.independent for g in self.groups.values())
 
 
-def count(
-    class_prior: ParameterCount,
-    counts: dict[str, ParameterCount],
-    groups: Mapping[str, GroupState],
-) -> Parameters:
-    """Return a model's parameters from those of its groups."""
+def count(state: ModelState) -> Parameters:
+    """Count a model's parameters as they stand."""
+    k = len(state.classes)
+    class_prior = ParameterCount(k, 0 if state.is_prior_fixed else max(k - 1, 0))
+    views = views_of(state)
+    counts = {name: view.parameters() for name, view in views.items()}
     sizes: Counter[int] = Counter()
-    for state in groups.values():
-        own = view_of(state, 1.0).outcomes()
+    for view in views.values():
+        own = view.outcomes()
         if own is None:
             return Parameters(class_prior, counts, None, None)
         sizes += own
-    k = class_prior.table
     bits = sum(times * math.log2(size) for size, times in sizes.items())
     if bits > _EXACT_BITS_MAX:
         return Parameters(class_prior, counts, None, bits + math.log2(max(k, 1)))

@@ -8,9 +8,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import FeatureLogs, GroupView
+from streamnb.inspection.views import views_of
 from streamnb.labels import Label
+from streamnb.state import ModelState
 
 Score = Literal["log_odds", "contribution"]
 
@@ -33,6 +36,24 @@ class RankedFeature(NamedTuple):
     feature: str
     score: float
     log_likelihood: float
+
+
+def most_informative(
+    state: ModelState, n: int, group: str | None
+) -> dict[Label, list[RankedFeature]]:
+    """Return the `n` features of each class that distinguish it best from the others.
+
+    Raises
+    ------
+    InputError
+        If there is no such group, or `n` is below 0.
+    """
+    check_whole("n", n, 0)
+    views = views_of(state)
+    if group is not None and group not in list(views):
+        raise InputError(f"group must be one of {', '.join(views)}. Got {group!r} instead.")
+    chosen = views if group is None else {group: views[group]}
+    return rank(chosen, state.classes, n, "log_odds")
 
 
 def rank(

@@ -11,7 +11,26 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import GroupView
+from streamnb.inspection.views import views_of
 from streamnb.labels import Label
+from streamnb.predict import check_has_classes, log_class_priors
+from streamnb.state import ModelState
+
+Seed = int | np.random.Generator | None
+
+
+def sample_many(state: ModelState, n: int, seed: Seed) -> tuple[dict[str, list[Any]], list[Label]]:
+    """Draw `n` examples: a class from π, then each group's fields.
+
+    Raises
+    ------
+    InputError
+        If the model generates nothing: it says why.
+    """
+    rng = to_rng(seed)
+    indices = draw_classes(state.classes, log_class_priors(state), n, rng)
+    columns = draw_fields(views_of(state), indices, rng)
+    return columns, [state.classes[c] for c in indices.tolist()]
 
 
 def to_rng(seed: Any) -> np.random.Generator:
@@ -32,17 +51,6 @@ def to_rng(seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def check_classes(classes: Sequence[Label]) -> None:
-    """Refuse a model without classes.
-
-    Raises
-    ------
-    InputError
-    """
-    if not classes:
-        raise InputError("this model has no class yet: declare classes, or teach it first.")
-
-
 def draw_classes(
     classes: Sequence[Label], log_priors: Floats, n: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
@@ -54,7 +62,7 @@ def draw_classes(
         If the model has no class, or `n` is not a whole number.
     """
     check_whole("n", n, 0)
-    check_classes(classes)
+    check_has_classes(classes)
     ends = np.cumsum(np.exp(log_priors))
     drawn = np.searchsorted(ends, rng.random(n) * ends[-1], side="right")
     places: NDArray[np.int32] = drawn.astype(np.int32)

@@ -12,12 +12,12 @@ import numpy as np
 
 from streamnb.features.protocol import Floats
 from streamnb.inspection.categorical import CategoriesView, FlagsView
-from streamnb.inspection.group_view import GroupView
 from streamnb.inspection.numeric import NumbersView
 from streamnb.inspection.rank import rank
+from streamnb.inspection.views import views_of
 from streamnb.inspection.words import WordsView
 from streamnb.labels import Label
-from streamnb.reading import Readable
+from streamnb.state import ModelState
 
 
 class ValueRow(NamedTuple):
@@ -61,7 +61,7 @@ class NumberRow(NamedTuple):
         return found
 
 
-def value_rows(model: Readable) -> list[ValueRow]:
+def value_rows(state: ModelState) -> list[ValueRow]:
     """Return all values of categories: fields by name, the most frequent value of each first.
 
     Examples
@@ -70,11 +70,11 @@ def value_rows(model: Readable) -> list[ValueRow]:
     >>> from streamnb.features.categorical import Categories
     >>> model = NaiveBayes(["yes", "no"], features={"colour": Categories(fields=["colour"])})
     >>> model.learn_one({"colour": "red"}, "no")
-    >>> value_rows(model)[0].value, value_rows(model)[0].counts.tolist()
+    >>> value_rows(model.state)[0].value, value_rows(model.state)[0].counts.tolist()
     ('red', [0.0, 1.0])
     """
     rows: list[ValueRow] = []
-    for group, view in _views(model).items():
+    for group, view in views_of(state).items():
         if isinstance(view, CategoriesView):
             columns = view.state.live_values().columns
             counts = view.state.counts.by_value[columns] / view.scale
@@ -88,10 +88,10 @@ def value_rows(model: Readable) -> list[ValueRow]:
     return rows
 
 
-def flag_rows(model: Readable) -> list[FlagRow]:
+def flag_rows(state: ModelState) -> list[FlagRow]:
     """Return all flags, by group in the order of their names."""
     rows: list[FlagRow] = []
-    for group, view in _views(model).items():
+    for group, view in views_of(state).items():
         if isinstance(view, FlagsView):
             counts, names = view.state.counts, view.state.table.names
             rows += [
@@ -102,10 +102,10 @@ def flag_rows(model: Readable) -> list[FlagRow]:
     return rows
 
 
-def number_rows(model: Readable) -> list[NumberRow]:
+def number_rows(state: ModelState) -> list[NumberRow]:
     """Return all fields of numbers, by group in the order of their names."""
     rows: list[NumberRow] = []
-    for group, view in _views(model).items():
+    for group, view in views_of(state).items():
         if isinstance(view, NumbersView):
             p, fields = view.state.posterior(view.scale), view.state.fields
             rows += [
@@ -115,32 +115,32 @@ def number_rows(model: Readable) -> list[NumberRow]:
     return rows
 
 
-def word_groups(model: Readable) -> list[str]:
+def word_groups(state: ModelState) -> list[str]:
     """Return the names of the groups of words: of text, and of words that come counted."""
-    return [name for name, view in _views(model).items() if isinstance(view, WordsView)]
+    return [name for name, view in views_of(state).items() if isinstance(view, WordsView)]
 
 
-def field_kinds(model: Readable) -> dict[str, str]:
+def field_kinds(state: ModelState) -> dict[str, str]:
     """Return the fields that the model reads, each with the kind of its group (`words`, …)."""
     return {
         field: view.state.spec.to_dict()["kind"]
-        for view in _views(model).values()
+        for view in views_of(state).values()
         for field in view.state.fields
     }
 
 
-def n_features(model: Readable) -> int:
+def n_features(state: ModelState) -> int:
     """Return how many features a model has: words, values, flags and numbers."""
-    return sum(view.n_features for view in _views(model).values())
+    return sum(view.n_features for view in views_of(state).values())
 
 
-def values_dropped(model: Readable) -> int:
+def values_dropped(state: ModelState) -> int:
     """Return how many values of categories were dropped because their table was full."""
-    views = _views(model).values()
+    views = views_of(state).values()
     return sum(view.state.n_dropped for view in views if isinstance(view, CategoriesView))
 
 
-def top_features(model: Readable, n: int) -> dict[Label, list[tuple[str, float]]]:
+def top_features(state: ModelState, n: int) -> dict[Label, list[tuple[str, float]]]:
     """Return the `n` features that speak most for each class, with their scores, highest first.
 
     The score is what a feature adds on average to the log-odds of an example of the class, in nats;
@@ -152,12 +152,12 @@ def top_features(model: Readable, n: int) -> dict[Label, list[tuple[str, float]]
     >>> from streamnb.features.flags import Flags
     >>> model = NaiveBayes(["yes", "no"], features={"signs": Flags(fields=["seen"])})
     >>> model.learn_many({"seen": [True, False]}, ["yes", "no"])
-    >>> [name for name, _ in top_features(model, 1)["no"]]
+    >>> [name for name, _ in top_features(model.state, 1)["no"]]
     ['seen=false']
     """
-    means = {(row.group, row.field): row.mean for row in number_rows(model)}
+    means = {(row.group, row.field): row.mean for row in number_rows(state)}
     found = {}
-    ranked = rank(_views(model), model.classes, n, "contribution")
+    ranked = rank(views_of(state), state.classes, n, "contribution")
     for c, (label, features) in enumerate(ranked.items()):
         found[label] = [
             (
@@ -167,7 +167,3 @@ def top_features(model: Readable, n: int) -> dict[Label, list[tuple[str, float]]
             for each in features
         ]
     return found
-
-
-def _views(model: Readable) -> dict[str, GroupView]:
-    return model._views()  # noqa: SLF001 -- a model's and a snapshot's alike

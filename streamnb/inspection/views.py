@@ -13,6 +13,7 @@ from streamnb.inspection.numeric import NumbersView
 from streamnb.inspection.words import BernoulliView, ComplementView, MultinomialView
 from streamnb.likelihoods import Bernoulli, Multinomial
 from streamnb.likelihoods.complement import Complement
+from streamnb.state import ModelState
 
 _VIEWS: dict[type, type[GroupView]] = {
     Bernoulli: BernoulliView,
@@ -35,3 +36,9 @@ def view_of(state: GroupState, scale: float) -> GroupView:
     """
     kind = type(state.spec.likelihood) if isinstance(state, CountedState) else type(state)
     return _VIEWS[kind](state, scale)
+
+
+def views_of(state: ModelState) -> dict[str, GroupView]:
+    """Return the view of each group, decayed up to now."""
+    scale = state.clock.scale
+    return {name: view_of(group, scale) for name, group in state.groups.items()}

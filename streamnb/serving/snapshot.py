@@ -6,10 +6,10 @@ import threading
 from typing import Any, NoReturn
 
 from streamnb.errors import check_kind, check_whole
-from streamnb.reading import Readable
+from streamnb.reader import ModelReader
 
 
-class Snapshot(Readable):
+class Snapshot(ModelReader):
     """What a model knew at one moment.
 
     It shares the vocabulary's table with the model, whose later words are beyond the snapshot's
@@ -25,17 +25,11 @@ class Snapshot(Readable):
 
     version: int
 
-    def __init__(self, model: Readable, version: int) -> None:
-        check_kind("model", model, Readable)
+    def __init__(self, model: ModelReader, version: int) -> None:
+        check_kind("model", model, ModelReader)
         check_whole("version", version, 0)
-        seal = object.__setattr__
-        seal(self, "version", version)
-        seal(self, "_classes", list(model._classes))  # noqa: SLF001 -- a snapshot is the model's other half
-        for name in ("_class_prior", "_pseudo", "_is_fixed", "_clock", "_hash_key", "_n_examples"):
-            seal(self, name, getattr(model, name))
-        seal(self, "_class_counts", model._class_counts.copy())  # noqa: SLF001
-        groups = {name: group.frozen_copy() for name, group in model._groups.items()}  # noqa: SLF001
-        seal(self, "_groups", groups)
+        object.__setattr__(self, "version", version)
+        object.__setattr__(self, "state", model.state.frozen_copy(with_parts=False))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         """Refuse: a snapshot is a value."""

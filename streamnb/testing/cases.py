@@ -19,7 +19,7 @@ from streamnb.features.words import Words
 from streamnb.labels import Label
 from streamnb.likelihoods.gaussian import VarianceFloor
 from streamnb.model import NaiveBayes
-from streamnb.reading import Readable
+from streamnb.reader import ModelReader
 
 _SHARE_LEAST = 1e-12  # of a variance floor
 _SPREAD_LEAST = 1e-9  # of a variance, beside the squares of what it is the variance of
@@ -80,7 +80,7 @@ class Case:
                 f"make_model must return a model that has learned nothing. Got one that has learned"
                 f" {self.untrained.n_examples} examples."
             )
-        specs = {name: state.spec for name, state in self.untrained._groups.items()}  # noqa: SLF001
+        specs = {name: state.spec for name, state in self.untrained.state.groups.items()}
         object.__setattr__(self, "_kinds", specs)
 
     # ---- models --------------------------------------------------------------------------------
@@ -90,10 +90,10 @@ class Case:
         first = self.untrained
         return type(first)(
             first.classes,
-            first._class_prior,  # noqa: SLF001 -- a law may look inside
+            first.state.class_prior,
             self._kinds,
             decay=self.half_life if forgets else None,
-            hash_key=first._hash_key,  # noqa: SLF001
+            hash_key=first.state.hash_key,
             n_threads=first.n_threads,
             new_classes=first.new_classes,
         )
@@ -120,7 +120,7 @@ class Case:
     @property
     def half_life(self) -> HalfLife | None:
         """How fast the model forgets."""
-        return self.untrained._clock.half_life  # noqa: SLF001
+        return self.untrained.state.clock.half_life
 
     @property
     def lives(self) -> float:
@@ -150,7 +150,7 @@ class Case:
 
     def fields_of(self, kind: type) -> set[str]:
         """Return the fields that groups of a kind read, or may read if they are open."""
-        states = self.untrained._groups.values()  # noqa: SLF001
+        states = self.untrained.state.groups.values()
         named = {name for state in states for name in state.fields}
         found: set[str] = set()
         for state in states:
@@ -175,7 +175,7 @@ class Case:
 
     def has_spread(self, model: NaiveBayes) -> bool:
         """Return whether a model's variances are well above rounding, so answers are smooth."""
-        for state in model._groups.values():  # noqa: SLF001
+        for state in model.state.groups.values():
             if not isinstance(state, NumbersState):
                 continue
             prior = state.spec.likelihood.prior
@@ -224,11 +224,11 @@ class Case:
         ]
 
 
-def columns_of(model: Readable, xs: Sequence[Fields]) -> dict[str, list[Any]]:
+def columns_of(model: ModelReader, xs: Sequence[Fields]) -> dict[str, list[Any]]:
     """Return examples as columns that a model can read, with None for missing values."""
-    names = dict.fromkeys(model._known)  # noqa: SLF001 -- a law may look inside
+    names = dict.fromkeys(model.state.fields)
     names |= dict.fromkeys(name for x in xs for name in x)
-    names = names or dict.fromkeys(list(model._groups)[:1])  # noqa: SLF001 -- nobody's: all say nothing
+    names = names or dict.fromkeys(list(model.state.groups)[:1])
     return {name: [x.get(name) for x in xs] for name in names}
 
 
@@ -279,7 +279,7 @@ def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
     rng = np.random.default_rng(seed)
     makers = _makers(model)
     labels = _labels(model)
-    half_life = model._clock.half_life  # noqa: SLF001 -- a check may look inside
+    half_life = model.state.clock.half_life
     step_s = None if half_life is None or half_life.seconds is None else half_life.seconds / 4
     made = []
     for i in range(n):
@@ -297,7 +297,7 @@ def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
 
 def _labels(model: NaiveBayes) -> list[Label]:
     """Return the declared classes, and more if the model accepts new ones."""
-    if model._is_closed:  # noqa: SLF001 -- a check may look inside
+    if model.state.is_closed:
         return list(model.classes)
     more: list[Label] = ["this", "that", 3]
     try:
@@ -311,7 +311,7 @@ def _labels(model: NaiveBayes) -> list[Label]:
 
 def _makers(model: NaiveBayes) -> dict[str, Maker]:
     """Return what makes a value, by field."""
-    states = model._groups.values()  # noqa: SLF001
+    states = model.state.groups.values()
     makers: dict[str, Maker] = {}
     for i, state in enumerate(states):
         # An open bag takes every number, so there is none left for other open groups.

@@ -18,7 +18,7 @@ from streamnb.features.flags import FlagsState
 from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats, GroupState
 from streamnb.labels import Label
-from streamnb.reading import Readable
+from streamnb.reader import ModelReader
 from streamnb.testing.cases import Broken, Fields, columns_of
 
 Key = tuple[str, ...]
@@ -41,12 +41,12 @@ class Knowledge(NamedTuple):
     squares: Table
 
 
-def known(model: Readable) -> Knowledge:
+def known(model: ModelReader) -> Knowledge:
     """Return what a model or snapshot knows, decayed up to now."""
-    scale = model._clock.scale  # noqa: SLF001 -- a law may look inside
+    scale = model.state.clock.scale
     found = Knowledge({}, {}, {})
     _put(found.counts, ("classes",), model, model.class_counts)
-    for name, state in model._groups.items():  # noqa: SLF001
+    for name, state in model.state.groups.items():
         counts, means, squares = _of(state)
         for kind, table, by in zip(
             found, (counts, means, squares), (scale, 1.0, scale), strict=True
@@ -56,7 +56,7 @@ def known(model: Readable) -> Knowledge:
     return found
 
 
-def _put(table: Table, key: Key, model: Readable, row: Floats) -> None:
+def _put(table: Table, key: Key, model: ModelReader, row: Floats) -> None:
     by_label = {c: float(v) for c, v in zip(model.classes, row, strict=True) if v}
     if by_label:
         table[key] = by_label
@@ -113,9 +113,9 @@ _DUST = 1e-29  # of n·x²: what rounding leaves of M2, which is kept in 106 bit
 
 
 def must_know_alike(
-    found: Readable,
-    expected: Readable,
-    peak: Readable | None = None,
+    found: ModelReader,
+    expected: ModelReader,
+    peak: ModelReader | None = None,
     *,
     within: float = 0.0,
     sizes: Mapping[str, float] = MappingProxyType({}),
@@ -178,7 +178,7 @@ def _compare(
                 )
 
 
-def must_be_same(found: Readable, expected: Readable, probes: Sequence[Fields]) -> None:
+def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fields]) -> None:
     """Compare two models bit for bit: classes in order, statistics, answers.
 
     Raises
@@ -196,7 +196,7 @@ def must_be_same(found: Readable, expected: Readable, probes: Sequence[Fields]) 
 
 
 def must_answer_alike(
-    found: Readable, expected: Readable, probes: Sequence[Fields], *, within: float = 0.0
+    found: ModelReader, expected: ModelReader, probes: Sequence[Fields], *, within: float = 0.0
 ) -> None:
     """Compare the joint log-likelihoods of two models, class by class.
 

@@ -84,7 +84,7 @@ def new_classes_join(case: Case) -> None:
     if not case.examples:
         raise DoesNotApply("there is no example")
     before, classes = model.to_bytes(), model.classes
-    counts = model.class_counts * model._clock.scale  # noqa: SLF001 -- time passes with an example
+    counts = model.class_counts * model.state.clock.scale
     example = replace(case.examples[-1], y=label, weight=1.0)
     try:
         teach(model, [example])
@@ -94,7 +94,7 @@ def new_classes_join(case: Case) -> None:
         return
     if model.classes != (*classes, label):
         raise Broken(f"after {classes!r} and a new {label!r} the classes are {model.classes!r}")
-    held = model.class_counts * model._clock.scale  # noqa: SLF001
+    held = model.class_counts * model.state.clock.scale
     if case.half_life is None and held.tolist() != [*counts.tolist(), 1.0]:
         raise Broken(f"the class counts were {counts.tolist()} and are {held.tolist()}")
     if set(model.predict_proba_one(example.x)) != set(model.classes):
@@ -162,7 +162,7 @@ def _attempts(case: Case, model: NaiveBayes) -> dict[str, Callable[[], None]]:
 def _bad_values(model: NaiveBayes) -> dict[str, list[Any]]:
     """Return values that cannot be used, by field; an open group's fields are those it knows."""
     bad: dict[str, list[Any]] = {}
-    for state in model._groups.values():  # noqa: SLF001
+    for state in model.state.groups.values():
         spec = state.spec
         kinds: dict[type, list[Any]] = {
             Words: [7, b"bytes", ["a list"]],
@@ -218,7 +218,7 @@ def untrained_answers_prior(case: Case) -> None:
         if model.predict_one({}) is not None:
             raise Broken("a model without classes names one")
         raise DoesNotApply("no class is declared")
-    prior = model._class_prior  # noqa: SLF001 -- a law may look inside
+    prior = model.state.class_prior
     if isinstance(prior, Fixed):
         given = dict(prior.probabilities)
         expected = np.array([given[label] for label in model.classes])
@@ -298,7 +298,7 @@ def _must_add_up(model: NaiveBayes, x: Fields, nothing: Floats, parts: Sequence[
 
 def groups_are_independent(case: Case) -> None:
     """The fields of one group do not affect what the other groups learn and answer."""
-    states = case.untrained._groups  # noqa: SLF001 -- a law may look inside
+    states = case.untrained.state.groups
     if len(states) < 2 or any(state.is_open for state in states.values()):
         raise DoesNotApply("there is one group alone, or one that takes any field")
     whole = case.learned()
@@ -413,7 +413,7 @@ def fields_have_no_order(case: Case) -> None:
 
 def dropped(model: NaiveBayes) -> bool:
     """Return whether features were dropped because a group was full."""
-    return any(state.n_dropped for state in model._groups.values())  # noqa: SLF001
+    return any(state.n_dropped for state in model.state.groups.values())
 
 
 def must_agree(

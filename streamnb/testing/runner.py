@@ -222,7 +222,7 @@ def check_model(
 
 def _timed(model: NaiveBayes, stream: list[Example]) -> list[Example]:
     """Return examples with times if the model needs them: four to a half-life."""
-    half_life = model._clock.half_life  # noqa: SLF001 -- a check may look inside
+    half_life = model.state.clock.half_life
     if half_life is None or half_life.seconds is None:
         return stream
     if any(each.time_s is not None for each in stream):

@@ -116,8 +116,8 @@ def test_the_model_is_what_the_settings_say() -> None:
     )
     model = build_model(settings)
     assert model.classes == ("a", "b", "c")
-    assert model._class_prior == Dirichlet(0.25)
-    specs = {name: group.spec for name, group in model._groups.items()}
+    assert model.state.class_prior == Dirichlet(0.25)
+    specs = {name: group.spec for name, group in model.state.groups.items()}
     assert specs == {
         "text": Words(Bernoulli(Beta(0.5, 2.0)), **own),
         "user": Words(Multinomial(Dirichlet(0.125)), **own),
@@ -168,8 +168,8 @@ def test_groups_of_every_kind_are_what_the_settings_say() -> None:
         }
     )  # fmt: skip
     model = build_model(settings)
-    assert model._class_prior == Dirichlet([3.0, 7.0])
-    specs = {name: group.spec for name, group in model._groups.items()}
+    assert model.state.class_prior == Dirichlet([3.0, 7.0])
+    specs = {name: group.spec for name, group in model.state.groups.items()}
     assert specs["credit"] == Categories(
         Categorical(Dirichlet(0.5)),
         fields=("score", "income"),

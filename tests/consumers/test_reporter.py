@@ -204,8 +204,8 @@ def test_dropped_values_are_counted_once(run: Run) -> None:
         learner.publish()
         for _ in range(2):
             run.update()
-            assert run.value("values_dropped_total") == values_dropped(run.model)
-    assert values_dropped(run.model) > 0
+            assert run.value("values_dropped_total") == values_dropped(run.model.state)
+    assert values_dropped(run.model.state) > 0
 
 
 def test_telling_words_are_looked_up_now_and_then(run: Run) -> None:

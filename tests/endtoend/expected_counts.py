@@ -71,7 +71,7 @@ def state_at(folder: Path) -> dict[str, Any]:
     Words and values stand by their texts: their columns and fingerprints differ between runs.
     """
     stored = read(folder / "model.nb")
-    header, arrays = pack(stored.model, stored.positions)
+    header, arrays = pack(stored.model.state, stored.positions)
     sections = {}
     for i, section in enumerate(header["sections"]):
         state: dict[str, Any] = {"class_counts": arrays[f"sections/{i}/class_counts"].tobytes()}

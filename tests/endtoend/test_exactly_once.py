@@ -15,7 +15,8 @@ from consumers.messages import Partition
 from streamnb import NaiveBayes
 from streamnb.features import statistics
 from streamnb.features.protocol import GroupPart
-from streamnb.state import Part
+from streamnb.inspection.word_counts import word_group
+from streamnb.state import PartState
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
@@ -45,11 +46,11 @@ def counts_by_word(model: NaiveBayes) -> dict[str, tuple[float, ...]]:
     return dict(zip(words, map(tuple, model.word_counts(words).tolist()), strict=True))
 
 
-def part_counts_by_word(model: NaiveBayes, part: Part) -> dict[str, tuple[float, ...]]:
+def part_counts_by_word(model: NaiveBayes, part: PartState) -> dict[str, tuple[float, ...]]:
     """Return N_jc of every word that one part knows."""
     held = part.groups["text"]
     assert isinstance(held, GroupPart)
-    counts, vocabulary = held.counts, model._group("text").vocabulary
+    counts, vocabulary = held.counts, word_group(model.state, "text").vocabulary
     columns = statistics.live_columns(counts, vocabulary.n_words)
     rows = map(tuple, counts.by_word[columns].tolist())
     return dict(zip(vocabulary.words(columns), rows, strict=True))

@@ -30,6 +30,7 @@ from streamnb import (
     save,
 )
 from streamnb.features.counted_words import CountedState
+from streamnb.inspection.word_counts import word_group
 from tests.library.streams import part_counts
 
 N_WORDS = 1_000_000
@@ -114,8 +115,8 @@ def main(family: str, path: Path) -> None:
     newest = learner.publish()
     predictor.predict_one({"text": "a word"})
     after = weigh()
-    group, part = model._group("text"), part_counts(model.parts["t/0"], "text")
-    snapshots = sum(s._group("text").counts.by_word.nbytes for s in (held, newest))
+    group, part = word_group(model.state, "text"), part_counts(model.parts["t/0"], "text")
+    snapshots = sum(word_group(s.state, "text").counts.by_word.nbytes for s in (held, newest))
     highest, file_size = peak_while_saving(model, path)
     predictor.stop()
     found = {

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.inspection.word_counts import word_group, word_groups
 from streamnb.kernels.layout import Counts
 from streamnb.labels import Label
-from streamnb.reading import Readable
-from streamnb.state import Part
+from streamnb.reader import ModelReader
+from streamnb.state import PartState
 
 PROBES = {
     "text": ["good day", "not good", "bad bad news :(", "ÄRGER im büro", "", None, "w1 w2 never"],
@@ -96,7 +97,7 @@ def learn(model: NaiveBayes, stream: Sequence[Example]) -> list[bytes]:
     return said
 
 
-def facts(model: Readable) -> dict[str, Any]:
+def facts(model: ModelReader) -> dict[str, Any]:
     """Return all that a model or snapshot says of itself, so that equal means bit for bit."""
     said: dict[str, Any] = {
         "classes": [(type(label), label) for label in model.classes],
@@ -108,7 +109,7 @@ def facts(model: Readable) -> dict[str, Any]:
         "answers": model.predict_log_proba_many(PROBES).tobytes(),
         "joint": model.joint_log_likelihood_many(PROBES).tobytes(),
     }
-    for name, group in model._counted.items():
+    for name, group in word_groups(model.state).items():
         words = sorted(model.words(name))
         said[name] = {
             "words": words,
@@ -124,7 +125,7 @@ def facts(model: Readable) -> dict[str, Any]:
     return said
 
 
-def part_counts(part: Part, group: str) -> Counts:
+def part_counts(part: PartState, group: str) -> Counts:
     """Return a part's counts of a group of words."""
     held = part.groups[group]
     assert isinstance(held.counts, Counts)
@@ -135,7 +136,7 @@ def _part_facts(model: NaiveBayes, part_name: str) -> Iterator[tuple[str, Any]]:
     part = model.parts[part_name]
     yield "class_counts", part.class_counts.tobytes()
     yield "dropped", part.n_dropped
-    for name, group in model._counted.items():
+    for name, group in word_groups(model.state).items():
         counts = part_counts(part, name)
         columns = live(model, name)
         held = {
@@ -148,6 +149,6 @@ def _part_facts(model: NaiveBayes, part_name: str) -> Iterator[tuple[str, Any]]:
 
 def live(model: NaiveBayes, name: str) -> NDArray[np.int64]:
     """Return the columns of a group that hold a count."""
-    group = model._group(name)
+    group = word_group(model.state, name)
     n_words = group.vocabulary.n_words
     return np.flatnonzero(group.counts.by_word[:n_words].any(axis=1)).astype(np.int64)

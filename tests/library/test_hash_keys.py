@@ -116,7 +116,7 @@ def test_a_text_that_is_cut_short_is_refused() -> None:
 def test_a_foreign_word_is_refused_without_a_secret() -> None:
     """A vocabulary whose texts are not those of its fingerprints is refused; no key is shown."""
     first, other = model_of(KEYS[0]), learn(model_of(KEYS[1]), [({"text": "foreign"}, "ham")])
-    state = other._groups["text"]
+    state = other.state.groups["text"]
     state.vocabulary.table.fingerprints[0] ^= np.uint64(1)  # type: ignore[attr-defined]
     with pytest.raises(InputError, match=r"group 'text': the text of 'foreign' is not kept") as no:
         merge(first, other)
@@ -137,5 +137,5 @@ def test_nothing_shows_a_key() -> None:
         differing.value, mistyped.value,
     ]  # fmt: skip
     assert [each for each in told for text in SHOWN if text in f"{each!s}{each!r}"] == []
-    assert river.clone().model._hash_key == KEYS[0]
-    assert pickle.loads(pickle.dumps(river)).model._hash_key == KEYS[0]
+    assert river.clone().model.state.hash_key == KEYS[0]
+    assert pickle.loads(pickle.dumps(river)).model.state.hash_key == KEYS[0]

@@ -123,7 +123,7 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "queue": (lambda: nb.Predictor(BOARD, -1), "queue_size_max must be a whole.*1. Got -1"),
     "queue-zero": (lambda: nb.Predictor(BOARD, 0), "queue_size_max must be a whole.*1. Got 0"),
     "predictor": (lambda: nb.Predictor(5), "board must be an object with current. Got 5"),
-    "snapshot": (lambda: nb.Snapshot({}, 1), "model must be a Readable. Got {}"),
+    "snapshot": (lambda: nb.Snapshot({}, 1), "model must be a ModelReader. Got {}"),
     "version": (lambda: nb.Snapshot(taught(), "x"), "version must be a whole number.*'x'"),
     "publish": (lambda: nb.SnapshotBoard().publish({}), "snapshot must be a Snapshot. Got {}"),
     # files, sums and exports
@@ -132,9 +132,9 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "merge": (lambda: nb.merge({}, taught()), "first must be a .*Got {}"),
     "merge-other": (lambda: nb.merge(taught(), {}), "a NaiveBayes is wanted. Got dict"),
     "subtract": (lambda: nb.subtract({}, taught()), "first must be a .*Got {}"),
-    "export_dict": (lambda: nb.export_dict({}), "model must be a Readable. Got {}"),
+    "export_dict": (lambda: nb.export_dict({}), "model must be a ModelReader. Got {}"),
     "export_json": (lambda: nb.export_json(taught(), 5), "target must be an object with write"),
-    "to_arrow": (lambda: nb.to_arrow({}), "model must be a Readable. Got {}"),
+    "to_arrow": (lambda: nb.to_arrow({}), "model must be a ModelReader. Got {}"),
     # shares
     "confusion": (lambda: nb.Quantifier("x"), "confusion must be an array of numbers. Got 'x'"),
     "confusion-rows": (lambda: nb.Quantifier([[1, 0], [0]]), "confusion must be an array of num"),
@@ -144,7 +144,7 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 SAVES: list[tuple[Any, dict[str, Any], str]] = [
-    ({}, {}, "model must be a NaiveBayes or FrozenModel. Got {}"),
+    ({}, {}, "model must be a NaiveBayes or ModelState. Got {}"),
     (taught(), {"keep": 0}, "keep must be a whole number of at least 1. Got 0"),
     (taught(), {"keep": "x"}, "keep must be a whole number of at least 1. Got 'x'"),
     (taught(), {"positions": 5}, "positions must be a Mapping. Got 5"),

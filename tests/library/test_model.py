@@ -200,7 +200,7 @@ def test_one_class_alone() -> None:
 def test_what_makes_two_models_the_same_kind() -> None:
     """A description holds classes, priors and groups, and not the hash key."""
     one, other = model_of(), model_of()
-    assert one._hash_key != other._hash_key
+    assert one.state.hash_key != other.state.hash_key
     assert one.describe() == other.describe()
     assert one.describe() != model_of(negation=True).describe()
     assert one.describe()["classes"] == ["ham", "spam"]

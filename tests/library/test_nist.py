@@ -68,7 +68,7 @@ def learned(values: Sequence[float]) -> NaiveBayes:
 
 def figures(model: NaiveBayes) -> tuple[float, float]:
     """Return mean and standard deviation (n − 1) of what was learned."""
-    state: Any = model._groups["x"]
+    state: Any = model.state.groups["x"]
     n, mean, m2 = (float(array[0, 0]) for array in state.moments().values())
     return mean, math.sqrt(m2 / (n - 1))
 

@@ -11,6 +11,7 @@ from hypothesis import given
 
 from streamnb import Bernoulli, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
+from streamnb.inspection.word_counts import word_group
 from tests import naive
 from tests.library.streams import part_counts
 from tests.strategies import Example, cuts, groups, streams
@@ -25,7 +26,7 @@ def model_of(group: Words) -> NaiveBayes:
 
 def held_by(model: NaiveBayes, name: str) -> dict[str, list[float]]:
     """Return a part's counts by word."""
-    vocabulary = model._group("text").vocabulary
+    vocabulary = word_group(model.state, "text").vocabulary
     by_word = part_counts(model.parts[name], "text").by_word
     columns = np.flatnonzero(by_word.any(axis=1))
     words = vocabulary.words(columns)
@@ -74,7 +75,7 @@ def assert_is_sum(model: NaiveBayes) -> None:
     assert model.word_counts(words).tolist() == [total[word].tolist() for word in words]
     parts = list(model.parts.values())
     assert model.class_counts.tolist() == sum(p.class_counts for p in parts).tolist()  # type: ignore[union-attr]
-    state = model._group("text")
+    state = word_group(model.state, "text")
     tokens = [part_counts(p, "text").tokens for p in parts]
     assert state.counts.tokens.tolist() == sum(tokens).tolist()  # type: ignore[union-attr]
     assert int(state.counts.state[0]) == len(words)
@@ -135,7 +136,7 @@ def test_parts_survive_growth_dropping_and_compaction(likelihood: Bernoulli | Mu
             columns = {"text": [e.text for e in batch]}
             together.learn_many(columns, [e.label for e in batch], part=name)
     n_seen = len({word for e in stream for word in (e.text or "").split()})
-    assert together._group("text").vocabulary.n_words < n_seen  # it was compacted
+    assert word_group(together.state, "text").vocabulary.n_words < n_seen  # it was compacted
     assert together.words_dropped > 300
     for name in ("x/0", "x/1"):
         alone = teach(model_of(group), (e for e in stream if e.part == name))

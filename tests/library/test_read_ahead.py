@@ -15,7 +15,8 @@ from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
 from streamnb.features.scratch import scratch_of_this_thread
 from streamnb.features.words import WordsState
-from streamnb.predict import PIECE
+from streamnb.inspection.word_counts import word_group
+from streamnb.predict import BATCH_ROWS
 
 CLASSES = ["x", "y"]
 
@@ -61,7 +62,7 @@ def test_reading_ahead_changes_no_answer(
     likelihood: Bernoulli | Multinomial, max_words: int, part: str | None
 ) -> None:
     """Posteriors and counts are bit for bit those of one thread, with words leaving and coming."""
-    texts, labels = stream(5 * PIECE + 17, 6_000)
+    texts, labels = stream(5 * BATCH_ROWS + 17, 6_000)
     found = []
     for n_threads in (1, 2):
         made = model(likelihood, max_words=max_words, n_threads=n_threads)
@@ -109,7 +110,7 @@ def test_words_that_left_give_their_room_back_on_the_way(
 
     as_it_is = WordsState.compact
     monkeypatch.setattr(WordsState, "compact", compact)
-    n = 4 * PIECE
+    n = 4 * BATCH_ROWS
     made = model(Multinomial(), max_words=100, n_threads=n_threads)
     made.learn_many({"text": [f"w{i}" for i in range(n)]}, ["x"] * n)
     assert max(found) < n / 2
@@ -120,13 +121,13 @@ def test_words_that_left_give_their_room_back_one_by_one() -> None:
     made = model(Multinomial(), max_words=100, n_threads=1)
     for i in range(5_000):
         made.learn_one({"text": f"w{i}"}, "x")
-    assert made._group("text").vocabulary.n_words < 1_500
+    assert word_group(made.state, "text").vocabulary.n_words < 1_500
     assert made.words_dropped > 4_800
 
 
 def test_a_learner_that_fails_leaves_no_reader_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """While its error is looked at, no second thread still gives columns to words."""
-    texts, labels = stream(3 * PIECE, 500)
+    texts, labels = stream(3 * BATCH_ROWS, 500)
     made = model(Multinomial(), max_words=1_000_000, n_threads=2)
 
     def interrupt(*_: object) -> None:

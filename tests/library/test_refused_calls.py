@@ -29,6 +29,7 @@ from streamnb import (
 from streamnb.errors import InputError
 from streamnb.features.categorical import CategoriesState
 from streamnb.features.counted_words import CountedState
+from streamnb.predict import encode, read
 from streamnb.testing import Example
 from tests.library.testing.random_models import CLASSES, Wanted, cases
 
@@ -51,7 +52,7 @@ UNKNOWN: dict[str, list[Any]] = {
 def sizes(model: NaiveBayes) -> list[object]:
     """Return how much room a model's groups have given to words, values and fields."""
     found: list[object] = []
-    for group in model._groups.values():
+    for group in model.state.groups.values():
         if isinstance(group, CountedState):
             found.append(group.vocabulary.n_words)
         elif isinstance(group, CategoriesState):
@@ -138,8 +139,8 @@ def test_a_word_without_counts_is_unseen() -> None:
     xs = [{"text": " ".join(f"u{i}" for i in range(40))}]
     said = answers(model, xs)
     # As where memory runs out between reading and learning.
-    fields, _ = model._read({"text": [xs[0]["text"]]})
-    model._encode(fields, 0, 1, np.zeros(1, dtype=np.int32), learn=True)
+    fields, _ = read(model.state, {"text": [xs[0]["text"]]})
+    encode(model.state, fields, 0, 1, np.zeros(1, dtype=np.int32), learn=True)
     assert answers(model, xs) == said
     assert answers(Snapshot(model, 1), xs) == said
     assert not model.word_counts(["u1"]).any()

@@ -24,6 +24,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.features import statistics
 from streamnb.features.protocol import GroupPart
+from streamnb.inspection.word_counts import word_group
 from tests.endtoend.expected_counts import Counts, Example
 
 STREAM = (Partition("t", 0), Partition("t", 1))
@@ -164,7 +165,7 @@ def taught_anew(taught: Mapping[str, list[Example]]) -> NaiveBayes:
 def by_part(model: NaiveBayes) -> dict[str, Counts]:
     """Return N_c and N_jc of every word, for each part that holds something."""
     found = {}
-    vocabulary = model._group("text").vocabulary
+    vocabulary = word_group(model.state, "text").vocabulary
     for name, part in model.parts.items():
         held = part.groups["text"]
         assert isinstance(held, GroupPart)

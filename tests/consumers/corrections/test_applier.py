@@ -167,7 +167,7 @@ def test_taking_back_words_that_nobody_wrote_leaves_no_trace(life: Life) -> None
     """A correction of a text that was never learned is refused, and gives no word a place."""
     model = life.learner.model
     before = by_part(model)
-    (group,) = model._groups.values()
+    (group,) = model.state.groups.values()
     assert isinstance(group, CountedState)
     n_words = group.vocabulary.n_words
     say(
@@ -291,11 +291,11 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     assert learned == {"text": "so tall", "colour": "3", "bold": 1.0, "height": 1.5}
     twin.learn_one(learned, "positive", part=JOURNAL_PART)
     assert model.class_counts.tolist() == twin.class_counts.tolist()
-    assert n_features(model) == n_features(twin)
+    assert n_features(model.state) == n_features(twin.state)
     for asked in given:
         example = room.correction_service._examples.checked(asked)
         assert model.predict_proba_one(example) == pytest.approx(twin.predict_proba_one(example))
-    assert pack(model, {JOURNAL_PART: 5})[0]["sections"][0]["part"] == JOURNAL_PART
+    assert pack(model.state, {JOURNAL_PART: 5})[0]["sections"][0]["part"] == JOURNAL_PART
     room.log.close()
 
 

@@ -288,7 +288,7 @@ def test_telling_features_come_with_their_scores() -> None:
     """As the library ranks them, under the classes' names."""
     model = NaiveBayes(CLASSES, features={"text": Words(Multinomial())})
     model.learn_many({"text": ["sad rain", "good sun", "good"]}, [*CLASSES, "positive"])
-    told = top_features(model, 2)
+    told = top_features(model.state, 2)
     room = Room()
     room.quality.tell(told)
     room.update()

@@ -141,7 +141,7 @@ def batch(stream: Sequence[Example]) -> dict[str, Any]:
 
 def states(model: NaiveBayes) -> dict[str, CountedState]:
     """Return the living sides of a model's groups, all of them of words."""
-    return {name: g for name, g in model._groups.items() if isinstance(g, CountedState)}
+    return {name: g for name, g in model.state.groups.items() if isinstance(g, CountedState)}
 
 
 def facts(model: NaiveBayes) -> dict[str, Any]:

@@ -138,11 +138,11 @@ def test_what_is_missing_says_nothing(likelihood: Any) -> None:
     assert len(set(models)) == 1
     nobody = named(likelihood, fields=["a", "b"])
     nobody.learn_one({"a": None}, "ham")
-    assert nobody._groups["b"].counts.examples.tolist() == [0.0, 0.0]
+    assert nobody.state.groups["b"].counts.examples.tolist() == [0.0, 0.0]
     assert nobody.class_counts.tolist() == [1.0, 0.0]
     empty = named(likelihood, fields=["a", "b"])
     empty.learn_one({"a": 0}, "ham")
-    assert empty._groups["b"].counts.examples.tolist() == [1.0, 0.0]
+    assert empty.state.groups["b"].counts.examples.tolist() == [1.0, 0.0]
 
 
 BAD = [-1, -0.5, float("inf"), -float("inf"), "3", b"3", 1j, [1], {"a": 1}, 1e300, 10**400]

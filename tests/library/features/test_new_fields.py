@@ -19,7 +19,7 @@ def learned(groups: dict[str, Group], *xs: dict[str, Any]) -> NaiveBayes:
 def test_a_new_field_in_the_place_of_a_known_one() -> None:
     """An example with as many fields as are known may still bring a new one."""
     model = learned({"kinds": Categories()}, {"job": "yes"}, {"colour": "red"})
-    assert model._groups["kinds"].fields == ("job", "colour")
+    assert model.state.groups["kinds"].fields == ("job", "colour")
 
 
 def test_a_field_that_two_groups_read_counts_once() -> None:
@@ -29,7 +29,7 @@ def test_a_field_that_two_groups_read_counts_once() -> None:
         "pairs": Words(Multinomial(), field="text", ngrams=(2, 2)),
     }
     model = learned({**texts, "numbers": Numbers()}, {"text": "a b"}, {"text": "a b", "age": 7.0})
-    assert model._groups["numbers"].fields == ("age",)
+    assert model.state.groups["numbers"].fields == ("age",)
 
 
 def test_counts_come_in_any_order_of_their_fields() -> None:

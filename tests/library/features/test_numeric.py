@@ -82,7 +82,7 @@ def close(one: NaiveBayes, other: NaiveBayes) -> bool:
 
 def by_name(model: NaiveBayes) -> dict[str, NDArray[np.float64]]:
     """Return n, mean and M2 of each field that has any."""
-    state: Any = model._groups["x"]
+    state: Any = model.state.groups["x"]
     found = np.stack(list(state.moments().values()))
     return {name: found[:, j] for j, name in enumerate(state.fields) if found[0, j].any()}
 
@@ -203,8 +203,8 @@ def test_decay_is_the_plain_formula(stream: list[Example]) -> None:
     plain = made(group)
     if stream:
         plain.learn_many(*columns_of(stream), weights=[2.0 ** (-age / 2) for age in ages])
-        found = decaying._groups["x"].posterior(decaying._clock.scale)  # type: ignore[attr-defined]
-        wanted = plain._groups["x"].posterior(1.0)  # type: ignore[attr-defined]
+        found = decaying.state.groups["x"].posterior(decaying.state.clock.scale)  # type: ignore[attr-defined]
+        wanted = plain.state.groups["x"].posterior(1.0)  # type: ignore[attr-defined]
         for mine, theirs in zip(found, wanted, strict=True):
             assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
@@ -221,7 +221,7 @@ def test_a_new_field_is_as_one_that_was_always_there() -> None:
     assert model.predict_proba_one({"a": 3, "late": 9.0}) == before
     for i in range(20):
         model.learn_one({"late": 9.0 + i % 3, "a": i % 7}, "yes" if i % 2 else "no")
-    assert model._groups["x"].fields == ("a", "late")
+    assert model.state.groups["x"].fields == ("a", "late")
     assert model.predict_proba_one({"a": 3, "late": 9.0}) != model.predict_proba_one({"a": 3})
 
 

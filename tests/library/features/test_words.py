@@ -15,6 +15,7 @@ from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import kept
 from streamnb.features.words import WordsState
+from streamnb.inspection.word_counts import word_group
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods.base import Batch
 from streamnb.vocabulary import Vocabulary
@@ -140,7 +141,7 @@ def test_cache_and_counts_survive_churn(likelihood: Bernoulli | Multinomial) -> 
     for begin in range(0, 3000, 500):
         chunk = slice(begin, begin + 500)
         model.learn_many({"text": texts[chunk]}, labels[chunk])
-        state = model._group("text")
+        state = word_group(model.state, "text")
         fresh = likelihood.estimator(None, 2)
         fresh.rebuild(state.counts, state.vocabulary.n_words)
         assert same(state.estimator, fresh)
@@ -206,4 +207,4 @@ def test_word_counts_add_up() -> None:
         model.learn_many({"text": text}, ["x", "x"])
         found = dict(zip(model.words(), model.word_counts(model.words())[:, 0], strict=True))
         assert found == expected
-        assert model._group("text").counts.tokens.tolist() == [expected.total()]
+        assert word_group(model.state, "text").counts.tokens.tolist() == [expected.total()]

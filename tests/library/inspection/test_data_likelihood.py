@@ -149,7 +149,7 @@ def test_under_a_prior_moments_do_not_tell_the_log_likelihood() -> None:
         prior = NormalInverseGamma(mean=0.0, kappa=1.0, alpha=2.0, beta=3.0)
         model = NaiveBayes(features={"x": Numbers(Gaussian(prior))})
         model.learn_many({"x": values}, ["a"] * 6)
-        group = model._groups["x"]
+        group = model.state.groups["x"]
         assert isinstance(group, NumbersState)
         held = group.moments()
         assert [held[name].item() for name in ("n", "mean")] == [6.0, pytest.approx(0.0)]

@@ -82,7 +82,7 @@ def test_the_delta_method_meets_the_draws_for_flags_and_categories() -> None:
     """They know their variances too, with several classes."""
     model = mixed_model(1_500)
     kinds: dict[str, Group] = {
-        name: model._groups[name].spec for name in ("text", "bag", "flags", "kinds")
+        name: model.state.groups[name].spec for name in ("text", "bag", "flags", "kinds")
     }
     drawn = model.sample(3_000, seed=9)
     model = learned(drawn, kinds)

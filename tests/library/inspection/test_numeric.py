@@ -39,7 +39,7 @@ def learned(likelihood: Gaussian, n: int = 90, fields: Any = None) -> NaiveBayes
 
 def view_of(model: NaiveBayes) -> NumbersView:
     """Return the view of the only group."""
-    return NumbersView(model._groups["x"], model._clock.scale)
+    return NumbersView(model.state.groups["x"], model.state.clock.scale)
 
 
 def likelihoods(model: NaiveBayes, x: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -116,7 +116,7 @@ def test_contributions_add_up(name: str) -> None:
     model = learned(LIKELIHOODS[name])
     view = view_of(model)
     x = {"b": 1.5, "a": 1004.0}
-    fields = model._groups["x"].read({k: [None, v] for k, v in (x | {"new": 3.0}).items()}, 2)
+    fields = model.state.groups["x"].read({k: [None, v] for k, v in (x | {"new": 3.0}).items()}, 2)
     shares = {each.feature: each.by_class for each in view.contributions(fields, 1)}
     assert set(shares) == {"a", "b"}
     assert np.allclose(shares["a"] + shares["b"], likelihoods(model, x), rtol=1e-12)
@@ -143,7 +143,7 @@ def test_log_odds_tell_which_field_separates(name: str) -> None:
 def test_draws_scatter_around_the_answer(name: str) -> None:
     """Many draws of the parameters average, as densities, to about what the model answers."""
     model = learned(LIKELIHOODS[name], n=3000)
-    fields = model._groups["x"].read({"a": [1001.0], "b": [0.5], "new": [1.0]}, 1)
+    fields = model.state.groups["x"].read({"a": [1001.0], "b": [0.5], "new": [1.0]}, 1)
     drawn = view_of(model).draws(fields, 0, 4000, np.random.default_rng(2))
     assert drawn.shape == (4000, N_CLASSES)
     wanted = likelihoods(model, {"a": 1001.0, "b": 0.5})
@@ -154,7 +154,7 @@ def test_draws_scatter_around_the_answer(name: str) -> None:
 def test_draws_of_a_prior_average_to_its_predictive() -> None:
     """Under a prior the mean density over draws is Student's t itself, with little data too."""
     model = learned(LIKELIHOODS["student"], n=12)
-    fields = model._groups["x"].read({"a": [1001.0]}, 1)
+    fields = model.state.groups["x"].read({"a": [1001.0]}, 1)
     drawn = view_of(model).draws(fields, 0, 200_000, np.random.default_rng(2))
     wanted = likelihoods(model, {"a": 1001.0})
     assert np.allclose(np.log(np.exp(drawn).mean(axis=0)), wanted, atol=0.02)
@@ -164,6 +164,6 @@ def test_draws_without_a_prior_need_two_examples() -> None:
     """One example a class says nothing of its variance: that is told, not made up."""
     model = NaiveBayes(classes=["p", "q"], features={"x": Numbers(Gaussian(VarianceFloor(0.01)))})
     model.learn_many({"a": [1.0, 2.0, 9.0]}, ["p", "p", "q"])
-    fields = model._groups["x"].read({"a": [1.5]}, 1)
+    fields = model.state.groups["x"].read({"a": [1.5]}, 1)
     with pytest.raises(InputError, match="two examples"):
         view_of(model).draws(fields, 0, 10, np.random.default_rng(0))

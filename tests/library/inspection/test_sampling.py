@@ -40,7 +40,7 @@ def test_words_learned_from_a_sample_have_the_parameters_it_was_drawn_from(name:
     assert_recovered(again.class_priors(), source.class_priors(), 20_000)
     words = source.words("text")
     assert sorted(again.words("text")) == sorted(words)
-    state: Any = again._groups["text"]
+    state: Any = again.state.groups["text"]
     n = state.counts.tokens if name == "multinomial" else state.counts.examples
     assert_recovered(again.word_likelihoods(words), source.word_likelihoods(words), n)
 
@@ -64,7 +64,7 @@ def test_a_sample_of_every_kind_of_group_is_learned_again() -> None:
     source = mixed_model()
     drawn = source.sample(4_000, seed=5)
     assert set(drawn[0][0]) == {"text", "bag", "reply", "link", "income", "job", "age"}
-    again = learned(drawn, {name: state.spec for name, state in source._groups.items()})
+    again = learned(drawn, {name: state.spec for name, state in source.state.groups.items()})
     assert again.n_examples == 4_000
     assert_recovered(again.class_counts / 4_000, source.class_priors(), 4_000)
     for label in CLASSES:

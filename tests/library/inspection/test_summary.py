@@ -59,14 +59,14 @@ def test_rows_are_what_was_counted(found: list[tuple[dict[str, Any], str]]) -> N
     made = model()
     for x, y in found:
         made.learn_one(x, y)
-    for row in value_rows(made):
+    for row in value_rows(made.state):
         of = [y for x, y in found if x.get("colour") == row.value]
         assert row.counts.tolist() == [of.count(label) for label in CLASSES]
-    (flag,) = flag_rows(made)
+    (flag,) = flag_rows(made.state)
     for counts, value in ((flag.true, True), (flag.false, False)):
         of = [y for x, y in found if x.get("seen") is value]
         assert counts.tolist() == [of.count(label) for label in CLASSES]
-    (number,) = number_rows(made)
+    (number,) = number_rows(made.state)
     for c, label in enumerate(CLASSES):
         own = [x["size"] for x, y in found if y == label and x.get("size") is not None]
         assert number.n[c] == len(own)
@@ -74,7 +74,7 @@ def test_rows_are_what_was_counted(found: list[tuple[dict[str, Any], str]]) -> N
             assert number.mean[c] == pytest.approx(np.mean(own), abs=1e-9)
             assert number.m2[c] == pytest.approx(np.var(own) * len(own), abs=1e-9)
     words = {word for x, _ in found for word in (x.get("text") or "").split()}
-    assert n_features(made) == len(value_rows(made)) + 2 + len(words)
+    assert n_features(made.state) == len(value_rows(made.state)) + 2 + len(words)
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
@@ -107,11 +107,12 @@ def test_what_tells_is_told_by_class() -> None:
         made.learn_one({"colour": "red", "seen": True, "size": 10.0 + i % 3, "text": "a"}, "yes")
         made.learn_one({"colour": "blue", "seen": False, "size": i % 3, "text": "b"}, "no")
     told = {
-        label: [name for name, _ in features] for label, features in top_features(made, 4).items()
+        label: [name for name, _ in features]
+        for label, features in top_features(made.state, 4).items()
     }
     assert set(told["yes"]) == {"colour=red", "seen=true", "size≈10.95", "a"}
     assert set(told["no"]) == {"colour=blue", "seen=false", "size≈0.95", "b"}
-    assert [len(features) for features in top_features(made, 1).values()] == [1, 1]
+    assert [len(features) for features in top_features(made.state, 1).values()] == [1, 1]
 
 
 def test_figures_are_decayed_up_to_now() -> None:
@@ -121,14 +122,14 @@ def test_figures_are_decayed_up_to_now() -> None:
     made.learn_one(x, "yes")
     for _ in range(2):
         made.learn_one({}, "no")
-    assert value_rows(made)[0].counts.tolist() == pytest.approx([0.0, 0.5])
-    assert flag_rows(made)[0].true.tolist() == pytest.approx([0.0, 0.5])
-    assert number_rows(made)[0].n.tolist() == pytest.approx([0.0, 0.5])
-    assert number_rows(made)[0].mean[1] == 3.0
+    assert value_rows(made.state)[0].counts.tolist() == pytest.approx([0.0, 0.5])
+    assert flag_rows(made.state)[0].true.tolist() == pytest.approx([0.0, 0.5])
+    assert number_rows(made.state)[0].n.tolist() == pytest.approx([0.0, 0.5])
+    assert number_rows(made.state)[0].mean[1] == 3.0
 
 
 def test_fields_have_kinds() -> None:
     """Every field that is read stands there with its group's kind."""
-    assert field_kinds(model()) == {
+    assert field_kinds(model().state) == {
         "colour": "categories", "seen": "flags", "size": "numbers", "text": "words",
     }  # fmt: skip

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb import Bag, Bernoulli, Beta, Dirichlet, HalfLife, Multinomial, NaiveBayes, Words
+from streamnb import (
+    Bag,
+    Bernoulli,
+    Beta,
+    Dirichlet,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+    Words,
+    predict,
+)
 from streamnb.errors import InputError
 from streamnb.inspection.views import view_of
 from streamnb.inspection.words import BernoulliView, MultinomialView, WordsView, column_sums
@@ -29,14 +39,14 @@ TOLERANCE = 1e-12
 
 def view(model: NaiveBayes, name: str = "text") -> WordsView:
     """Return the view of a model's group of words."""
-    found = view_of(model._groups[name], model._clock.scale)
+    found = view_of(model.state.groups[name], model.state.clock.scale)
     assert isinstance(found, WordsView)
     return found
 
 
 def read(model: NaiveBayes, x: dict[str, Any], name: str = "text") -> Any:
     """Return what a group reads of one example."""
-    return model._read(model._as_columns(x))[0][name]
+    return predict.read(model.state, predict.to_columns(model.state, x))[0][name]
 
 
 OPTIONS: list[dict[str, Any]] = [

@@ -32,6 +32,7 @@ from streamnb import (
     Words,
 )
 from streamnb.features.protocol import Floats
+from streamnb.inspection.word_counts import word_group
 
 LONG_S = 60.0
 BATCH = 25
@@ -175,7 +176,7 @@ def test_every_answer_is_of_the_snapshot_it_names(likelihood: Bernoulli | Multin
     for thread in threads:
         thread.start()
     tables: list[NDArray[np.uint64]] = []
-    group = learner.model._group("text")
+    group = word_group(learner.model.state, "text")
     try:
         for batch in teach(learner):
             if not any(table is group.vocabulary.table.fingerprints for table in tables[-1:]):

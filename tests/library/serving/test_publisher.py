@@ -194,8 +194,8 @@ def test_by_examples_every_run_publishes_alike(
     """Two runs over a recorded stream publish the same snapshots, bit for bit."""
     twin = NaiveBayes(
         start.classes,
-        start._class_prior,
-        {name: group.spec for name, group in start._groups.items()},
+        start.state.class_prior,
+        {name: group.spec for name, group in start.state.groups.items()},
         new_classes=True,
     )
     assert run(start, stream, every) == run(twin, stream, every)

@@ -22,13 +22,15 @@ from streamnb import (
     Snapshot,
     Words,
 )
-from streamnb.reading import Readable
+from streamnb.inspection.word_counts import word_group
+from streamnb.predict import encode, read
+from streamnb.reader import ModelReader
 from tests.strategies import Example, groups, streams
 
 PROBES = {"text": ["a b c", "not d :)", "", None, "w1 w2 w3 w700", "a a a e f g h"]}
 
 
-def everything(model: Readable) -> tuple[object, ...]:
+def everything(model: ModelReader) -> tuple[object, ...]:
     """Return all that a model or a snapshot can be asked for."""
     words = sorted(model.words())
     return (
@@ -101,8 +103,8 @@ def test_reading_a_snapshot_changes_nothing_of_it(kind: str, new: str) -> None:
     model = NaiveBayes(["x", "y"], features={"group": group})
     model.learn_many({"f": [values[0]] * 2, "group": ["a b"] * 2}, ["x", "y"])
     # New words and fields have places, and nothing is learned of them yet.
-    fields, _ = model._read({"group": ["e f"], "f": [values[0]], new: [values[1]]})
-    model._encode(fields, 0, 1, np.zeros(1, dtype=np.int32), learn=True)
+    fields, _ = read(model.state, {"group": ["e f"], "f": [values[0]], new: [values[1]]})
+    encode(model.state, fields, 0, 1, np.zeros(1, dtype=np.int32), learn=True)
     snapshot = Snapshot(model, 1)
     before = memory_of(vars(snapshot), {})
     assert before
@@ -131,7 +133,7 @@ def test_growth_and_compaction_leave_snapshots_alone(likelihood: Bernoulli | Mul
         model.learn_many({"text": texts}, generator.choice(["ham", "spam"], 300).tolist())
         snapshot = Snapshot(model, version)
         taken.append((snapshot, everything(model)))
-        tables.add(id(model._group("text").vocabulary.table.slots))
+        tables.add(id(word_group(model.state, "text").vocabulary.table.slots))
     assert model.words_dropped > 0
     assert len(tables) > 2
     for snapshot, expected in taken:

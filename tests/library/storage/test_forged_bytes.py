@@ -80,7 +80,7 @@ def test_places_that_lead_nowhere_are_refused(name: str, change: Callable[[Any],
 def parts_model() -> NaiveBayes:
     """Return the small model, kept in two parts: their arrays are used as they stand."""
     whole = model()
-    made = NaiveBayes(features={name: group.spec for name, group in whole._groups.items()})
+    made = NaiveBayes(features={name: group.spec for name, group in whole.state.groups.items()})
     x = {"text": "a b", "bag": {"c": 2}, "f": True, "k": "red", "n": 1.5}
     for part, label in (("p/0", "x"), ("p/1", "y")):
         made.learn_one(x, label, part=part)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Multinomial, NaiveBayes, Words, load, save
-from streamnb.serialization import FrozenModel, freeze
+from streamnb.state import ModelState
 from streamnb.storage import read
 
 PROBE = {"text": ["good day", "a new word", "bad", "", None]}
@@ -38,7 +38,7 @@ def teach(model: NaiveBayes, examples: list[tuple[str, str, str]], *, in_parts: 
         model.learn_one({"text": text}, label, part=part if in_parts else None)
 
 
-def file_of(model: NaiveBayes | FrozenModel, path: Path, **more: Any) -> bytes:
+def file_of(model: NaiveBayes | ModelState, path: Path, **more: Any) -> bytes:
     """Return the file that saving a model writes."""
     save(model, path, **more)
     return path.read_bytes()
@@ -61,7 +61,7 @@ def test_what_is_saved_is_the_model_as_it_was_frozen(
     model = made(family, max_words)
     teach(model, before, in_parts=in_parts)
     at_once = file_of(model, tmp_path / "at-once.nb")
-    frozen = freeze(model)
+    frozen = model.state.frozen_copy()
     assert file_of(frozen, tmp_path / "frozen.nb") == at_once
     teach(model, after, in_parts=in_parts)
     assert file_of(frozen, tmp_path / "later.nb") == at_once
@@ -75,7 +75,7 @@ def test_positions_are_of_the_parts_it_has(tmp_path: Path) -> None:
     """A frozen model is saved with the positions of its parts, in one file."""
     model = made()
     teach(model, [("a b", "x", "0"), ("c", "y", "1")], in_parts=True)
-    save(freeze(model), tmp_path / "m.nb", positions={"0": 5, "1": 9}, notes={"n": 1})
+    save(model.state.frozen_copy(), tmp_path / "m.nb", positions={"0": 5, "1": 9}, notes={"n": 1})
     stored = read(tmp_path / "m.nb")
     assert stored.positions == {"0": 5, "1": 9}
     assert stored.header["notes"] == {"n": 1}
@@ -87,7 +87,7 @@ def test_it_is_saved_while_the_model_learns(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(2_000)]
     model.learn_many({"text": words[:300]}, ["x"] * 300, part="0")
     expected = file_of(model, tmp_path / "expected.nb")
-    frozen, found = freeze(model), []
+    frozen, found = model.state.frozen_copy(), []
     began = threading.Event()
 
     def keep_saving() -> None:

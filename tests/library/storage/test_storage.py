@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError, StoreError
+from streamnb.inspection.word_counts import word_group
 from streamnb.storage import load, read, save
 from tests.library.streams import Example, examples, facts, learn, models
 
@@ -233,7 +234,7 @@ def test_a_model_with_many_dead_columns_is_saved_without_them(
     model.set_max_words("text", 40)
     texts = [f"a{i} b{i} c{i}" for i in range(300)]
     model.learn_many({"text": texts}, ["neg", "pos"] * 150, part=part)
-    group = model._group("text")
+    group = word_group(model.state, "text")
     assert group.vocabulary.n_words > model.vocabulary_size
     save(model, path)
     _, arrays = _by_other_means(path)

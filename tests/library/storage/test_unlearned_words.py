@@ -17,7 +17,6 @@ from streamnb import (
     save,
 )
 from streamnb.features.protocol import Group
-from streamnb.serialization import freeze
 
 SECRET = "xylophonist"
 
@@ -48,7 +47,7 @@ def test_words_of_an_unlearned_example_leave_the_file(
     model.learn_one({"x": said}, "a", part="t/0")
     assert holds(model)
     model.unlearn_one({"x": said}, "a", part="t/0")
-    assert not holds(freeze(model))
+    assert not holds(model.state.frozen_copy())
     assert not holds(model)
     model.learn_one({"x": others}, "b", part="t/1")
     assert not holds(model)

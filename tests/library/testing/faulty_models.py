@@ -89,9 +89,10 @@ class ReadsFirstField(_Learner):
 class FillsInZeros(NaiveBayes):
     """What is missing counts as 0."""
 
-    def _as_columns(self, x: Any) -> dict[str, list[Any]]:
-        columns = super()._as_columns(x)
-        return {name: [0.0 if v is None else v for v in vs] for name, vs in columns.items()}
+    def joint_log_likelihood_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
+        """Fill in zeros."""
+        filled = {name: 0.0 if x.get(name) is None else x[name] for name in self.state.fields}
+        return super().joint_log_likelihood_one(filled)
 
 
 class TiesFields(_Learner):
@@ -129,7 +130,7 @@ class CountsRefused(NaiveBayes):
         try:
             super().learn_one(x, y, **how)
         except InputError:
-            self._n_examples += 1
+            self.state.n_examples += 1
             raise
 
 
@@ -176,7 +177,7 @@ class LosesCount(NaiveBayes):
     def from_bytes(cls, data: bytes) -> Self:
         """Load, and begin to count anew."""
         model = super().from_bytes(data)
-        model._n_examples = 0
+        model.state.n_examples = 0
         return model
 
 
@@ -199,7 +200,7 @@ class OnlyDiscounts(NaiveBayes):
 
     def unlearn_one(self, x: Any, y: Any, **how: Any) -> None:  # noqa: ARG002 -- it does nothing
         """Count one less."""
-        self._n_examples -= 1
+        self.state.n_examples -= 1
 
 
 class DoublesParts(_Learner):
