@@ -20,7 +20,7 @@ from consumers.http.responses import RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from consumers.http.workers import call_soon
 from streamnb import Predictor, Snapshot
-from streamnb.errors import InputError, PredictorError, QueueFullError
+from streamnb.errors import InputError, PredictorError
 
 T = TypeVar("T")
 _Waiter = asyncio.Future[Any]
@@ -125,8 +125,10 @@ class Batcher:
         except TimeoutError:
             detail = f"there was no answer within {self._timeout_s:g} s"
         except PredictorError as error:
-            starting = None if isinstance(error, QueueFullError) else self._starting()
-            detail = str(error) if starting is None else f"there is no snapshot yet: {starting}"
+            starting = self._starting()
+            detail = str(error)
+            if starting is not None:
+                detail = f"{detail.rstrip('.')}. The daemon is starting: {starting}"
         raise ProblemError(503, detail, headers=RETRY_SOON)
 
     def _send(self) -> None:

@@ -8,24 +8,29 @@ timer for each request would cost more than a request does.
 
 uvicorn's own settings do not give this. `limit_concurrency` refuses requests and lets idle
 connections pile up, and it answers in another form; `timeout_keep_alive` counts between two
-requests alone; `h11_max_incomplete_event_size` is for the other, slower parser. So a class below
-uvicorn's has the bounds. What it overrides and reads is no promise of uvicorn's: `uvicorn_check`
-looks at the start whether all of it is there.
+requests alone; `h11_max_incomplete_event_size` is for the other, slower parser. So a subclass
+of uvicorn's connection has the bounds. What it overrides and reads is private to uvicorn:
+`check_uvicorn` tests at the start whether all of it is there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import socket
 import struct
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterator
+from importlib.metadata import version
+from typing import Any, Final
 
 import httptools
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
+from consumers.errors import ConfigError
 from consumers.http.middleware import HEADERS, RequestMiddleware
 from consumers.http.responses import ProblemError
 from consumers.monitoring.http_metrics import OTHER, HttpMetrics
@@ -35,19 +40,37 @@ PIPELINED_MAX = 128  # requests of one connection that wait for the answer to th
 SWEEP_INTERVAL_S = 0.5
 _RESET = struct.pack("ii", 1, 0)  # to linger, for no time
 
+UVICORN: Final = "uvicorn>=0.54,<0.55"  # as in pyproject.toml; a test holds the two together
+
+# What `BoundedConnection` overrides or calls, with the parameters, and what it reads.
+_METHODS: Final = {
+    "__init__": ("config", "server_state", "app_state", "_loop"),
+    "connection_made": ("transport",),
+    "data_received": ("data",),
+    "eof_received": (),
+    "on_message_begin": (),
+    "on_headers_complete": (),
+    "on_body": ("body",),
+    "on_message_complete": (),
+    "on_response_complete": (),
+    "connection_lost": ("exc",),
+    "_unset_keepalive_if_required": (),
+}
+_OF_A_CONNECTION: Final = (
+    "config", "connections", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport",
+    "url",
+)  # fmt: skip
+_OF_A_REQUEST: Final = (
+    "disconnected", "keep_alive", "message_event", "more_body", "response_complete",
+    "response_started",
+)  # fmt: skip
+
 
 class BoundedConfig(uvicorn.Config):
-    """uvicorn's configuration, and what a connection may take.
+    """uvicorn's configuration, with the bounds of connections.
 
-    Parameters
-    ----------
-    app : callable
-    metrics : HttpMetrics
-        Where requests are counted that the application never sees.
-    timeout_s : float
-        `http.request_timeout_s`.
-    connections_max : int
-        `http.connections_max`.
+    `metrics` counts the requests that the application never sees; `timeout_s` is
+    `http.request_timeout_s`, `connections_max` is `http.connections_max`.
     """
 
     def __init__(
@@ -278,3 +301,47 @@ async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
         f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",
         headers={"BoundedConnection": "close"},
     )
+
+
+def check_uvicorn(config: uvicorn.Config) -> None:
+    """Check that uvicorn still has what `BoundedConnection` overrides and reads.
+
+    A hook that uvicorn no longer calls, or calls otherwise, would drop a bound in silence.
+
+    Raises
+    ------
+    ConfigError
+        If a method is missing or takes other parameters, or an attribute is missing.
+    """
+    missing: list[str] = []
+    try:
+        missing.extend(_missing(config))
+    except Exception as error:  # noqa: BLE001 -- a private class may have become anything
+        missing.append(f"a connection cannot be made: {error!r}")
+    if missing:
+        raise ConfigError(
+            f"http.enabled: uvicorn {version('uvicorn')} does not fit the bounds of connections: "
+            f"{'; '.join(missing)}. Install {UVICORN}, or set http.enabled: false"
+        )
+
+
+def _missing(config: uvicorn.Config) -> Iterator[str]:
+    for name, parameters in _METHODS.items():
+        method = vars(HttpToolsProtocol).get(name)
+        if method is None:
+            yield f"HttpToolsProtocol.{name} is not there"
+        elif tuple(inspect.signature(method).parameters)[1:] != parameters:
+            yield f"HttpToolsProtocol.{name} takes {inspect.signature(method)}"
+    nothing: Any = object()
+    connection = HttpToolsProtocol(config, ServerState(), {}, nothing)
+    connection.on_message_begin()
+    request_takes = list(inspect.signature(RequestResponseCycle).parameters)
+    made: list[tuple[Any, tuple[str, ...]]] = [
+        (connection, _OF_A_CONNECTION),
+        (RequestResponseCycle(**dict.fromkeys(request_takes, nothing)), _OF_A_REQUEST),
+        (FlowControl(nothing), ("write_paused",)),
+    ]
+    for each, names in made:
+        for name in names:
+            if not hasattr(each, name):
+                yield f"{type(each).__name__}.{name} is not there"

@@ -1,4 +1,4 @@
-"""What a request asks about, as columns for the model: texts, or messages as the stream's.
+"""The examples of a request, texts or messages, as columns for the model.
 
 What the stream would refuse is refused here in the same words, with the place in the request.
 """
@@ -25,20 +25,11 @@ _REQUEST = Partition("request", 0)
 
 @dataclass(frozen=True, slots=True)
 class RequestExamples:
-    """Examples as columns.
-
-    Attributes
-    ----------
-    columns : dict of str to sequence
-        The model's fields, each of length n.
-    n : int
-    kinds : mapping of str to Kind, or None
-        What the model makes of each field; None where the columns are lists of texts.
-    """
+    """Examples as columns of the model's fields, each of length `n`."""
 
     columns: dict[str, Any]
     n: int
-    kinds: Mapping[str, Kind] | None = None
+    kinds: Mapping[str, Kind] | None = None  # None if the columns are lists of texts
 
     def example(self, i: int) -> dict[str, Any]:
         """Return one example, its fields by name."""
@@ -48,50 +39,26 @@ class RequestExamples:
 
 
 class ExampleDecoder:
-    """Reads what requests ask about.
-
-    Parameters
-    ----------
-    settings : Settings
-        The model's fields, and where in a message they are.
-    """
+    """Decodes the texts and messages of requests as the settings say for the stream's."""
 
     def __init__(self, settings: Settings) -> None:
         model = settings.model
         self._kinds = kinds_of(model)
+        self.text_field = text_field(self._kinds)  # of a text alone; None if none, or several
         self._decoder = Decoder(settings.message, NoLabels(model.classes), reads=self._kinds)
 
-    @property
-    def text_field(self) -> str | None:
-        """The field that a text alone is put into; None where there is none, or several."""
-        return text_field(self._kinds)
-
     def texts(self, texts: Sequence[str]) -> RequestExamples:
-        """Return texts as examples.
-
-        Raises
-        ------
-        ProblemError
-            422 where the model reads no text, or several.
-        """
-        field = self.text_field
-        if field is None:
+        """Return texts as examples; 422 if the model reads no text, or several."""
+        if self.text_field is None:
             raise ProblemError(
                 422,
                 "the model does not read one text alone; send a message with its fields: "
                 + ", ".join(self._kinds),
             )
-        return RequestExamples({field: texts}, len(texts))
+        return RequestExamples({self.text_field: texts}, len(texts))
 
     def messages(self, messages: Sequence[bytes], name: str) -> RequestExamples:
-        """Return messages as examples, decoded as the stream's are.
-
-        Parameters
-        ----------
-        messages : sequence of bytes
-            JSON objects.
-        name : str
-            What the request calls them, for the place of a mistake.
+        """Return messages, as JSON objects, as examples; `name` is what the request calls them.
 
         Raises
         ------

@@ -28,26 +28,18 @@ if TYPE_CHECKING:
     import uvicorn
 
 STOP_TIMEOUT_S = 2.0
-FILES_SPARED = 100  # for all that is no connection: checkpoints, the store, brokers
-NICE = -5  # three times the weight of the others; a service may be allowed that by its limits
+FILES_SPARED = 100  # for checkpoints, the store of recent messages, brokers
+NICE = -5  # three times the weight of other threads, if the service's limits allow it
 _BACKLOG = 1024
 log = structlog.get_logger(__name__)
 
 
 class HttpServer:
-    """Serves the page, the API, metrics and health from a daemon thread.
-
-    Parameters
-    ----------
-    settings : HttpSettings
-        Host and port; port 0 takes a free one.
-    app_state : AppState
-        What it answers from.
-    """
+    """Serves the page, the API, metrics and health from a daemon thread; port 0 is any free one."""
 
     def __init__(self, settings: HttpSettings, app_state: AppState) -> None:
         self._settings = settings
-        self._rooms = app_state
+        self._app_state = app_state
         self._connections_max = settings.connections_max
         self._lock = threading.Lock()
         self._stopping = False
@@ -57,17 +49,12 @@ class HttpServer:
         self._socket: socket.socket | None = None
 
     def start(self) -> int:
-        """Begin to listen.
-
-        Returns
-        -------
-        int
-            The port, also where the settings left it open.
+        """Begin to listen; return the port.
 
         Raises
         ------
         ConfigError
-            The address cannot be had; the message names `http.port` or `http.host`.
+            If the address cannot be bound; the message names `http.port` or `http.host`.
         """
         wanted = self._settings.connections_max
         self._connections_max = connections_allowed(wanted, allow_many_files())
@@ -97,12 +84,12 @@ class HttpServer:
             self._socket.close()
 
     def watch(self) -> None:
-        """Raise what ended the thread, where something did.
+        """Raise what ended the thread, if anything did.
 
         Raises
         ------
         ConsumerError
-            Nobody is answered any more: not those who ask, and not the probes.
+            If no request is answered any more, the probes included.
         """
         error = self._failure
         if isinstance(error, ConsumerError):
@@ -116,23 +103,22 @@ class HttpServer:
     def _run(self, listening: socket.socket) -> None:
         try:
             self._serve(listening)
-        except BaseException as error:  # it comes out of `watch`, on the thread that ends the run
+        except BaseException as error:  # `watch` raises it on the main thread
             log.exception("http_failed")
             self._failure = error
-            # Who asks is turned away at once, and not kept waiting in the backlog.
+            # Clients are turned away at once, instead of waiting in the backlog.
             listening.close()
 
     def _serve(self, listening: socket.socket) -> None:
-        # Imported here, beside the daemon's own start and not before it.
+        # Imported on this thread, beside the start of the daemon.
         import uvicorn  # noqa: PLC0415
 
         from consumers.http.app import make_app  # noqa: PLC0415
-        from consumers.http.connection import BoundedConfig  # noqa: PLC0415
-        from consumers.http.uvicorn_check import check_uvicorn  # noqa: PLC0415
+        from consumers.http.connection import BoundedConfig, check_uvicorn  # noqa: PLC0415
 
         raise_priority()
-        settings, metrics = self._settings, self._rooms.metrics.http
-        app = make_app(self._rooms)
+        settings, metrics = self._settings, self._app_state.metrics.http
+        app = make_app(self._app_state)
         served = traced_app(app)
         config = BoundedConfig(served, metrics, settings.request_timeout_s, self._connections_max)
         config.load()
@@ -143,7 +129,7 @@ class HttpServer:
             if self._stopping:
                 return
             self._server = server
-        # What strangers send is counted; a line of the log for each of it would be theirs to fill.
+        # Malformed requests are counted; a log line for each would let any client fill the log.
         chatter = logging.getLogger("uvicorn.error")
         level = chatter.level
         chatter.setLevel(logging.CRITICAL)
@@ -158,10 +144,10 @@ class HttpServer:
 
 
 def raise_priority() -> None:
-    """Let this thread go before those for whom nobody waits, where the system allows it.
+    """Schedule this thread before the others, if the system allows it.
 
-    It does hardly anything, but what it does has a person at the other end; behind threads that
-    always have work it would wait for several of their turns at each step.
+    It has little to do, but a person waits for it; behind threads that always have work it would
+    wait for several of their turns at each step.
     """
     thread = threading.get_native_id()
     with contextlib.suppress(PermissionError):
@@ -169,7 +155,7 @@ def raise_priority() -> None:
 
 
 def allow_many_files() -> int:
-    """Let this process have as many open files as it may; return how many that are."""
+    """Raise the limit of open files as far as the system allows; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -177,16 +163,10 @@ def allow_many_files() -> int:
 
 
 def connections_allowed(wanted: int, n_files: int) -> int:
-    """Return how many connections there may be, so that checkpoints and searches find files too.
+    """Return how many connections fit into the limit of open files, up to `wanted`.
 
-    As many again may be open for the moment in which they are turned away.
-
-    Parameters
-    ----------
-    wanted : int
-        `http.connections_max`.
-    n_files : int
-        How many files and sockets the process may have open.
+    Checkpoints and searches need files too, and as many connections again may be open for the
+    moment in which they are turned away.
 
     Examples
     --------

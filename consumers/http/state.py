@@ -26,37 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """What the application answers from; every method of theirs may be called from any thread.
-
-    Attributes
-    ----------
-    settings : Settings
-    registry : CollectorRegistry
-        The metrics to show.
-    metrics : Metrics
-        Where requests are counted.
-    health : Health
-        The watch over the consuming thread.
-    predictor : Predictor
-        Answers from the current snapshot.
-    status : callable
-        The run as it was reported last.
-    quality : Quality
-        How well the model does, over time.
-    recent : RecentStore or None
-        The store of recent messages.
-    correction_service : CorrectionService or None
-        Where labels and deletions are handed in.
-    live_updater : LiveUpdater or None
-        The live queries of open pages.
-    """
+    """What the application answers from; all of it may be called from any thread."""
 
     settings: Settings
-    registry: CollectorRegistry
-    metrics: Metrics
+    registry: CollectorRegistry  # of `/metrics`
+    metrics: Metrics  # where requests are counted
     health: Health
     predictor: Predictor
-    status: Callable[[], Status]
+    status: Callable[[], Status]  # the run as it was reported last
     quality: Quality
     recent: RecentStore | None = None
     correction_service: CorrectionService | None = None

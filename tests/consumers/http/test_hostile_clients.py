@@ -60,6 +60,7 @@ def port(open_state: AppState) -> Iterator[int]:
     with served(open_state, recent=store) as found:
         yield found
         is_well(found)
+    store.stop()
 
 
 def is_well(port: int) -> None:

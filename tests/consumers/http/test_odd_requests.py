@@ -69,6 +69,7 @@ def open_state(log: SilentLog) -> Iterator[AppState]:
             **{n: getattr(made, n) for n in made.__slots__}
             | {"correction_service": correction_service, "recent": store}
         )
+    store.stop()
 
 
 @pytest.fixture(scope="module")

@@ -86,12 +86,16 @@ def test_a_start_says_what_it_is_at() -> None:
     predictor.start()
     notes: list[str | None] = ["compiling kernels, 12 of 40", None]
     batcher = Batcher(predictor, "text", PATIENCE_S, lambda: notes[0])
-    with pytest.raises(ProblemError, match=r"no snapshot yet: compiling kernels, 12 of 40"):
+    with pytest.raises(
+        ProblemError, match=r"no snapshot yet.*starting: compiling kernels, 12 of 40"
+    ):
         asyncio.run(batcher.predict_text("a"))
-    with pytest.raises(ProblemError, match=r"no snapshot yet: compiling kernels, 12 of 40"):
+    with pytest.raises(
+        ProblemError, match=r"no snapshot yet.*starting: compiling kernels, 12 of 40"
+    ):
         asyncio.run(batcher.ask(lambda snapshot: snapshot.version))
     notes.pop(0)
-    with pytest.raises(ProblemError, match=r"no snapshot yet; publish one"):
+    with pytest.raises(ProblemError, match=r"no snapshot yet; publish one before asking\.$"):
         asyncio.run(batcher.predict_text("a"))
     predictor.stop()
 

@@ -14,9 +14,13 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from consumers.errors import ConfigError
-from consumers.http import uvicorn_check
-from consumers.http.connection import BoundedConfig, BoundedConnection
-from consumers.http.uvicorn_check import UVICORN, check_uvicorn
+from consumers.http import connection
+from consumers.http.connection import (
+    UVICORN,
+    BoundedConfig,
+    BoundedConnection,
+    check_uvicorn,
+)
 from consumers.monitoring.http_metrics import HttpMetrics
 
 PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
@@ -49,10 +53,10 @@ def test_all_that_is_overridden_is_looked_at() -> None:
         for name, value in vars(BoundedConnection).items()
         if inspect.isfunction(value) and hasattr(HttpToolsProtocol, name)
     }
-    assert shadowing <= uvicorn_check._METHODS.keys()
+    assert shadowing <= connection._METHODS.keys()
 
 
-@pytest.mark.parametrize("name", [each for each in uvicorn_check._METHODS if each != "__init__"])
+@pytest.mark.parametrize("name", [each for each in connection._METHODS if each != "__init__"])
 def test_a_method_that_has_gone_or_changed_is_told(
     name: str, config: BoundedConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,8 +74,8 @@ def test_a_method_that_has_gone_or_changed_is_told(
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        *((HttpToolsProtocol, name) for name in uvicorn_check._OF_A_CONNECTION),
-        *((RequestResponseCycle, name) for name in uvicorn_check._OF_A_REQUEST),
+        *((HttpToolsProtocol, name) for name in connection._OF_A_CONNECTION),
+        *((RequestResponseCycle, name) for name in connection._OF_A_REQUEST),
         (FlowControl, "write_paused"),
     ],
 )
