@@ -55,7 +55,10 @@ def prequential_one(
         found = run_one(state, x, label, target)
         if found is not None:
             state.n_examples += 1
-            state.compact()
+            for group in state.groups.values():
+                if group.needs_compaction():
+                    state.compact()
+                    break
             if target is not None:
                 state.sum_parts()
             return found

@@ -27,7 +27,7 @@ from streamnb.inspection.linear import LinearForm
 from streamnb.inspection.parameters import Parameters
 from streamnb.inspection.rank import RankedFeature
 from streamnb.inspection.sampling import Seed
-from streamnb.labels import Codes, Label
+from streamnb.labels import UNLABELLED, Codes, Label
 from streamnb.predict import Judgement
 from streamnb.state import ModelState
 
@@ -104,7 +104,9 @@ class ModelReader:
 
     def predict_one(self, x: Mapping[str, Any]) -> Label | None:
         """Return the most probable class, the one declared first on a tie; None without classes."""
-        posteriors = predict.log_posteriors_one(self.state, x)
+        posteriors = predict.run_one(self.state, x, UNLABELLED)
+        if posteriors is None:
+            posteriors = predict.log_posteriors(self.state, predict.to_columns(self.state, x))[0]
         return self.state.classes[int(posteriors.argmax())] if len(posteriors) else None
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
