@@ -18,7 +18,7 @@ from streamnb.errors import InputError, check_bool
 from streamnb.kernels import table as lookup
 from streamnb.kernels import tokenize as characters
 from streamnb.kernels import tokenize as tokenise
-from streamnb.kernels.layout import Reader, Scratch, Texts
+from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
 NGRAM_MAX = 8  # the longest n-gram, in words
 GRAMS_MAX = (
@@ -77,7 +77,7 @@ class Tokenizer:
         ):
             check_bool(name, getattr(self, name))
 
-    def reader(self, hash_key: int, *, occurrence: bool) -> Reader:
+    def reader(self, hash_key: int, *, occurrence: bool) -> TokenizerTables:
         """Return the arrays that the kernels read text by.
 
         Parameters
@@ -102,7 +102,7 @@ class Tokenizer:
         letters = _ascii_letters(classes, folds, fold=self.case_fold)
         openers = _openers(letters, links=self.fold_links, emoticons=self.emoticons)
         trie, accepts = _emoticon_trie()
-        return Reader(
+        return TokenizerTables(
             options,
             key,
             negators,
@@ -252,11 +252,11 @@ def tokens_max(n_bytes: Size) -> Size:
     return (2 * n_bytes + 2) // 3
 
 
-class _Kept(threading.local):
+class _ThreadScratch(threading.local):
     scratch: Scratch | None = None
 
 
-_kept = _Kept()
+_kept = _ThreadScratch()
 
 
 def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:

@@ -1,6 +1,6 @@
 """Routes and their OpenAPI description: `/openapi.json` for programs, `/docs` for people.
 
-A route is a function that takes the request and returns the response, with an `Operation` that
+A route is a function that takes the request and returns the response, with an `ApiOperation` that
 describes it by the types of `consumers.http.schemas`. Nothing else stands between the socket and
 the function: a framework that checks parameters and answers by itself costs more than predicting a
 text does, and a quarter of a second at the start. The page `/docs` is made from the description
@@ -43,7 +43,7 @@ td:first-child { white-space: nowrap; }
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """What OpenAPI says of a route.
 
     Attributes
@@ -87,7 +87,7 @@ class ApiRoute(Route):
     """A route of one method; without an operation it is not part of the described API."""
 
     def __init__(
-        self, path: str, endpoint: Endpoint, operation: Operation | None, method: str = "GET"
+        self, path: str, endpoint: Endpoint, operation: ApiOperation | None, method: str = "GET"
     ) -> None:
         super().__init__(path, endpoint, include_in_schema=operation is not None)
         self.methods = {method}  # and no HEAD, which Starlette adds to a GET
@@ -158,7 +158,7 @@ def _media(answer: type | str) -> dict[str, Any]:
     return {"application/json": {"schema": _reference(answer)}}
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _described(operation: ApiOperation) -> dict[str, Any]:
     problem = {PROBLEM_MEDIA_TYPE: {"schema": _reference(ApiProblem)}}
     answers: dict[str, Any] = {
         str(status): {"description": why, "content": problem}

@@ -24,7 +24,7 @@ from consumers.corrections.model import (
 )
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, CorrectionService, Receipt
 from consumers.http.authorization import check_change
-from consumers.http.openapi import ApiRoute, Operation, parameter
+from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.request_examples import ExampleDecoder
 from consumers.http.requests import BodyReader, QueryParameters, message_id
 from consumers.http.responses import (
@@ -47,7 +47,7 @@ _PROBLEMS = {
     503: "The log did not take it; ask again.",
     504: "The log has not answered: it may have taken it, or not. Look again later.",
 }
-LABEL = Operation(
+LABEL = ApiOperation(
     "Say which label a message, or an example, should have",
     LabelReceipt,
     LabelRequest,
@@ -60,7 +60,7 @@ LABEL = Operation(
     },
     status=202,
 )
-DELETE = Operation(
+DELETE = ApiOperation(
     "Unlearn a message, and remove it at once",
     DeleteReceipt,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.batcher import Batcher, predict_columns
-from consumers.http.openapi import ApiRoute, Operation
+from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.request_examples import ExampleDecoder, RequestExamples
 from consumers.http.requests import BodyReader, QueryParameters
 from consumers.http.responses import ProblemError, json_response
@@ -87,7 +87,7 @@ def interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> In
     return Interval(level, low, high)
 
 
-PREDICT = Operation(
+PREDICT = ApiOperation(
     "Judge texts or messages",
     PredictAnswer,
     PredictRequest,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.batcher import Batcher
-from consumers.http.openapi import ApiRoute, Operation, parameter
+from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import QueryParameters, message_id
 from consumers.http.responses import ProblemError, component_is_off, json_response
 from consumers.http.routes_predict import explain, interval
@@ -49,7 +49,7 @@ _PROBLEMS = {
     422: "The query cannot be searched for, or a parameter is wrong.",
     503: "Too much is being asked at once.",
 }
-SEARCH = Operation(
+SEARCH = ApiOperation(
     "The newest messages that match",
     SearchAnswer,
     parameters=(
@@ -60,13 +60,13 @@ SEARCH = Operation(
     ),
     problems=_PROBLEMS,
 )
-SUMMARY = Operation(
+SUMMARY = ApiOperation(
     "Shares and counts over the newest messages that match",
     ApiSummary,
     parameters=(_Q, _LANG),
     problems=_PROBLEMS,
 )
-MESSAGE = Operation(
+MESSAGE = ApiOperation(
     "One message, and why it is judged so",
     MessageAnswer,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from consumers.http.authorization import NOT_OPEN, is_open, needs_token
 from consumers.http.batcher import Batcher
-from consumers.http.openapi import ApiRoute, Operation
+from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import QueryParameters
 from consumers.http.responses import NO_STORE, corrections_setting, json_response
 from consumers.http.schemas import (
@@ -33,8 +33,8 @@ from streamnb import Snapshot, __version__
 from streamnb.inspection.summary import n_features
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
-MODEL = Operation("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
-PAGE = Operation("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
+MODEL = ApiOperation("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
+PAGE = ApiOperation("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
 
 
 def _askable(languages: list[str]) -> list[str]:
@@ -138,9 +138,13 @@ def probe_routes(app_state: AppState) -> list[ApiRoute]:
         return _answer(report, good=report.ready)
 
     return [
-        ApiRoute("/metrics", metrics, Operation("Every metric, for Prometheus", "text/plain")),
-        ApiRoute("/healthz", healthz, Operation("Is the daemon alive? (503: stuck)", HealthAnswer)),
-        ApiRoute("/readyz", readyz, Operation("Can it answer from what it learns?", HealthAnswer)),
+        ApiRoute("/metrics", metrics, ApiOperation("Every metric, for Prometheus", "text/plain")),
+        ApiRoute(
+            "/healthz", healthz, ApiOperation("Is the daemon alive? (503: stuck)", HealthAnswer)
+        ),
+        ApiRoute(
+            "/readyz", readyz, ApiOperation("Can it answer from what it learns?", HealthAnswer)
+        ),
     ]
 
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from consumers.http.openapi import ApiRoute, Operation, parameter
+from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import QueryParameters
 from consumers.http.responses import NO_STORE, ProblemError, component_is_off
 from consumers.http.schemas import LANG_CHARS_MAX, QUERIES_MAX, QUERY_CHARS_MAX
@@ -25,7 +25,7 @@ RETRY_MS = 2_000  # how long a page waits before it connects anew
 _HEARTBEAT = b": still here\n\n"
 _HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # the latter for nginx
 
-EVENTS = Operation(
+EVENTS = ApiOperation(
     "What changes, as it changes",
     "text/event-stream",
     parameters=(

@@ -21,7 +21,7 @@ from consumers.search.live_query import LiveQuery
 from consumers.search.subscriptions import (
     Event,
     EventBuffer,
-    EventSerializer,
+    EventEncoder,
     Subscription,
     Subscriptions,
     Watched,
@@ -42,7 +42,7 @@ class LiveUpdater:
     ----------
     recent : RecentStore
         The store, not yet started: the live updater listens to it from its first message.
-    serializer : EventSerializer
+    serializer : EventEncoder
         Makes the JSON.
     metrics : Metrics
         Where pages and queries are counted.
@@ -53,7 +53,7 @@ class LiveUpdater:
     def __init__(
         self,
         recent: RecentStore,
-        serializer: EventSerializer,
+        serializer: EventEncoder,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

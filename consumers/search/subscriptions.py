@@ -79,7 +79,7 @@ class EventBuffer:
         return ArrivedRows(list(itertools.chain.from_iterable(rows)), changes), has_gap
 
 
-class EventSerializer(Protocol):
+class EventEncoder(Protocol):
     """Makes JSON objects, on the live updater's thread, once for all pages that get the same."""
 
     def summary(

@@ -27,7 +27,7 @@ LIVE, DECLARED = range(2)  # places in `Counts.state`
 Int = int | np.int64  # one type to the compiler, two to Python
 
 
-class Reader(NamedTuple):
+class TokenizerTables(NamedTuple):
     """How text is read: options, hash key, and the tables behind them."""
 
     options: I64  # by the OPT_ constants of `tokenise`

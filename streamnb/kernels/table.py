@@ -26,11 +26,11 @@ from streamnb.kernels.layout import (
     U8,
     U64,
     Int,
-    Reader,
     Rows,
     Scratch,
     Table,
     Texts,
+    TokenizerTables,
 )
 from streamnb.kernels.memory import fetch_soon, store_eight
 from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
@@ -283,7 +283,7 @@ def encode(
     row: int,
     learn: bool,
     n_known: int,
-    reader: Reader,
+    reader: TokenizerTables,
     table: Table,
     scratch: Scratch,
     rows: Rows,

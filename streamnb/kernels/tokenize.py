@@ -6,7 +6,7 @@ import numpy as np
 
 from streamnb.kernels.hashing import negate, siphash, siphash_short
 from streamnb.kernels.jit import inner
-from streamnb.kernels.layout import U8, U64, Int, Reader, Scratch
+from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables
 from streamnb.kernels.memory import load_eight
 
 (
@@ -32,7 +32,7 @@ BLANK = 32
 
 
 @inner
-def class_of(point: Int, reader: Reader) -> Int:
+def class_of(point: Int, reader: TokenizerTables) -> Int:
     """Return the character class of a code point."""
     return np.int64(reader.classes[np.int64(reader.blocks[point >> 7]) << 7 | point & 127])
 
@@ -121,7 +121,7 @@ def has_triple(word: np.uint64, n: Int) -> bool:
 
 @inner
 def read_short(
-    data: U8, at: int, end: int, folding: bool, squeezing: bool, reader: Reader
+    data: U8, at: int, end: int, folding: bool, squeezing: bool, reader: TokenizerTables
 ) -> tuple[int, np.uint64]:
     """Return length and folded bytes of the word at `at`; a length of 0 where it is no plain one.
 
@@ -145,7 +145,7 @@ USER = np.frombuffer(b"<user>", dtype=np.uint8)
 
 
 @inner
-def match_emoticon(data: U8, at: int, end: int, reader: Reader) -> int:
+def match_emoticon(data: U8, at: int, end: int, reader: TokenizerTables) -> int:
     """Return the length in bytes of the longest emoticon at `at`, or 0 where it runs on as a word.
 
     A letter at its end may repeat (`xDDD`), a digit may not: `12:33` is a time.
@@ -174,7 +174,7 @@ def match_emoticon(data: U8, at: int, end: int, reader: Reader) -> int:
 
 
 @inner
-def link_length(data: U8, at: int, end: int, reader: Reader) -> int:
+def link_length(data: U8, at: int, end: int, reader: TokenizerTables) -> int:
     """Return the length in bytes of the link at `at`, or 0."""
     rest = end - at
     is_link = (
@@ -211,7 +211,9 @@ def link_length(data: U8, at: int, end: int, reader: Reader) -> int:
 
 
 @inner
-def pictograph_length(data: U8, at: int, end: int, kind: Int, size: int, reader: Reader) -> int:
+def pictograph_length(
+    data: U8, at: int, end: int, kind: Int, size: int, reader: TokenizerTables
+) -> int:
     """Return the length in bytes of the emoji, flag or ideograph at `at`, joined parts included."""
     i = at + size
     if kind == IDEOGRAPH:
@@ -252,7 +254,7 @@ def read_mention(data: U8, at: int, end: int, text: U8, out: int) -> tuple[int, 
 
 @inner
 def read_sign(
-    data: U8, at: int, end: int, point: Int, kind: Int, text: U8, out: int, reader: Reader
+    data: U8, at: int, end: int, point: Int, kind: Int, text: U8, out: int, reader: TokenizerTables
 ) -> tuple[int, int]:
     """Read an emoticon, a link, an emoji, a flag or an ideograph at `at`, if there is one."""
     options = reader.options
@@ -287,7 +289,9 @@ _NOTHING = np.uint64(0)
 
 
 @inner
-def read_word(data: U8, at: int, end: int, text: U8, begin: int, reader: Reader) -> tuple[int, int]:
+def read_word(
+    data: U8, at: int, end: int, text: U8, begin: int, reader: TokenizerTables
+) -> tuple[int, int]:
     """Copy the word at `at` to `text[begin:]`, folded and squeezed; return where both end."""
     folding = reader.options[OPT_CASE] != 0
     run_max = 2 if reader.options[OPT_SQUEEZE] != 0 else end - at
@@ -367,7 +371,7 @@ def may_be_link(word: np.uint64) -> bool:
 
 @inner
 def read_plain(
-    data: U8, at: int, end: int, text_words: U64, place: int, reader: Reader
+    data: U8, at: int, end: int, text_words: U64, place: int, reader: TokenizerTables
 ) -> tuple[int, np.uint64]:
     """Read the word at `at` to `text_words[place]` where it is short and sure to be a word.
 
@@ -387,7 +391,7 @@ def read_plain(
 
 @inner
 def read_closely(
-    data: U8, at: int, end: int, glued: bool, text: U8, out: int, reader: Reader
+    data: U8, at: int, end: int, glued: bool, text: U8, out: int, reader: TokenizerTables
 ) -> tuple[int, int, Int]:
     """Read what stands at `at`, character by character: a token, or a sign that separates.
 
@@ -412,7 +416,7 @@ def read_closely(
 
 
 @inner
-def tokenise(data: U8, at: int, end: int, reader: Reader, scratch: Scratch) -> int:
+def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scratch) -> int:
     """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
 
     Tokens beyond the scratch's room are left out.

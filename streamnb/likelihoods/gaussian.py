@@ -264,14 +264,14 @@ def _grids(prior: NumberPrior, n_fields: int, n_classes: int, *, is_open: bool) 
     return Prior(*grids)
 
 
-class _Kept(threading.local):
+class _ThreadEstimates(threading.local):
     """Room that a thread uses again and again: making it would cost as much as the kernel."""
 
     shape: tuple[int, ...] = ()
     room: Estimates
 
 
-_kept = _Kept()
+_kept = _ThreadEstimates()
 
 
 def _room(shape: tuple[int, ...]) -> Estimates:

@@ -78,7 +78,7 @@ def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.Mo
     def unforeseen(*_: object) -> None:
         raise ZeroDivisionError("nobody foresaw this")
 
-    monkeypatch.setattr("consumers.search.transactions.Keeper.apply", unforeseen)
+    monkeypatch.setattr("consumers.search.transactions.Transactions.apply", unforeseen)
     watcher = Watcher()
     with capture_logs() as logs:
         summary = ran(watcher)

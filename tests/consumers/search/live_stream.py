@@ -20,7 +20,7 @@ from consumers.config.sections import RecentSettings
 from consumers.monitoring.metrics import Metrics
 from consumers.search import Change, Counted, FoundRow, Query, RecentState, RecentStore
 from consumers.search.live_updater import LiveUpdater
-from consumers.search.subscriptions import EventSerializer, Subscription, WatchRequest
+from consumers.search.subscriptions import EventEncoder, Subscription, WatchRequest
 from tests.consumers.raw_batches import CLASSES, messages
 
 UNSURE_BELOW = 0.65
@@ -146,7 +146,7 @@ def events(stream: bytes) -> list[tuple[str, Any]]:
     return found
 
 
-def make_hub(stream: Stream, serializer: EventSerializer | None = None) -> LiveUpdater:
+def make_hub(stream: Stream, serializer: EventEncoder | None = None) -> LiveUpdater:
     """Return a hub whose thread is not started: its ticks are the test's."""
     metrics = Metrics(CollectorRegistry())
     return LiveUpdater(stream.recent, serializer or Plain(), metrics, lambda: stream.now_s)

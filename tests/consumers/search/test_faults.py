@@ -231,7 +231,7 @@ def test_an_unforeseen_error_does_not_end_the_thread(
         before = store.get("m0")
         assert before is not None
         with monkeypatch.context() as broken:
-            broken.setattr("consumers.search.transactions.Keeper.apply", unforeseen)
+            broken.setattr("consumers.search.transactions.Transactions.apply", unforeseen)
             offer(store, tweets(["good evening"], 1))
             store.remove("m0", wait=False)
             wait_for_trouble(store)
@@ -257,7 +257,7 @@ def test_an_error_that_stays_is_tried_once_a_second_and_ends_with_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that breaks at each turn, and while it is opened, stops when it is told to."""
-    monkeypatch.setattr("consumers.search.writer.Keeper", unforeseen)
+    monkeypatch.setattr("consumers.search.writer.Transactions", unforeseen)
     store = made(tmp_path / "recent.db")
     store.start()
     wait_for_trouble(store)
