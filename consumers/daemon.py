@@ -1,10 +1,17 @@
-"""The daemon: builds the rooms, starts and stops them in their order, and heeds signals.
+"""The daemon: builds its components, starts and stops them in order, and reacts to signals.
 
-Start: view · sinks · recent store and corrections · erasure · predictor · HTTP · reporter · kernels
-· model (restored from its checkpoint) · learner's first snapshot · reader · loop. The page is there
-before what takes long, and says what that is.
-Stop, on SIGTERM, SIGINT or a limit: loop · last snapshot and checkpoint · reader, which lets the
-source go · reporter · HTTP · predictor · erasure · corrections and recent store · sinks · view.
+Start; the page answers before the slow steps (5 and 6) and shows what they are doing:
+
+1. view, so that whatever follows is seen
+2. lock of the state folder; sinks; store of recent messages; corrections; erasure
+3. predictor, HTTP server
+4. reporter
+5. kernels: compiled, or loaded from their cache
+6. model: restored from its checkpoint, and published as the first snapshot
+7. reader of the source, and the loop
+
+Stop, on SIGTERM, SIGINT or a limit: the loop ends and writes a last snapshot and checkpoint, the
+reader closes the source, and then 4 to 1 stop in the reverse order.
 """
 
 from __future__ import annotations
@@ -14,17 +21,15 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from consumers import browser
-from consumers.config.settings import Settings
+from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import ConsumerError
 from consumers.factories import (
-    Components,
     build_decoder,
     build_erasure,
     build_sink,
@@ -42,7 +47,6 @@ from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
-from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
 from consumers.reporter import Reporter
@@ -56,9 +60,8 @@ from streamnb.inspection.summary import values_dropped
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
-# kernel, which works without it); by Python's own 5 ms, one busy thread could cost it 50 ms. At
-# 0.5 ms that is 5 ms at the worst, and the more frequent handing over was not to be seen in the
-# throughput; below 0.5 ms nothing was won.
+# kernel); with Python's default of 5 ms, one busy thread could delay it by 50 ms. With 0.5 ms that
+# is 5 ms at worst, at no measurable cost in throughput; less than 0.5 ms gained nothing.
 SWITCH_INTERVAL_S = 0.0005
 _NOTE_INTERVAL_S = 0.2
 log = structlog.get_logger(__name__)
@@ -72,7 +75,7 @@ def run(
     max_messages: int | None = None,
     open_page: bool = False,
 ) -> Summary:
-    """Learn and judge until told to stop.
+    """Learn and predict until the source ends, a limit is reached, or a signal comes.
 
     Parameters
     ----------
@@ -80,9 +83,9 @@ def run(
     view : View
         Where the run is watched.
     until_end : bool
-        End where the source ended at the start.
+        Stop where the source ended at the start.
     max_messages : int, optional
-        End after that many messages.
+        Stop after that many messages.
     open_page : bool
         Open the page in a browser once it answers.
 
@@ -93,7 +96,7 @@ def run(
     Raises
     ------
     ConsumerError
-        Where the run cannot begin or go on; see its subclasses.
+        If the run cannot begin or go on; see its subclasses.
     """
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
@@ -101,27 +104,27 @@ def run(
         view.start()
         stack.callback(view.stop)
         stack.enter_context(traced())
-        served = _serve(settings, view, stop, stack, until_end=until_end)
-        reporter = served.reporter
+        daemon = Daemon(settings, view, stop, stack, until_end=until_end)
+        reporter = daemon.reporter
         if open_page:
             browser.open_page(reporter.http_address)
         reporter.update(force=True)
         reporter.start()
         stack.callback(reporter.stop)
-        if not _compiled(settings, served, stop):
+        if not daemon.compile_kernels():
             reporter.stop()
-            served.reader.close()
+            daemon.reader.close()
             return reporter.summary("told to stop", {})
-        pipeline = _build(settings, served, stop)
+        pipeline = daemon.build_pipeline()
         reporter.update(force=True)
-        stack.enter_context(_attentive())
+        stack.enter_context(_short_pauses())
         try:
             reason = pipeline.run(Limits(until_end, max_messages))
         except Exception:
             try:
                 pipeline.finish()
             except ConsumerError as error:
-                # What ended the run is what its reader has to know; this comes beside it.
+                # The error that ended the run is raised; this one is logged beside it.
                 log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400
             raise
         pipeline.finish()
@@ -131,12 +134,12 @@ def run(
 
 
 @contextlib.contextmanager
-def _attentive() -> Iterator[None]:
-    """Let no thread hold the others up for long."""
+def _short_pauses() -> Iterator[None]:
+    """Let no thread, and no garbage collection, hold the others up for long."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # What was imported stays, and is left out of garbage collections: with the compiler among it, a
-    # full one takes 100 ms, during which nobody answers.
+    # Imported modules stay, so garbage collections skip them: with the compiler among them, a full
+    # collection takes 100 ms, during which no request is answered.
     gc.freeze()
     gc.enable()
     try:
@@ -146,132 +149,132 @@ def _attentive() -> Iterator[None]:
         sys.setswitchinterval(before_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """What stands once the page is served; the model and all that teaches it come after."""
+class Daemon:
+    """The components of a run: built up to the served page, then the loop around the model.
 
-    checkpoint: Checkpoint
-    metrics: Metrics
-    health: Health
-    statistics: RunStatistics
-    predictions: Sink
-    rejects: Sink
-    board: SnapshotBoard
-    components: Components
-    predictor: Predictor
-    reader: Reader
-    reporter: Reporter
-    erasure: Erasure
-    watch: Callable[[], None]
-    clock: Callable[[], float]
+    Parameters
+    ----------
+    settings : Settings
+    view : View
+        Where the run is watched.
+    stop : threading.Event
+        Ends the run once it is set.
+    stack : contextlib.ExitStack
+        Stops what this starts, in the reverse order.
+    until_end : bool
+        Read the source only up to where it ended at the start.
 
+    Attributes
+    ----------
+    reader : Reader
+    reporter : Reporter
+    """
 
-def _serve(
-    settings: Settings,
-    view: View,
-    stop: threading.Event,
-    stack: contextlib.ExitStack,
-    *,
-    until_end: bool,
-) -> _Served:
-    """Build all that needs no kernel, and serve the page."""
-    clock = time.monotonic
-    registry = CollectorRegistry()
-    checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), clock)
-    stack.enter_context(checkpoint.locked())
-    metrics = Metrics(registry, settings.model.classes, clock)
-    health = Health(clock, settings.http.stuck_after_s)
-    fields = settings.model.fields
-    statistics = RunStatistics(settings.model.classes, fields, settings.learning.window, clock)
-    source = build_source(settings, until_end=until_end)
-    predictions = _waited_for(build_sink(settings.predictions, settings), stop)
-    stack.callback(predictions.close)
-    rejects = _waited_for(build_sink(settings.rejects, settings), stop)
-    stack.callback(rejects.close)
-    board = SnapshotBoard()
-    components = open_components(settings, statistics, metrics, stack, clock)
-    erasure = build_erasure(settings, checkpoint, components, clock)
-    stack.callback(erasure.close)
-    predictor = Predictor(board, settings.predictor.queue_size_max)
-    predictor.start()
-    stack.callback(predictor.stop)
-    metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
-    reader = Reader(source, build_decoder(settings, source), health, stop)
-    reporter = Reporter(
-        source.name, reader.source_status, board, statistics, health, components.quality, view,
-        checkpoint, clock=clock,
-    )  # fmt: skip
-    metrics.watch(reporter.status)
-    reporter.http_address, watch_http = serve(
-        settings, components, registry=registry, metrics=metrics, health=health,
-        predictor=predictor, status=lambda: reporter.latest, stack=stack,
-    )  # fmt: skip
+    def __init__(
+        self,
+        settings: Settings,
+        view: View,
+        stop: threading.Event,
+        stack: contextlib.ExitStack,
+        *,
+        until_end: bool,
+    ) -> None:
+        self._settings, self._stop, self._clock = settings, stop, time.monotonic
+        registry, classes = CollectorRegistry(), settings.model.classes
+        self._checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), self._clock)
+        stack.enter_context(self._checkpoint.locked())
+        self._metrics = Metrics(registry, classes, self._clock)
+        self._health = Health(self._clock, settings.http.stuck_after_s)
+        self._statistics = RunStatistics(
+            classes, settings.model.fields, settings.learning.window, self._clock
+        )
+        source = build_source(settings, until_end=until_end)
+        self._predictions = self._open_sink(settings.predictions, stack)
+        self._rejects = self._open_sink(settings.rejects, stack)
+        self._components = open_components(
+            settings, self._statistics, self._metrics, stack, self._clock
+        )
+        self._erasure = build_erasure(settings, self._checkpoint, self._components, self._clock)
+        stack.callback(self._erasure.close)
+        self._board = SnapshotBoard()
+        self._predictor = predictor = Predictor(self._board, settings.predictor.queue_size_max)
+        predictor.start()
+        stack.callback(predictor.stop)
+        self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
+        self.reader = Reader(source, build_decoder(settings, source), self._health, stop)
+        self.reporter = Reporter(
+            source.name, self.reader.source_status, self._board, self._statistics, self._health,
+            self._components.quality, view, self._checkpoint, clock=self._clock,
+        )  # fmt: skip
+        self._metrics.watch(self.reporter.status)
+        self.reporter.http_address, self._watch_http = serve(
+            settings, self._components, registry=registry, metrics=self._metrics,
+            health=self._health, predictor=predictor, status=lambda: self.reporter.latest,
+            stack=stack,
+        )  # fmt: skip
 
-    def watch() -> None:
-        reporter.watch()
-        watch_http()
+    def _open_sink(self, output: OutputSettings, stack: contextlib.ExitStack) -> Sink:
+        """Return a sink that the stream waits for, or the one that writes nothing."""
+        sink = build_sink(output, self._settings)
+        if not isinstance(sink, NoSink):
+            sink = PatientSink(sink, self._stop)
+        stack.callback(sink.close)
+        return sink
 
-    return _Served(
-        checkpoint, metrics, health, statistics, predictions, rejects, board, components, predictor,
-        reader, reporter, erasure, watch, clock,
-    )  # fmt: skip
+    def _watch(self) -> None:
+        """Raise the error that ended the reporter's or the server's thread."""
+        self.reporter.watch()
+        self._watch_http()
 
+    def compile_kernels(self) -> bool:
+        """Compile the kernels that the run needs, or load them; return False if stopped before."""
+        warm_up = WarmUp(needed(self._settings), self._clock)
+        if warm_up.n:
+            gc.enable()  # a compiler leaves much garbage
+            log.warning("compiling", kernels=warm_up.n, detail=warm_up.note)
+        warm_up.start()
+        while not warm_up.wait(_NOTE_INTERVAL_S):
+            self.reporter.note = note = warm_up.note
+            if note is not None:
+                self._health.set_starting(note)
+            if self._stop.is_set():
+                warm_up.cancel()
+                return False
+        self.reporter.note = None
+        return True
 
-def _compiled(settings: Settings, served: _Served, stop: threading.Event) -> bool:
-    """Compile the kernels that the run needs, or load them; False where it was told to stop."""
-    warm_up = WarmUp(needed(settings), served.clock)
-    if warm_up.n:
-        gc.enable()  # a compiler leaves much behind
-        log.warning("compiling", kernels=warm_up.n, detail=warm_up.note)
-    warm_up.start()
-    while not warm_up.wait(_NOTE_INTERVAL_S):
-        served.reporter.note = note = warm_up.note
-        if note is not None:
-            served.health.set_starting(note)
-        if stop.is_set():
-            warm_up.cancel()
-            return False
-    served.reporter.note = None
-    return True
-
-
-def _build(settings: Settings, served: _Served, stop: threading.Event) -> Pipeline:
-    """Restore the model, publish its first snapshot, and build the loop around it."""
-    components, clock = served.components, served.clock
-    model, positions = served.checkpoint.restore(build_model(settings.model))
-    served.reporter.resume_from(model.words_dropped, values_dropped(model.state))
-    learning = settings.learning
-    policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, clock)
-    learner = Learner(model, served.board, policy, clock)
-    if settings.http.enabled:
-        with contextlib.suppress(PredictorError):  # it is being stopped already
-            served.predictor.ask(lambda _snapshot: raise_priority())
-    return Pipeline(
-        reader=served.reader,
-        learner=learner,
-        predictor=served.predictor,
-        predictions=served.predictions,
-        rejects=served.rejects,
-        checkpoint=served.checkpoint,
-        checkpoint_writer=CheckpointWriter(
-            served.checkpoint,
-            served.predictor,
-            (served.predictions, served.rejects, served.erasure),
-            stop,
-            after=served.erasure.begin,
-        ),
-        metrics=served.metrics,
-        health=served.health,
-        statistics=served.statistics,
-        stop=stop,
-        watch=served.watch,
-        recent=components.recent,
-        corrections=None if components.corrections is None else components.corrections.applier,
-        erasure=served.erasure,
-        positions=positions,
-    )
-
-
-def _waited_for(sink: Sink, stop: threading.Event) -> Sink:
-    """Return a sink that the stream waits for; nowhere needs no patience."""
-    return sink if isinstance(sink, NoSink) else PatientSink(sink, stop)
+    def build_pipeline(self) -> Pipeline:
+        """Restore the model, publish its first snapshot, and return the loop around it."""
+        settings, corrections = self._settings, self._components.corrections
+        model, positions = self._checkpoint.restore(build_model(settings.model))
+        self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
+        learning = settings.learning
+        policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, self._clock)
+        learner = Learner(model, self._board, policy, self._clock)
+        if settings.http.enabled:
+            with contextlib.suppress(PredictorError):  # it is being stopped already
+                self._predictor.ask(lambda _snapshot: raise_priority())
+        return Pipeline(
+            reader=self.reader,
+            learner=learner,
+            predictor=self._predictor,
+            predictions=self._predictions,
+            rejects=self._rejects,
+            checkpoint=self._checkpoint,
+            checkpoint_writer=CheckpointWriter(
+                self._checkpoint,
+                self._predictor,
+                (self._predictions, self._rejects, self._erasure),
+                self._stop,
+                after=self._erasure.begin,
+            ),
+            metrics=self._metrics,
+            health=self._health,
+            statistics=self._statistics,
+            stop=self._stop,
+            watch=self._watch,
+            recent=self._components.recent,
+            corrections=None if corrections is None else corrections.applier,
+            erasure=self._erasure,
+            positions=positions,
+        )
