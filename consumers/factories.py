@@ -30,7 +30,7 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import ConfigError
 from consumers.features import extra_fields, kinds_of
-from consumers.http.serializers import EventSerializer
+from consumers.http.serializers import ApiEventSerializer
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.kafka.group_source import GroupSource
@@ -376,7 +376,7 @@ def serve(
     )
     live_updater = None
     if components.recent is not None:
-        live_updater = LiveUpdater(components.recent, EventSerializer(app_state), metrics)
+        live_updater = LiveUpdater(components.recent, ApiEventSerializer(app_state), metrics)
         health.watch_part(live_updater.trouble)
         live_updater.start()
         app_state = replace(app_state, live_updater=live_updater)

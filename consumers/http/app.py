@@ -1,7 +1,7 @@
-"""What the daemon answers over HTTP: the page, the API, metrics and health, and what they are.
+"""The HTTP application: the page, the API, metrics and health.
 
-Each theme has a file of its own; here they are put together. `docs/api.md` shows every route with
-its answer, and `/docs` says the same from the types.
+Each theme has a file of its own; `make_app` puts them together. `docs/api.md` shows every route
+with its answer, and `/docs` shows the same from the types.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from consumers.http.routes_status import model_routes, probe_routes
 from consumers.http.sse import event_routes
 from consumers.http.state import AppState
 from consumers.http.workers import WorkerPool
+from consumers.search import QueryError
 
 PAGE = Path(__file__).parent / "static"
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
@@ -59,7 +60,7 @@ def make_app(app_state: AppState) -> Starlette:
         middleware=[
             Middleware(RequestMiddleware, metrics=app_state.metrics.http, hosts=AllowedHosts(http))
         ],
-        exception_handlers={HTTPException: _as_problem},
+        exception_handlers={HTTPException: _as_problem, QueryError: _as_bad_query},
     )
     app.router.redirect_slashes = False
     app.state.workers = workers, correction_workers
@@ -70,8 +71,8 @@ class PageFiles(StaticFiles):
     """The page's files; a browser asks each time whether it still has the newest."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a whole file, or 304 where the browser has it."""
-        # Nobody needs a part of so small a file, and a Range that is wrong would be told as text.
+        """Return a whole file, or 304 if the browser has it."""
+        # No part of so small a file is needed, and a wrong Range would be answered as text.
         scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
         response = await super().get_response(path, scope)
         response.headers["Accept-Ranges"] = "none"
@@ -88,14 +89,18 @@ def _page_routes() -> list[BaseRoute]:
     return [ApiRoute("/", index, None), Mount("/page", files)]
 
 
+async def _as_bad_query(_request: Request, error: Exception) -> Response:
+    return ProblemError(422, str(error)).response()
+
+
 async def _as_problem(request: Request, error: Exception) -> Response:
-    """Return what the framework says, in our form."""
+    """Return an error of the framework as a problem."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return ProblemError(404, NOTHING_THERE).response()
     if error.status_code != 405:
         return ProblemError(error.status_code, error.detail, headers=error.headers).response()
-    # The framework tells the methods of the first route at this path; there may be others.
+    # The framework names the methods of the first route at this path; there may be others.
     routes = [
         route
         for route in request.app.router.routes

@@ -1,9 +1,9 @@
-"""Why the model says what it says of one example, in the form of the API."""
+"""`POST /v1/predict`: predictions for texts or messages, with explanations and intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -30,17 +30,11 @@ from streamnb import Snapshot
 from streamnb.errors import InputError
 from streamnb.labels import Label
 
-FEATURES_MAX = 200  # of a page of text the weightiest; the others hardly push
+FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
 
 
 def explain(snapshot: Snapshot, example: Mapping[str, Any]) -> ApiExplanation:
-    """Return why a snapshot judges an example as it does.
-
-    Raises
-    ------
-    InputError
-        With fewer than two classes.
-    """
+    """Return why a snapshot predicts an example's class; InputError if it has only one class."""
     whole = snapshot.explain_one(example)
     prior = next(each for each in whole.contributions if each.group is None)
     features = [each for each in whole.contributions if each.group is not None]
@@ -67,16 +61,15 @@ def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
     return {str(label): value for label, value in (values or {}).items()}
 
 
-def interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> Interval:
+def credible_interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> Interval:
     """Return the credible interval of an example's most probable class.
 
-    By the delta method where it is known, which draws nothing; else by draws that are always the
-    same.
+    It comes from the delta method if the model has one, else from draws with a fixed seed.
 
     Raises
     ------
     InputError
-        Where the model's parameters have no posterior.
+        If the model's parameters have no posterior.
     """
     label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
     try:
@@ -110,34 +103,31 @@ def prediction_routes(
     async def predict(request: Request) -> Response:
         QueryParameters(request)
         asked = await bodies.read(request, decoder)
-        if asked.text is not None and batcher.text_field is not None and _is_text_alone(asked):
+        n_given = sum(
+            each is not None and each is not UNSET
+            for each in (asked.text, asked.texts, asked.message, asked.messages)
+        )
+        if n_given != 1:
+            detail = (
+                f"the body has {n_given} of them: give one of text, texts, message and messages"
+            )
+            raise ProblemError(422, detail)
+        if asked.text is not None and batcher.text_field is not None and not _explains(asked):
             return json_response(await batcher.predict_text(asked.text))
-        question = _Question(_examples(asked, example_decoder), asked.explain, asked.interval)
+        examples = _examples(asked, example_decoder)
         # The answer is encoded on the predictor's thread: thousands of predictions take
         # milliseconds, for which the event loop cannot stop.
-        return json_response(await batcher.ask(question))
+        return json_response(await batcher.ask(partial(_predict_examples, examples, asked)))
 
     return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
 
 
-def _is_text_alone(asked: PredictRequest) -> bool:
-    return _n_given(asked) == 1 and not asked.explain and asked.interval is None
-
-
-def _n_given(asked: PredictRequest) -> int:
-    """Return how many of the four ways to ask a request takes."""
-    given = (asked.text, asked.texts, asked.message, asked.messages)
-    return sum(each is not None and each is not UNSET for each in given)
+def _explains(asked: PredictRequest) -> bool:
+    return asked.explain or asked.interval is not None
 
 
 def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> RequestExamples:
-    """Return what is asked about as columns."""
-    if _n_given(asked) != 1:
-        raise ProblemError(
-            422,
-            f"the body has {_n_given(asked)} of them: "
-            "give one of text, texts, message and messages",
-        )
+    """Return the examples of a request as columns."""
     if asked.text is not None:
         found = example_decoder.texts([asked.text])
     elif asked.texts is not None:
@@ -146,7 +136,7 @@ def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> Request
         found = example_decoder.messages([bytes(each) for each in asked.messages], "messages")
     else:
         found = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
-    if (asked.explain or asked.interval is not None) and found.n > EXPLAINED_MAX:
+    if _explains(asked) and found.n > EXPLAINED_MAX:
         raise ProblemError(
             422,
             f"{found.n} examples are to be explained, and {EXPLAINED_MAX} may be at once; "
@@ -155,21 +145,16 @@ def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> Request
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is asked of a snapshot; its answer is the body of the response."""
-
-    asked: RequestExamples
-    explain: bool
-    level: float | None
-
-    def __call__(self, snapshot: Snapshot) -> bytes:
-        answer = predict_columns(snapshot, self.asked.columns)
-        if self.explain or self.level is not None:
-            for i, prediction in enumerate(answer.predictions):
-                example = self.asked.example(i)
-                if self.explain:
-                    prediction.explanation = explain(snapshot, example)
-                if self.level is not None:
-                    prediction.interval = interval(snapshot, example, self.level)
-        return msgspec.json.encode(answer)
+def _predict_examples(
+    examples: RequestExamples, asked: PredictRequest, snapshot: Snapshot
+) -> bytes:
+    """Return the JSON of the predictions, with what else is asked for."""
+    answer = predict_columns(snapshot, examples.columns)
+    if _explains(asked):
+        for i, prediction in enumerate(answer.predictions):
+            example = examples.example(i)
+            if asked.explain:
+                prediction.explanation = explain(snapshot, example)
+            if asked.interval is not None:
+                prediction.interval = credible_interval(snapshot, example, asked.interval)
+    return msgspec.json.encode(answer)

@@ -1,10 +1,8 @@
-"""`GET /v1/search`, `/v1/summary`, `/v1/messages/{id}`: what the store of recent messages says."""
+"""`GET /v1/search`, `/v1/summary` and `/v1/messages/{id}`: searches in the recent messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -15,7 +13,7 @@ from consumers.http.batcher import Batcher
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import QueryParameters, message_id
 from consumers.http.responses import ProblemError, component_is_off, json_response
-from consumers.http.routes_predict import explain, interval
+from consumers.http.routes_predict import credible_interval, explain
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     SEARCH_LIMIT_MAX,
@@ -28,13 +26,11 @@ from consumers.http.schemas import (
 from consumers.http.serializers import Serializer
 from consumers.http.state import AppState
 from consumers.http.workers import WorkerPool
-from consumers.search.query import Query, QueryError, parse
+from consumers.search.query import parse
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
 from streamnb import Snapshot
 from streamnb.errors import InputError
-
-T = TypeVar("T")
 
 LIMIT = 50
 LEVEL = 0.95
@@ -75,35 +71,33 @@ MESSAGE = ApiOperation(
 
 
 def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
-    """Return the routes of the store."""
+    """Return the routes that search the store of recent messages."""
     serializer = Serializer(app_state)
 
     async def search(request: Request) -> Response:
-        recent = store_of(app_state)
+        recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "limit", "before"))
-        query, lang = _query(given), _lang(given)
-        limit, before = (
-            given.whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT,
-            given.whole("before", 0, 2**63 - 1),
-        )
-        found = await _asked(workers, partial(recent.search, query, lang, limit, before))
+        query, lang = parse(given.text("q")), given.text("lang", LANG_CHARS_MAX) or None
+        limit = given.whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT
+        before = given.whole("before", 0, 2**63 - 1)
+        found = await workers.run(partial(recent.search, query, lang, limit, before))
         return json_response(serializer.search_answer(query, lang, found, recent.state()))
 
     async def summary(request: Request) -> Response:
-        recent = store_of(app_state)
+        recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang"))
-        query, lang = _query(given), _lang(given)
-        counted = await _asked(workers, partial(recent.counted, query, lang))
+        query, lang = parse(given.text("q")), given.text("lang", LANG_CHARS_MAX) or None
+        counted = await workers.run(partial(recent.counted, query, lang))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
 
     async def message(request: Request) -> Response:
-        recent = store_of(app_state)
+        recent = _store(app_state)
         name = message_id(request, MESSAGES)
-        row = await _asked(workers, partial(recent.get, name))
+        row = await workers.run(partial(recent.get, name))
         if row is None:
             raise ProblemError(404, f"no message {name[:80]!r} is held; it was never, or has left")
         shown = serializer.message(row, (row.text,))
-        return json_response(await batcher.ask(partial(_anew, row, shown)))
+        return json_response(await batcher.ask(partial(_message_answer, row, shown)))
 
     return [
         ApiRoute("/v1/search", search, SEARCH),
@@ -112,43 +106,25 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     ]
 
 
-def store_of(app_state: AppState) -> RecentStore:
-    """Return the store, or raise the problem that says how it is turned on."""
+def _store(app_state: AppState) -> RecentStore:
+    """Return the store; 404 with the setting that turns it on, if it is off."""
     if app_state.recent is None:
         raise component_is_off("recent messages are not kept", "recent.enabled: true")
     return app_state.recent
 
 
-def _query(given: QueryParameters) -> Query:
-    try:
-        return parse(given.text("q"))
-    except QueryError as error:
-        raise ProblemError(422, str(error)) from None
-
-
-def _lang(given: QueryParameters) -> str | None:
-    return given.text("lang", LANG_CHARS_MAX) or None
-
-
-async def _asked(workers: WorkerPool, task: Callable[[], T]) -> T:
-    try:
-        return await workers.run(task)
-    except QueryError as error:
-        raise ProblemError(422, str(error)) from None
-
-
-def _anew(row: MessageRow, shown: Message, snapshot: Snapshot) -> MessageAnswer:
-    """Return a message with what a snapshot says of it now."""
+def _message_answer(row: MessageRow, shown: Message, snapshot: Snapshot) -> MessageAnswer:
+    """Return a message with what a snapshot predicts for it now, and why."""
     shares = snapshot.predict_proba_one(row.example)
     classes = [str(label) for label in snapshot.classes]
     try:
         why = explain(snapshot, row.example)
     except InputError:
-        why = None  # of one class there is nothing to tell apart
+        why = None  # there is only one class
     try:
-        how_sure = interval(snapshot, row.example, LEVEL)
+        how_sure = credible_interval(snapshot, row.example, LEVEL)
     except InputError:
-        how_sure = None  # not every model's parameters have a posterior
+        how_sure = None  # the model's parameters have no posterior
     return MessageAnswer(
         **msgspec.structs.asdict(shown),
         explanation=why,

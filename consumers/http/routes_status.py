@@ -1,4 +1,4 @@
-"""`GET /v1/model`: how well the model does; `GET /v1/page`: what the page must know to begin."""
+"""`GET /v1/model`, `/v1/page`, `/metrics`, `/healthz` and `/readyz`: model, page and probes."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def probe_routes(app_state: AppState) -> list[ApiRoute]:
 
 
 def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """Return what makes the text that is wanted, and its type; plain, where none of ours is."""
+    """Return the encoder of the accepted format and its type; plain text if none fits."""
     try:
         return choose_encoder(accept)
-    except TypeError:  # from a version that is no number
+    except TypeError:  # the version is not a number
         return choose_encoder("")
 
 

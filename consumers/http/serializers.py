@@ -114,7 +114,7 @@ class Serializer:
         )
 
 
-class EventSerializer:
+class ApiEventSerializer:
     """Encodes what open pages receive; see `consumers.search.subscriptions`."""
 
     def __init__(self, app_state: AppState) -> None:

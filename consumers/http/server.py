@@ -1,6 +1,6 @@
 """The thread that listens: uvicorn around the application of `consumers.http.app`.
 
-`start` binds the port in the caller's thread, so that a port in use is told at once, and leaves
+`start` binds the port in the caller's thread, so that a port in use is an error at once, and leaves
 the rest to the new thread: even the imports of Starlette and uvicorn (0.3 s) are made there,
 while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
 """

@@ -21,7 +21,7 @@ from consumers.http.workers import call_soon
 from consumers.search.subscriptions import NotWatchedError, Subscription, WatchRequest
 
 HEARTBEAT_S = 10.0
-RETRY_MS = 2_000  # how long a page waits before it connects anew
+RETRY_MS = 2_000  # how long a page waits before it connects again
 _HEARTBEAT = b": still here\n\n"
 _HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # the latter for nginx
 
@@ -55,7 +55,7 @@ def event_routes(app_state: AppState) -> list[ApiRoute]:
 
 
 class EventStream(StreamingResponse):
-    """Sends what a subscription is owed until either side ends it.
+    """Sends the events of a subscription until either side ends it.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from consumers.daemon import run
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import NoLabels
 from consumers.features import build_model
-from consumers.http.serializers import EventSerializer
+from consumers.http.serializers import ApiEventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
 from consumers.search import RecentStore, parse
@@ -199,7 +199,7 @@ def check_page(settings: Settings, recent: RecentStore) -> int:
     """Show all that a store holds as the page is told it; return how many those are."""
     n, before = 0, None
     with app_state(settings, build_model(settings.model)) as of:
-        serializer, all_of_them = EventSerializer(of), parse("")
+        serializer, all_of_them = ApiEventSerializer(of), parse("")
         while True:
             found = recent.search(all_of_them, limit=1_000, before=before)
             told = json.loads(serializer.messages(found.rows))["messages"]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from consumers.http import sse as events
-from consumers.http.serializers import EventSerializer
+from consumers.http.serializers import ApiEventSerializer
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.search import live_updater
@@ -88,7 +88,7 @@ def serving(made: AppState) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live_updater, "TICK_S", TICK_S)
         patch.setattr(live_updater, "BUSY_SHARE_MAX", 1.0)
-        watched = LiveUpdater(stream.recent, EventSerializer(made), made.metrics)
+        watched = LiveUpdater(stream.recent, ApiEventSerializer(made), made.metrics)
         stream.recent.start()
         watched.start()
         server = HttpServer(
