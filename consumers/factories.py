@@ -276,7 +276,7 @@ def open_components(
     recent = _recent(settings, clock)
     if recent is not None:
         recent.start()
-        metrics.recent.watch(recent.state)
+        metrics.watch_recent(recent.state)
         stack.callback(recent.stop)
     corrections = build_corrections(settings, recent, metrics, clock)
     if corrections is not None:

@@ -113,9 +113,9 @@ class Reporter:
     latest : Status
         The status reported last.
     http_address : str or None
-        Where the page is served.
+        Address of the page.
     note : str or None
-        What the start is at.
+        What the start is doing.
     """
 
     def __init__(  # noqa: PLR0913 -- it reads every component
@@ -159,17 +159,17 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
 
     def start(self) -> None:
-        """Report on a thread of its own from now on."""
+        """Start the reporting thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End that thread; whoever stopped it may report again."""
+        """End the thread; `update` still reports."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def watch(self) -> None:
-        """Raise what ended the thread, where something did."""
+        """Raise the error that ended the thread, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -213,12 +213,12 @@ class Reporter:
             self._values_dropped.update(values_dropped(snapshot.state))
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            told = top_features(snapshot.state, FEATURES_SHOWN)
-            self._quality.tell(told)
+            top = top_features(snapshot.state, FEATURES_SHOWN)
+            self._quality.set_top_features(top)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
             self._telling = {
-                str(label): tuple(name for name, _ in features) for label, features in told.items()
+                str(label): tuple(name for name, _ in features) for label, features in top.items()
             }
 
     def status(self) -> Status:

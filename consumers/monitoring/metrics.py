@@ -207,6 +207,24 @@ def _adjusted_share(status: Status, label: str) -> float | None:
     return corrected[label].share if corrected else None
 
 
+# Name, field of `consumers.search.rows.RecentState`, and help of each metric of the store of recent
+# messages. The store lies in a higher layer, so its state is known by its fields; a test compares
+# the two.
+GAUGES = (
+    ("messages", "n_messages", "Messages held to be searched."),
+    ("limit_messages", "messages_max", "How many may be held (recent.messages_max)."),
+    ("share_ratio", "share", "Share of the messages that came which is held."),
+    ("bytes", "n_bytes", "Size of the file of recent messages."),
+)
+COUNTERS = (
+    ("offered", "n_offered", "Messages that came."),
+    ("stored", "n_stored", "Messages that were stored, so that they can be searched."),
+    ("overflowed", "n_overflowed", "Messages left out because too many waited to be stored."),
+    ("failed", "n_failed", "Messages that could not be written."),
+    ("restarts", "n_restarts", "Times the store began again after an unforeseen error."),
+)
+
+
 class Metrics(Collector):
     """The daemon's metrics, in a registry that is passed in.
 
@@ -231,6 +249,7 @@ class Metrics(Collector):
         self._classes = tuple(classes)
         self._checkpoint_s = math.nan
         self._status: Callable[[], Status] = lambda: Status(source="")
+        self._recent: Callable[[], Any] = lambda: None
         registry.register(self)
         self._predict = Histogram(
             "predict_seconds",
@@ -256,9 +275,9 @@ class Metrics(Collector):
         self._bytes = self._gauge("checkpoint_bytes", "Size of the last checkpoint.")
         watch_process(registry)
         self.corrections = CorrectionMetrics(registry)
-        self.recent = RecentMetrics(registry)
         self.http = HttpMetrics(registry)
-        self.live = LiveMetrics(registry)
+        self._pages = self._gauge("pages_open", "Pages that are told what changes.")
+        self._queries = self._gauge("standing_queries", "Different queries that open pages watch.")
 
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(name, text, namespace="streamnb", registry=self._registry)
@@ -281,11 +300,21 @@ class Metrics(Collector):
             for labels, sample in metric.samples(status, self._classes).items():
                 family.add_metric(labels, _or_nan(sample))
             yield family
+        yield from _recent_metrics(self._recent())
 
     def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
         """Ask `size` for the length of the predictor's queue at each scrape."""
         self._queue.set_function(size)
         self._queue_limit.set(size_max)
+
+    def watch_pages(self, n_pages: Callable[[], int], n_queries: Callable[[], int]) -> None:
+        """Ask these for the number of open pages and of their live queries at each scrape."""
+        self._pages.set_function(n_pages)
+        self._queries.set_function(n_queries)
+
+    def watch_recent(self, state: Callable[[], Any]) -> None:
+        """Ask `state`, which returns a `RecentState`, at each scrape."""
+        self._recent = state
 
     def observe_predict(self, seconds: float, n_messages: int) -> None:
         """Record the size of a batch, and how long its predictions took."""
@@ -306,6 +335,23 @@ class Metrics(Collector):
     def checkpoint_failed(self) -> None:
         """Count a checkpoint that was not written; the one before stays valid."""
         self._failures.inc()
+
+
+def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    """Yield the figures of the store of recent messages; without a store, 0 and up."""
+    tables: tuple[tuple[Family, tuple[tuple[str, str, str], ...]], ...] = (
+        (GaugeMetricFamily, GAUGES),
+        (CounterMetricFamily, COUNTERS),
+    )
+    for family, rows in tables:
+        for name, field, text in rows:
+            value = 0 if state is None else getattr(state, field)
+            yield family(f"streamnb_recent_{name}", text, value=value)
+    yield GaugeMetricFamily(
+        "streamnb_recent_up",
+        "0 while the store cannot write; health says why.",
+        value=state is None or state.trouble is None,
+    )
 
 
 def _or_nan(value: float | None) -> float:
@@ -348,83 +394,3 @@ class CorrectionMetrics:
     def watch(self, n_waiting: Callable[[], int]) -> None:
         """Ask `n_waiting` how many wait whenever it is scraped."""
         self._waiting.set_function(n_waiting)
-
-
-class LiveMetrics:
-    """Shows what the live updater of live queries says; 0 as long as there is none.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where they are registered.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._pages = Gauge(
-            "pages_open",
-            "Pages that are told what changes.",
-            namespace="streamnb",
-            registry=registry,
-        )
-        self._queries = Gauge(
-            "standing_queries",
-            "Different queries that open pages watch.",
-            namespace="streamnb",
-            registry=registry,
-        )
-
-    def watch(self, n_pages: Callable[[], int], n_queries: Callable[[], int]) -> None:
-        """Ask these whenever it is scraped."""
-        self._pages.set_function(n_pages)
-        self._queries.set_function(n_queries)
-
-
-# What a metric is called, the field of `consumers.search.rows.RecentState` that it shows, and what
-# it means. The room lies above this one, so its state is known by its fields alone; a test holds
-# the two together.
-GAUGES = (
-    ("messages", "n_messages", "Messages held to be searched."),
-    ("limit_messages", "messages_max", "How many may be held (recent.messages_max)."),
-    ("share_ratio", "share", "Share of the messages that came which is held."),
-    ("bytes", "n_bytes", "Size of the file of recent messages."),
-)
-COUNTERS = (
-    ("offered", "n_offered", "Messages that came."),
-    ("stored", "n_stored", "Messages that were stored, so that they can be searched."),
-    ("overflowed", "n_overflowed", "Messages left out because too many waited to be stored."),
-    ("failed", "n_failed", "Messages that could not be written."),
-    ("restarts", "n_restarts", "Times the store began again after an unforeseen error."),
-)
-
-
-class RecentMetrics(Collector):
-    """Shows the store, once there is one to watch; until then nothing is held and nothing fails.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where they are registered.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._state: Callable[[], Any] | None = None
-        registry.register(self)
-
-    def watch(self, state: Callable[[], Any]) -> None:
-        """Ask `state`, which returns a `RecentState`, whenever it is scraped."""
-        self._state = state
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Yield what the store holds, and what became of the messages that it was offered."""
-        state = None if self._state is None else self._state()
-        for name, field, text in GAUGES:
-            value = 0 if state is None else getattr(state, field)
-            yield GaugeMetricFamily(f"streamnb_recent_{name}", text, value=value)
-        yield GaugeMetricFamily(
-            "streamnb_recent_up",
-            "0 while the store cannot write; health says why.",
-            value=state is None or state.trouble is None,
-        )
-        for name, field, text in COUNTERS:
-            value = 0 if state is None else getattr(state, field)
-            yield CounterMetricFamily(f"streamnb_recent_{name}", text, value=value)

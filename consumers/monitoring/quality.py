@@ -133,7 +133,7 @@ class Budget:
         self._took_s = 0.0  # the turn before
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether the next turn may begin."""
+        """Return whether the next turn may begin."""
         return self._due_at_s is None or now_s >= self._due_at_s
 
     def spent(self, began_s: float, ended_s: float) -> None:
@@ -175,7 +175,7 @@ class History:
         return self._step_s
 
     def is_due(self, now_s: float) -> bool:
-        """Tell whether a step has passed since the last point."""
+        """Return whether a step has passed since the last point."""
         return self._due_at_s is None or now_s >= self._due_at_s
 
     def note(self, now_s: float, point: Point) -> None:
@@ -204,7 +204,7 @@ SHARE_MAX = 0.01  # of the time, for the window and for the words each
 
 
 class Quality:
-    """What people look at to trust the model, or not.
+    """Measures how good the model is, for people who must decide whether to trust it.
 
     Parameters
     ----------
@@ -247,22 +247,22 @@ class Quality:
         self._report = QualityReport()
 
     def report(self) -> QualityReport:
-        """Return what is known; any thread may ask."""
+        """Return the newest report; any thread may ask."""
         return self._report
 
     def shares(self) -> Shares:
-        """Return who says shares by the newest error rates; any thread may ask."""
+        """Return the shares' corrector with the newest error rates; any thread may ask."""
         return self._shares
 
     def stream_shares(self) -> ShareReport | None:
         """Return the shares of the stream's newest messages; any thread may ask."""
         return self._stream_shares
 
-    def tell(self, told: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
+    def set_top_features(self, top: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
         """Take in the most telling features, as `inspection.summary.top_features` gives them."""
         self._telling = {
             str(label): tuple(Telling(*each) for each in features)
-            for label, features in told.items()
+            for label, features in top.items()
         }
 
     def update(
@@ -272,7 +272,7 @@ class Quality:
         now_s: float,
         predicted: Sequence[int] = (),
     ) -> None:
-        """Gather anew what is due.
+        """Gather again what is due.
 
         Parameters
         ----------
@@ -287,7 +287,7 @@ class Quality:
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
-            self._look_at_window(predicted)
+            self._measure_window(predicted)
             self._window_budget.spent(now_s, now_s + self._clock() - began_s)
         if snapshot is not None and self._words_budget.is_due(now_s):
             began_s = self._clock()
@@ -314,8 +314,8 @@ class Quality:
             trend_s=self._trends.span_s,
         )
 
-    def _look_at_window(self, predicted: Sequence[int]) -> None:
-        """Take confusion, calibration and error rates anew from the prequential window."""
+    def _measure_window(self, predicted: Sequence[int]) -> None:
+        """Compute confusion, calibration and error rates from the prequential window."""
         judged = self._prequential.judged()
         if len(judged.truth):
             counts = judged.confusion()

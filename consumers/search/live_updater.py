@@ -64,7 +64,7 @@ class LiveUpdater:
         self._pending = EventBuffer(lambda: self._pages.n_pages > 0)
         recent.listeners.append(self._pending.stored)
         recent.change_listeners.append(self._pending.changed)
-        metrics.live.watch(lambda: self._pages.n_pages, lambda: self._pages.n_queries)
+        metrics.watch_pages(lambda: self._pages.n_pages, lambda: self._pages.n_queries)
         self._poked = threading.Event()
         self._stopping = False
         self._trouble: str | None = None

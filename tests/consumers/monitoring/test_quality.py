@@ -290,7 +290,7 @@ def test_telling_features_come_with_their_scores() -> None:
     model.learn_many({"text": ["sad rain", "good sun", "good"]}, [*CLASSES, "positive"])
     told = top_features(model.state, 2)
     room = Room()
-    room.quality.tell(told)
+    room.quality.set_top_features(told)
     room.update()
     found = room.quality.report().telling
     assert [(each.feature, each.score) for each in found["positive"]] == told["positive"]
