@@ -1,12 +1,12 @@
-"""Who may ask, and who may teach: the rules for a request's Host, Origin, token and proxy headers.
+"""Who may read and who may change: rules for a request's Host, Origin, token and proxy headers.
 
-Every request is checked for its Host. A page of somebody else's can let a name of its own point at
-our address (DNS rebinding); a browser then takes our answers for that page's own. Such a request
-always carries the name, never an IP address, and never a name that belongs to this machine.
+The Host of every request is checked. A foreign page can let its own name point at our address
+(DNS rebinding); a browser then takes our answers for that page's own. Such a request always carries
+that name, never an IP address or a name of this machine.
 
-A request that changes something needs more. On loopback anybody at this machine may send it, but no
-page of another site and nobody behind a proxy: a proxy on this machine makes everybody look local.
-Everywhere else, and wherever a token is set, the token is required; nothing sends that unasked.
+A request that changes something needs more. On loopback any program of this machine may send it,
+but no page of another site and no proxy, as every client of a proxy looks local. On other
+addresses, and wherever a token is set, the token is required.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from consumers.config.settings import HttpSettings
 from consumers.http.responses import ProblemError
 
 _LOCALHOST = "localhost"
-# What proxies add to a request that they pass on. A client may send them as well: it then asks for
-# stricter rules than its own.
+# Headers that proxies add. A client that sends them itself only gets stricter rules.
 _PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _PROXY_PREFIX = b"x-forwarded-"
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine's own.
+    """Return whether a host is this machine.
 
     Examples
     --------
@@ -46,14 +45,7 @@ def is_loopback(host: str) -> bool:
 
 
 class AllowedHosts:
-    """The names under which requests are answered; a request under another is refused.
-
-    Allowed are `localhost`, every IP address, `http.host` and the names of `http.allowed_hosts`.
-
-    Parameters
-    ----------
-    settings : HttpSettings
-    """
+    """The allowed Hosts: localhost, every IP address, `http.host` and `http.allowed_hosts`."""
 
     def __init__(self, settings: HttpSettings) -> None:
         names = {name.lower() for name in settings.allowed_hosts}
@@ -64,13 +56,7 @@ class AllowedHosts:
         self._known = functools.lru_cache(maxsize=256)(self._is_allowed)
 
     def check(self, scope: Scope) -> None:
-        """Let a request pass whose Host is one of ours.
-
-        Raises
-        ------
-        ProblemError
-            400 where there is not exactly one Host, 403 where it is not allowed.
-        """
+        """Raise 400 unless a request has exactly one Host, 403 unless that is allowed."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:
             # A health check of HTTP/1.0 sends none; a browser always sends one.
@@ -98,12 +84,12 @@ class AllowedHosts:
 
 
 def needs_token(settings: HttpSettings) -> bool:
-    """Tell whether a change asks for the token."""
+    """Return whether a change requires the token."""
     return settings.token is not None or not is_loopback(settings.host)
 
 
 def is_open(settings: HttpSettings) -> bool:
-    """Tell whether anybody at all may change something."""
+    """Return whether anybody at all may change something."""
     return settings.token is not None or is_loopback(settings.host)
 
 
@@ -114,12 +100,12 @@ NOT_OPEN = (
 
 
 def check_change(request: Request, settings: HttpSettings) -> None:
-    """Let a request pass that may change something.
+    """Raise a problem unless a request may change something.
 
     Raises
     ------
     ProblemError
-        401 without the right token, 403 where none is set or the request comes from another site.
+        401 without the right token; 403 if none is set, or the request comes from another site.
     """
     if settings.token is not None:
         _check_token(request, settings.token.get_secret_value())
@@ -173,10 +159,10 @@ def _check_site(request: Request, settings: HttpSettings) -> None:
 
 
 def _name(host: str) -> str | None:
-    """Return the name in a Host header, without its port; None where it is no host at all."""
+    """Return the name in a Host header, without its port; None if it is not a host."""
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018 -- it raises where the port is no number
+        parts.port  # noqa: B018 -- it raises if the port is not a number
     except ValueError:
         return None
     return parts.hostname if parts.netloc == host and "@" not in host else None

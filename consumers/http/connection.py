@@ -1,10 +1,10 @@
-"""A connection of a client who may be slow, broken or hostile: uvicorn's, with bounds.
+"""uvicorn's connections, with bounds for clients that are slow, broken or hostile.
 
-uvicorn waits for ever for a request's head and body, and for a client to take its answer; and it
-reads on while the requests of before wait for their turn. Here each wait has
-`http.request_timeout_s`, a head has a size, requests that wait have a number, and there are
-`http.connections_max` connections. Time is looked at twice a second for all connections together: a
-timer for each request would cost more than a request does.
+uvicorn waits for ever for a request's head and body, and for a client to take its answer; it also
+reads on while earlier requests wait for their turn. Here each wait ends after
+`http.request_timeout_s`, a head has a largest size, and the numbers of connections
+(`http.connections_max`) and of waiting requests are limited. A sweep twice a second checks all
+connections: a timer for each request would cost more than the request.
 
 uvicorn's own settings do not give this. `limit_concurrency` refuses requests and lets idle
 connections pile up, and it answers in another form; `timeout_keep_alive` counts between two
@@ -96,7 +96,7 @@ class BoundedConfig(uvicorn.Config):
     def keep_sweeping(
         self, loop: asyncio.AbstractEventLoop, connections: Collection[BoundedConnection]
     ) -> None:
-        """Look after connections that keep us waiting, for as long as there are any."""
+        """Sweep the connections at intervals, as long as there are any."""
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(SWEEP_INTERVAL_S, self._sweep, loop, connections)
@@ -122,13 +122,13 @@ class BoundedConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._waits_since_s: float | None = None  # for the rest of a request
         self._stuck_since_s: float | None = None  # with an answer that is not taken
-        self._head_bytes = 0  # also of what stands around the body's chunks, and behind them
+        self._head_bytes = 0  # chunk headers and trailers of a body included
         self._is_turned_away = False
-        self._is_deaf = False  # to what comes behind the last request that is answered
+        self._is_deaf = False  # ignores what comes behind the last request that is answered
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or turn it away."""
+        """Accept a connection, or turn it away."""
         super().connection_made(transport)
         self._waits_since_s = self.loop.time()
         self.config.keep_sweeping(self.loop, self.connections)
@@ -147,11 +147,11 @@ class BoundedConnection(HttpToolsProtocol):
         if n > 2 * n_max:
             transport.close()
         else:
-            # What the client sends meanwhile is read: closing on it would take the answer back.
+            # Read on until the client closes: closing with unread data would discard the answer.
             transport.write_eof()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come."""
+        """Parse what was received."""
         if self._is_turned_away or self._is_deaf:
             return
         self._head_bytes += len(data)
@@ -165,16 +165,16 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
 
     def _read(self, data: bytes) -> bytes:
-        """Read on; return what is still to be read.
+        """Parse data; return what is still to be parsed.
 
-        Another protocol that a request offers is passed over, as RFC 9110 (7.8) lets a server do.
-        The parser would stop before the request's body: it reads that request without the offer.
+        An offer to upgrade the protocol is ignored, as RFC 9110 (7.8) allows. The parser would
+        stop before the request's body, so it parses that request again without the offer.
         """
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
             if not self._is_offer():
-                return b""  # it would be for the other end of the tunnel
+                return b""  # data for the other end of a tunnel
             version = self.parser.get_http_version().encode()
             head = [
                 b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version),
@@ -184,11 +184,11 @@ class BoundedConnection(HttpToolsProtocol):
         return b""
 
     def _is_offer(self) -> bool:
-        """Tell whether a request offers another protocol; one that tunnels is none of ours."""
+        """Return whether a request offers another protocol; CONNECT asks for a tunnel instead."""
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer also a client who has nothing more to say."""
+        """Keep the connection open until the last request is answered."""
         cycle = self.cycle
         if self._waits_since_s is not None or cycle is None or cycle.response_complete:
             return False
@@ -203,7 +203,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, or let the request wait for those before it."""
+        """Begin to answer, or queue the request behind those before it."""
         if self._is_deaf or self._is_offer():
             return
         super().on_headers_complete()
@@ -216,7 +216,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.pipeline[0] = (self.pipeline[0][0], refusing)
 
     def on_body(self, body: bytes) -> None:
-        """Take in a part of a body, which has a bound of its own."""
+        """Receive a part of a body, which has a bound of its own."""
         self._head_bytes = 0
         if not self._is_deaf:
             super().on_body(body)
@@ -230,26 +230,26 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, where one waits."""
+        """Answer the next request, if one waits."""
         self._answering = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let whoever is answering hear that nobody listens any more."""
+        """Tell the request that is being answered that its client has gone."""
         super().connection_lost(exc)
         self.pipeline.clear()
-        # uvicorn tells the newest request alone, which may be waiting behind this one.
+        # uvicorn tells only the newest request, which may wait behind this one.
         if self._answering is not None:
             self._answering.disconnected = True
             self._answering.message_event.set()
 
     def sweep(self, now_s: float) -> None:
-        """Let go of a client who has kept us waiting for too long."""
+        """Close the connection of a client that has kept us waiting for too long."""
         timeout_s = self.config.timeout_s
         if self.transport.is_closing() or self.flow.write_paused:
             self._stuck_since_s = self._stuck_since_s or now_s
             if now_s - self._stuck_since_s > timeout_s:
-                # Without the reset the system would keep for long what nobody takes.
+                # Without the reset the system would keep the unsent data for long.
                 socket_ = self.transport.get_extra_info("socket")
                 socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 self.transport.abort()
@@ -274,17 +274,17 @@ class BoundedConnection(HttpToolsProtocol):
             self.config.metrics.count_request(OTHER, OTHER, status, None)
             self._write(ProblemError(status, detail))
         elif not cycle.more_body:
-            # What is wrong came behind it: whoever waits gets their own answer, and then the end.
+            # The error came behind a whole request: that one is answered first, then the end.
             cycle.keep_alive = False
             self._is_deaf, self._waits_since_s = True, None
             return
         elif not cycle.response_started and not self.pipeline:
-            # The application counts this one: it hears that the client is gone.
+            # The application counts this one, as it sees the client disconnect.
             self._write(ProblemError(status, detail))
         self.transport.close()
 
     def _write(self, problem: ProblemError) -> None:
-        """Write a problem as a whole answer, past the application."""
+        """Write a problem as a whole answer, without the application."""
         answer = problem.response()
         head = [
             b"HTTP/1.1 %d %s" % (answer.status_code, problem.problem.title.encode()),
@@ -295,7 +295,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Refuse a request that came while too many were waiting."""
+    """Refuse a request that arrives while too many are waiting."""
     raise ProblemError(
         429,
         f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",

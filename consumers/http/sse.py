@@ -47,7 +47,7 @@ def event_routes(app_state: AppState) -> list[ApiRoute]:
     async def events(request: Request) -> Response:
         if app_state.live_updater is None:
             raise component_is_off("recent messages are not kept", "recent.enabled: true")
-        asked = _asked(QueryParameters(request, ("q", "lang")))
+        asked = _watch_requests(QueryParameters(request, ("q", "lang")))
         client = request.client.host if request.client else ""
         return EventStream(partial(app_state.live_updater.subscribed, asked, client))
 
@@ -57,10 +57,7 @@ def event_routes(app_state: AppState) -> list[ApiRoute]:
 class EventStream(StreamingResponse):
     """Sends the events of a subscription until either side ends it.
 
-    Parameters
-    ----------
-    subscribed : callable
-        Takes what is to be called when there is mail, and returns the subscription as a context.
+    `subscribed` takes a callback for new events, and returns the subscription as a context.
     """
 
     media_type = "text/event-stream"
@@ -72,12 +69,12 @@ class EventStream(StreamingResponse):
         self._subscribed = subscribed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 -- Starlette's signature
-        """Answer; the subscription ends with the connection, whoever ends it."""
+        """Answer; the subscription ends with the connection."""
         loop = asyncio.get_running_loop()
-        mail = asyncio.Event()
+        has_events = asyncio.Event()
         try:
-            with self._subscribed(partial(call_soon, loop, mail.set)) as subscription:
-                self.body_iterator = _pieces(subscription, mail)
+            with self._subscribed(partial(call_soon, loop, has_events.set)) as subscription:
+                self.body_iterator = _chunks(subscription, has_events)
                 watching = asyncio.create_task(_watch(receive, subscription))
                 try:
                     await self.stream_response(send)
@@ -87,8 +84,8 @@ class EventStream(StreamingResponse):
             raise ProblemError(503, str(error), headers={"Retry-After": "5"}) from None
 
 
-async def _pieces(subscription: Subscription, mail: asyncio.Event) -> AsyncIterator[bytes]:
-    """Yield what there is to send, each time all of it at once."""
+async def _chunks(subscription: Subscription, has_events: asyncio.Event) -> AsyncIterator[bytes]:
+    """Yield all events that are ready, and a comment now and then."""
     yield b"retry: %d\n\n" % RETRY_MS
     loop = asyncio.get_running_loop()
     beat_at_s = loop.time() + HEARTBEAT_S
@@ -96,23 +93,23 @@ async def _pieces(subscription: Subscription, mail: asyncio.Event) -> AsyncItera
         beat = b""
         try:
             async with asyncio.timeout_at(beat_at_s):
-                await mail.wait()
+                await has_events.wait()
         except TimeoutError:
             beat, beat_at_s = _HEARTBEAT, loop.time() + HEARTBEAT_S
-        mail.clear()
-        piece = beat + subscription.take()
-        if piece:
-            yield piece
+        has_events.clear()
+        chunk = beat + subscription.take()
+        if chunk:
+            yield chunk
 
 
 async def _watch(receive: Receive, subscription: Subscription) -> None:
-    """Hear that the reader has gone."""
+    """End the subscription when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     subscription.end()
 
 
-def _asked(given: QueryParameters) -> list[WatchRequest]:
+def _watch_requests(given: QueryParameters) -> list[WatchRequest]:
     """Return the queries with their languages; without any, everything."""
     queries, langs = given.texts("q", QUERY_CHARS_MAX) or [""], given.texts("lang", LANG_CHARS_MAX)
     if len(queries) > QUERIES_MAX or len(langs) > len(queries):
