@@ -5,8 +5,8 @@ reading thread: silence from the source is healthy, a loop that no longer turns 
 means more than alive: there is a snapshot to answer from, and the source can be read. Each field is
 one reference, set whole.
 
-A part without which the daemon still learns and answers, such as the store of recent messages, does
-not make it unready when it fails: a restart would cost more than it mends. It is shown as degraded.
+If a component fails that learning and answering do not need, such as the store of recent messages,
+the daemon stays ready and is shown as degraded: a restart would cost more than it repairs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class HealthReport:
     state : State
         What the daemon is doing.
     alive : bool
-        False where a restart would help: a loop is stuck.
+        False if a restart would help: a loop is stuck.
     ready : bool
-        True where questions can be answered from what is being learned now.
+        True if requests can be answered from what is being learned now.
     reason : str or None
         Why it is not alive or not ready, in a sentence.
     last_message_age_s : float or None
@@ -90,7 +90,7 @@ class Health:
         self._parts: tuple[Callable[[], str | None], ...] = ()
 
     def watch_part(self, trouble: Callable[[], str | None]) -> None:
-        """Report as degraded what a part says of itself, as long as it says something.
+        """Show the daemon as degraded as long as a component reports trouble.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Health:
             self._parts = (*self._parts, trouble)
 
     def set_starting(self, text: str) -> None:
-        """Say what the start is at; a start that goes on is not stuck, however long it takes."""
+        """Set what the start is doing; a start that makes progress is never stuck."""
         now_s = self._clock()
         with self._lock:
             if text != self._starting:
@@ -113,7 +113,7 @@ class Health:
             return self._starting if self._beat_s is None else None
 
     def beat(self, n_messages: int = 0) -> None:
-        """Say that the consuming loop has turned, and how many messages it took in."""
+        """Record a turn of the consuming loop and the number of messages it took."""
         now_s = self._clock()
         with self._lock:
             self._beat_s = now_s
@@ -121,23 +121,23 @@ class Health:
                 self._message_s = now_s
 
     def beat_reader(self) -> None:
-        """Say that the reading loop has turned."""
+        """Record a turn of the reading loop."""
         now_s = self._clock()
         with self._lock:
             self._reader_beat_s = now_s
 
     def set_trouble(self, text: str | None) -> None:
-        """Say what keeps the source from reading; None when all is well again."""
+        """Set what keeps the source from being read; None once it can be read again."""
         with self._lock:
             self._trouble = text
 
     def set_ready(self, snapshot_version: int = 0) -> None:
-        """Say that a snapshot is published, and which."""
+        """Set the version of the published snapshot."""
         with self._lock:
             self._snapshot_version = snapshot_version
 
     def report(self) -> HealthReport:
-        """Return how things stand now."""
+        """Return the health as it is now."""
         now_s = self._clock()
         with self._lock:
             beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
@@ -206,7 +206,7 @@ class Backoff:
         self._retry_at_s: dict[str, float] = {}
 
     def say(self, key: str, sentence: str) -> None:
-        """Note that something goes wrong, or still does; the next attempt waits longer."""
+        """Record a failure, new or continued; the next attempt waits longer."""
         if key not in self._sentences:
             self._log.warning("source_trouble", trouble=sentence)
         self._sentences[key] = sentence
@@ -215,7 +215,7 @@ class Backoff:
         self._retry_at_s[key] = self._clock() + pause_s
 
     def clear(self, key: str) -> None:
-        """Note that it is over, if it was."""
+        """Record the end of a failure, if there was one."""
         sentence = self._sentences.pop(key, None)
         if sentence is not None:
             self._pauses_s.pop(key)
@@ -223,9 +223,9 @@ class Backoff:
             self._log.info("source_trouble_over", trouble=sentence)
 
     def first(self) -> str | None:
-        """Return the oldest trouble's sentence, or None when all is well."""
+        """Return the sentence of the oldest failure, or None if there is none."""
         return next(iter(self._sentences.values()), None)
 
     def pause_s(self, key: str) -> float:
-        """Return how many seconds to wait before the next attempt; 0 where nothing is wrong."""
+        """Return the seconds to wait before the next attempt; 0 if nothing failed."""
         return max(0.0, self._retry_at_s.get(key, 0.0) - self._clock())

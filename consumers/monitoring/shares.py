@@ -1,4 +1,4 @@
-"""The share of each class in a set of messages: as counted, corrected, or why it is not said.
+"""The share of each class in a set of messages: as counted, and corrected or why it is not.
 
 Search results, live queries and metrics ask here, so that they say the same.
 
@@ -33,7 +33,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """What is said of the classes' shares in a set of messages.
+    """The classes' shares in a set of messages.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class ShareReport:
 
 
 class Shares:
-    """Says the shares for counts; a value that any thread may ask.
+    """Computes shares from counts; immutable, so any thread may use it.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class Shares:
 
     @classmethod
     def unknown(cls, classes: Sequence[str], messages_min: int) -> Shares:
-        """Return what is said before the first example: no share is corrected."""
+        """Return the value before the first example: it corrects no share."""
         return cls(classes, np.zeros((len(classes), len(classes))), messages_min)
 
     def of_stream(self, counts: Sequence[int]) -> ShareReport:
-        """Return what is said of messages that are all of the stream, or an even sample of it.
+        """Return the shares in all messages of the stream, or in an even sample of it.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Shares:
         return self._report(counts, self._quantifier)
 
     def of(self, counts: Sequence[int], confusion: ArrayLike | None = None) -> ShareReport:
-        """Return what is said of messages that were picked by words, language or the like.
+        """Return the shares in messages selected by words, language or the like.
 
         Parameters
         ----------

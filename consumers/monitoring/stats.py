@@ -97,7 +97,7 @@ class RunStatistics:
         return self._clock() - self._began_s
 
     def mean_rate_per_s(self) -> float:
-        """Return messages a second, from when the first came until the last was dealt with."""
+        """Return messages a second, from the first that came to the last processed."""
         seconds = 0.0 if self._first_s is None else self._last_s - self._first_s
         return self.n_messages / seconds if seconds > 0 else 0.0
 
@@ -117,12 +117,12 @@ class RunStatistics:
         return tuple(count / n for count in counts) if n else ()
 
     def begin(self) -> None:
-        """Note that a batch has come; the run's mean rate begins with the first."""
+        """Record that a batch came; the run's mean rate starts with the first."""
         if self._first_s is None:
             self._first_s = self._clock()
 
     def count(self, n: int, messages: Messages) -> None:
-        """Count a batch of `n` messages that has been dealt with."""
+        """Count a processed batch of `n` messages."""
         self.n_messages += n
         self._last_s = self._clock()
         self.rejected.update(reject.reason.value for reject in messages.rejects)
@@ -144,7 +144,7 @@ class RunStatistics:
         posteriors: NDArray[np.float64],
         truth: NDArray[np.integer],
     ) -> None:
-        """Take in labelled messages that were judged and learned."""
+        """Count labelled messages that were predicted and then learned."""
         self.n_learned += len(rows)
         self.prequential.update(posteriors, truth)
         counts = np.bincount(truth, minlength=len(self.classes)).tolist()
@@ -152,7 +152,7 @@ class RunStatistics:
         self._remember(messages, rows, posteriors)
 
     def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
-        """Take in unlabelled messages that were judged; on the predictor's thread."""
+        """Count unlabelled messages that were predicted; on the predictor thread."""
         self.n_judged += len(rows)
         predicted = self._remember(messages, rows, answer.log_posteriors)
         counts = np.bincount(predicted, minlength=len(self.classes)).tolist()

@@ -16,7 +16,7 @@ from consumers.monitoring.shares import ShareReport
 
 
 class Judged(NamedTuple):
-    """One message with what was said of it.
+    """One message and its prediction.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
     user : str or None
         Who wrote it.
     text : str
-        What it says, as it came: its text, or without one its fields.
+        Its text as it came, or its fields if it has none.
     label : str
         The class predicted for it.
     probability : float
@@ -54,13 +54,13 @@ class Status:
     source : str
         Name of the source.
     trouble : str or None
-        What keeps the source from reading, in a sentence.
+        What keeps the source from being read, in a sentence.
     n_messages, n_learned, n_judged, n_rejected : int
         Messages read; of these learned, judged without a label, rejected.
     rate_per_s : float
         Messages a second, lately.
     lag_total : int or None
-        Messages still unread in all partitions; None where nobody can know.
+        Unread messages in all partitions; None if unknown.
     classes : tuple of str
         The model's classes.
     shares : tuple of float
@@ -86,7 +86,7 @@ class Status:
     elapsed_s : float
         Seconds since the start.
     note : str or None
-        What the daemon is busy with, where that explains a pause.
+        What the daemon is doing, if that explains a pause.
     outcomes, rejected : mapping of str to int
         Messages by what became of them, and rejected ones by reason.
     learned_by_class, predicted_by_class : mapping of str to int

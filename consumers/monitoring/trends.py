@@ -1,4 +1,4 @@
-"""Words rising and falling: how often they came this hour, against all that was learned before.
+"""Rising and falling words: their rate in the last hour against their rate before it.
 
 Each five minutes the counts of the most frequent words are marked. A word's rate since the oldest
 mark (an hour ago; less after a start) is held against its rate up to there, both as occurrences an
@@ -79,7 +79,7 @@ class Mark:
 
 
 class Trends:
-    """Marks counts, and compares; one thread calls it.
+    """Marks counts of words and compares them; used by one thread.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Trends:
         self._marks: deque[Mark] = deque(maxlen=MARKS_MAX)
 
     def update(self, snapshot: Snapshot, now_s: float) -> None:
-        """Look at what is known now.
+        """Mark the counts if it is time, and compare them with the oldest mark.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Trends:
         now_s : float
             Monotonic seconds.
         """
-        now = _look(snapshot, now_s)
+        now = _mark(snapshot, now_s)
         if now is None or now.n < EXAMPLES_MIN:
             return
         if not self._marks or now_s - self._marks[-1].at_s >= MARK_INTERVAL_S:
@@ -140,7 +140,7 @@ class Trends:
         self.span_s = now.at_s - before.at_s
 
 
-def _look(snapshot: Snapshot, now_s: float) -> Mark | None:
+def _mark(snapshot: Snapshot, now_s: float) -> Mark | None:
     """Return the counts of the most frequent words; None where the model has no words.
 
     N-grams and negated words are left out: their words are there themselves.

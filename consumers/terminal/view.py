@@ -1,4 +1,4 @@
-"""The protocol of views."""
+"""The views of a running daemon: a screen that is redrawn, or log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consumers.terminal.frame import frame
 
 
 class View(Protocol):
-    """Shows how the daemon fares. All methods are called by one thread."""
+    """Shows the daemon's status. One thread calls all methods."""
 
     def start(self) -> None:
         """Begin to show."""
@@ -23,7 +23,7 @@ class View(Protocol):
         """Take the newest status. Cheap: it may be called many times a second."""
 
     def stop(self) -> None:
-        """Give the screen back. May be called without a start, and twice."""
+        """Release the screen. Safe without a start, and twice."""
 
 
 REFRESH_PER_S = 4.0
