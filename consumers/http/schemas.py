@@ -1,8 +1,8 @@
 """The JSON of the HTTP API, as types: what a request may hold, and what an answer does.
 
 Requests are decoded into them, answers encoded from them, and the OpenAPI description is made of
-them; what the quality room hands out is shown as it is. Times are Unix milliseconds, shares and
-probabilities lie between 0 and 1, scores are in nats, and a number that is not finite is null.
+them; the figures of `monitoring.quality` are shown as they are. Times are Unix milliseconds, shares
+and probabilities lie between 0 and 1, scores are in nats, and a number that is not finite is null.
 """
 
 from __future__ import annotations
