@@ -253,7 +253,8 @@ class WordsState(CountedState):
     ) -> None:
         n = len(texts.starts)
         # Words without counts are unseen: a call that was broken off may have left some.
-        n_known = self._n_counted
+        n_words = int(self.vocabulary.table.state[lookup.N_WORDS])
+        n_known = min(n_words, len(self.counts.by_word))
         row = 0
         while row < n:
             row, why, wanted = lookup.encode(

@@ -144,8 +144,9 @@ class EntryPoint(Generic[P, R]):
 
     numba's own dispatch looks at the type of every argument in every call, which for the tuples of
     arrays that kernels take is 4 µs, ten times what the call itself costs. There is one signature
-    and nothing to choose, so the compiled function is called directly. Whoever calls answers for
-    the types; in tests `check_types` sends every call through numba's dispatch.
+    and nothing to choose, so the compiled function is called directly: each kernel is the only
+    instance of a class of its own, whose `__call__` becomes the compiled function. Whoever calls
+    answers for the types; in tests `check_types` sends every call through numba's dispatch.
 
     Attributes
     ----------
@@ -158,7 +159,6 @@ class EntryPoint(Generic[P, R]):
     def __init__(self, dispatcher: Any, signature: Any) -> None:
         self.dispatcher = dispatcher
         self.signature = signature
-        self.call: Callable[P, R] = self._compile_and_call
 
     if TYPE_CHECKING:
 
@@ -167,8 +167,9 @@ class EntryPoint(Generic[P, R]):
     else:
 
         def __call__(self, *args: Any) -> Any:
-            """Run the kernel; keyword arguments are not taken."""
-            return self.call(*args)
+            """Compile the kernel and run it; keyword arguments are not taken."""
+            self.compile()
+            return type(self).__call__(*args)
 
     @property
     def sources(self) -> Path:
@@ -200,11 +201,12 @@ class EntryPoint(Generic[P, R]):
                 self.dispatcher.compile(self.signature)
                 self.dispatcher.disable_compile()
             (compiled,) = self.dispatcher.overloads.values()
-            self.call = self.dispatcher if self.checking else compiled.entry_point
+            call = self.dispatcher if self.checking else compiled.entry_point
+            type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
 
-    def _compile_and_call(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.compile()
-        return self.call(*args, **kwargs)
+    def forget_call(self) -> None:
+        """Have the next call choose again how it is made."""
+        type(self).__call__ = EntryPoint.__call__  # type: ignore[method-assign]
 
 
 def compiled_type(hint: Any) -> types.Type:
@@ -257,7 +259,8 @@ def _entry_point(function: Callable[P, R], *, releases_gil: bool) -> Callable[P,
     if DISABLED:
         # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
         return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
-    entry_point: EntryPoint[P, R] = EntryPoint(
+    own_class = type(function.__name__, (EntryPoint,), {})
+    entry_point: EntryPoint[P, R] = own_class(
         _compile(function, keep=True, releases_gil=releases_gil), signature_of(function)
     )
     entry_points.append(entry_point)
@@ -290,4 +293,4 @@ def check_types() -> None:
     """Have numba look at the types of every call from now on: for tests."""
     EntryPoint.checking = True
     for each in entry_points:
-        each.call = each._compile_and_call  # noqa: SLF001 -- it is this file's own
+        each.forget_call()
