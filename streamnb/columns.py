@@ -244,7 +244,11 @@ def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     InputError
         Where none of the fields is there, one is no sequence, or lengths differ.
     """
-    lengths = {f: _length(f, columns[f]) for f in fields if columns.get(f) is not None}
+    lengths: dict[str, int] = {}
+    for field in fields:
+        values = columns.get(field)
+        if values is not None:
+            lengths[field] = _length(field, values)
     if not lengths:
         raise InputError(
             f"none of the model's fields ({', '.join(map(str, fields))}) is among the columns:"

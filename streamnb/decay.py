@@ -168,9 +168,10 @@ class Clock:
             Where the half-life is in seconds and times are missing.
         """
         n = len(labels)
-        given = ones(n) if weights is None else weights
+        every_one = ones(n)
+        given = every_one if weights is None else weights
         if self.half_life is None:
-            return DecaySchedule(RowUpdates(labels, given, ones(n)), [], self)
+            return DecaySchedule(RowUpdates(labels, given, every_one), [], self)
         if self.half_life.seconds is not None and times_s is None:
             raise InputError(
                 "this model's half-life is in seconds: time_s (or times_s) must say when each"

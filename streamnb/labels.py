@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -14,6 +15,7 @@ from streamnb.errors import InputError
 
 Label = str | int | bool
 UNLABELLED = -1
+_ALWAYS_LABELS = frozenset({str, bool})  # any value of them is a label
 _CLASSES_SHOWN_MAX = 20
 _LARGEST = 10**1000  # Python reads no numbers of more than a few thousand digits from a file
 
@@ -42,7 +44,9 @@ class Codes:
         given: Any = self.classes
         if isinstance(given, str | bytes) or not isinstance(given, Iterable):
             raise InputError(f"Codes.classes must be a sequence. Got {given!r} instead.")
-        classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(given))
+        classes = tuple(given)
+        if not _ALWAYS_LABELS.issuperset(map(type, classes)):
+            classes = tuple(check_label("Codes.classes", i, c) for i, c in enumerate(classes))
         if len(set(classes)) < len(classes):
             raise InputError(f"Codes.classes must differ. Got {self.classes!r} instead.")
         object.__setattr__(self, "classes", classes)
@@ -121,7 +125,7 @@ def read_labels(labels: Any, n: int) -> Codes:
     _check_length(len(plain), n)
     if not set(map(type, plain)) <= {str, int, bool}:
         plain = [check_label("labels", i, label) for i, label in enumerate(plain)]
-    places = {label: c for c, label in enumerate(dict.fromkeys(plain))}
+    places = dict(zip(dict.fromkeys(plain), itertools.count(), strict=False))
     codes = np.fromiter(map(places.__getitem__, plain), np.int32, n)
     return Codes(codes, tuple(places))
 
@@ -138,23 +142,21 @@ def new_labels(
 
     Rows that are not `counted` bring no class.
     """
-    found = [
-        (
-            np.flatnonzero(
-                codes.codes == place if counted is None else counted & (codes.codes == place)
-            ),
-            label,
-        )
-        for place, label in enumerate(codes.classes)
-        if label not in known
-    ]
-    return sorted(((int(rows[0]), label) for rows, label in found if len(rows)), key=itemgetter(0))
+    found: list[tuple[int, Label]] = []
+    for code, label in enumerate(codes.classes):
+        if label not in known:
+            is_new = codes.codes == code
+            rows = np.flatnonzero(is_new if counted is None else counted & is_new)
+            if len(rows):
+                found.append((int(rows[0]), label))
+    return sorted(found, key=itemgetter(0))
 
 
 def to_indices(codes: Codes, classes: Sequence[Label]) -> NDArray[np.int32]:
     """Return the place of each label among `classes`, ndarray of shape (n,), int32."""
-    places = {label: c for c, label in enumerate(classes)}
-    by_code = np.array([places.get(label, UNLABELLED) for label in codes.classes], dtype=np.int32)
+    places = dict(zip(classes, range(len(classes)), strict=True))
+    every = map(places.get, codes.classes, itertools.repeat(UNLABELLED))
+    by_code = np.fromiter(every, np.int32, len(codes.classes))
     return by_code[codes.codes] if len(by_code) else np.empty(0, dtype=np.int32)
 
 

@@ -104,11 +104,15 @@ def prequential(
         indices = np.where(given > 0, indices, np.int32(UNLABELLED))
     state.check_classes(classes)
     schedule = state.clock.schedule(indices, given, times)
-    target = part_to_learn(state, part)
+    target = None if part is None and not state.parts else part_to_learn(state, part)
     out = np.full((n, len(classes)), -np.inf)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
-    starts = {0, *coming, *(row + 1 for row in coming), *(move.row for move in schedule.moves)}
+    starts = {0}
+    for row in coming:
+        starts |= {row, row + 1}
+    for move in schedule.moves:
+        starts.add(move.row)
     for begin, end in itertools.pairwise(sorted(starts | {n}) if n else ()):
         before = _prepare_row(state, fields, begin, schedule, coming)
         _learn_rows(state, fields, begin, end, schedule.updates, out, target)

@@ -226,10 +226,11 @@ def read(state: ModelState, columns: Any) -> tuple[dict[str, Any], int]:
         if by_name and by_name.keys().isdisjoint(names):
             _refuse_unknown(state, by_name, names, "the columns", by_name.__getitem__)
     n = count_rows(by_name, lengths_of)
-    if not is_open:
-        return {name: group.read(by_name, n) for name, group in groups.items()}, n
-    shares = _share_out(state, by_name, names)
-    return {name: group.read(shares[name], n) for name, group in groups.items()}, n
+    shares = _share_out(state, by_name, names) if is_open else dict.fromkeys(groups, by_name)
+    fields: dict[str, Any] = {}
+    for name, group in groups.items():
+        fields[name] = group.read(shares[name], n)
+    return fields, n
 
 
 def _are_absent(columns: Mapping[str, Any], names: Sequence[str]) -> bool:

@@ -18,8 +18,8 @@ from tests.endtoend.daemon_process import ROOT, environment
 
 # What is allowed; behind it what is wanted, if that is less.
 LIMITS = {
-    "prequential_many": 62,  # 45
-    "prequential_many of a part": 75,  # 45
+    "prequential_many": 45,
+    "prequential_many of a part": 60,  # 45
     "learn_one": 15,
     "learn_one of a part": 28,  # 15
     "predict_one": 11,
