@@ -104,11 +104,7 @@ def save(
     for part, position in _mapping("positions", positions).items():
         check_whole(f"positions[{part!r}]", position, 0)
     header, arrays = serialization.pack(state, positions or {})
-    header["notes"] = dict(_mapping("notes", notes))
-    try:
-        json.dumps(header["notes"])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"notes must be values that JSON knows ({error}).") from error
+    header["notes"] = _checked_notes(notes)
     fresh = target.with_name(f".{target.name}.new")
     try:
         size = _write(fresh, serialization.to_blocks(header, arrays), mode)
@@ -129,6 +125,15 @@ def save(
             " a power cut the file before it may stand again. See to the disk, then save again."
         ) from error
     return size
+
+
+def _checked_notes(notes: Any) -> dict[str, Any]:
+    checked = dict(_mapping("notes", notes))
+    try:
+        json.dumps(checked)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"notes must be values that JSON knows ({error}).") from error
+    return checked
 
 
 def load(path: str | os.PathLike[str]) -> NaiveBayes:

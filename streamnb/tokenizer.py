@@ -252,11 +252,11 @@ def tokens_max(n_bytes: Size) -> Size:
     return (2 * n_bytes + 2) // 3
 
 
-class _ThreadScratch(threading.local):
+class _ThreadTokens(threading.local):
     scratch: Scratch | None = None
 
 
-_kept = _ThreadScratch()
+_kept = _ThreadTokens()
 
 
 def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -237,6 +238,11 @@ def teach(model: NaiveBayes, examples: Sequence[Example]) -> NaiveBayes:
     for each in examples:
         model.learn_one(each.x, each.y, weight=each.weight, time_s=each.time_s)
     return model
+
+
+def latest_time(stream: Sequence[Example]) -> float:
+    """Return the time of a stream's last example; -inf if it has none of weight above 0."""
+    return max((each.time_s or 0.0 for each in stream if each.weight), default=-math.inf)
 
 
 def times_of(examples: Sequence[Example]) -> list[float] | None:

@@ -225,3 +225,10 @@ def must_answer_alike(
                     f"of {dict(x)!r} in class {label!r} the joint log-likelihood is {a!r},"
                     f" not {b!r}"
                 )
+
+
+def must_be_untouched(given: object, kept: object) -> None:
+    """Break if what was handed in has become something else."""
+    # As text: nan differs from itself, and an array's repr holds all of so short a one.
+    if repr(given) != repr(kept):
+        raise Broken(f"{kept!r} was handed in, and has become {given!r}")

@@ -7,7 +7,6 @@ nothing about such a model. The first line of its docstring is the law.
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -34,13 +33,18 @@ from streamnb.testing.cases import (
     Broken,
     Case,
     DoesNotApply,
-    Example,
     Fields,
+    latest_time,
     teach,
     times_of,
     with_weights,
 )
-from streamnb.testing.comparison import must_answer_alike, must_be_same, must_know_alike
+from streamnb.testing.comparison import (
+    must_answer_alike,
+    must_be_same,
+    must_be_untouched,
+    must_know_alike,
+)
 
 _ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
 _ROUNDED_VARIANCES = 1e-6  # a variance may be small beside the one that its rounding came from
@@ -57,7 +61,7 @@ def input_is_left_alone(case: Case) -> None:
         kept = copy.deepcopy(dict(each.x))
         teach(model, [each])
         model.predict_proba_one(each.x)
-        _must_be_untouched(dict(each.x), kept)
+        must_be_untouched(dict(each.x), kept)
     columns = {
         name: np.array(values) if {type(v) for v in values} <= {int, float} else values
         for name, values in case.columns(case.examples).items()
@@ -69,13 +73,7 @@ def input_is_left_alone(case: Case) -> None:
     case.fresh().learn_many(columns, labels, weights=weights, times_s=times)
     if case.examples:
         model.predict_log_proba_many(columns)
-    _must_be_untouched(given, kept_all)
-
-
-def _must_be_untouched(given: Any, kept: Any) -> None:
-    # As text: nan differs from itself, and an array's repr holds all of so short a one.
-    if repr(given) != repr(kept):
-        raise Broken(f"{kept!r} was handed in, and has become {given!r}")
+    must_be_untouched(given, kept_all)
 
 
 def new_classes_join(case: Case) -> None:
@@ -505,7 +503,7 @@ def subtracting_undoes_merging(case: Case) -> None:
     _refuse_half_life_in_examples(case)
     _refuse_old(case)
     # Time passes all the same: the last example stays, so that both are read at the same time.
-    streams = sorted(case.shared_out(2), key=_latest)
+    streams = sorted(case.shared_out(2), key=latest_time)
     b, a = (case.learned(stream) for stream in streams)
     both = a + b
     _refuse_dropped(both)
@@ -580,11 +578,6 @@ def decay_is_the_plain_formula(case: Case) -> None:
     within = max(1e-9, 2e-15 * abs(now) / case.half_life.length)
     must_know_alike(model, plain, within=within, sizes=case.sizes)
     must_answer_alike(model, plain, case.wordy_probes, within=within)
-
-
-def _latest(stream: list[Example]) -> float:
-    """Return the time of a stream's last example; -inf if it has none of weight above 0."""
-    return max((each.time_s or 0.0 for each in stream if each.weight), default=-math.inf)
 
 
 def _refuse_dropped(*models: NaiveBayes) -> None:
