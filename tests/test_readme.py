@@ -1,4 +1,4 @@
-"""README and guides: their commands exist, links lead somewhere, code runs, no room is missing."""
+"""README and guides: their commands exist, links lead somewhere, code runs, no part is missing."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["streamnb", "consumers"])
-def test_every_room_is_on_the_map(package: str) -> None:
+def test_every_part_is_on_the_map(package: str) -> None:
     """`docs/architecture.md` names every file and folder of a package."""
     shown = set(re.findall(r"`([^`\n]+)`", read("docs/architecture.md")))
-    rooms = {
+    parts = {
         path.name if path.suffix == ".py" else f"{path.name}/"
         for path in (ROOT / package).iterdir()
         if (path.suffix == ".py" or path.is_dir()) and not path.name.startswith("__")
     }
-    assert rooms - shown == set()
+    assert parts - shown == set()
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
