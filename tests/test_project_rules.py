@@ -144,11 +144,7 @@ def test_a_class_name_has_one_meaning() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, set()).add(f"{path}:{node.lineno}")
-    shared = {
-        name: sorted(found)
-        for name, found in places.items()
-        if len(found) > 1
-    }
+    shared = {name: sorted(found) for name, found in places.items() if len(found) > 1}
     assert not shared
 
 
