@@ -95,7 +95,8 @@ def parse(text: str) -> Query:
     Examples
     --------
     >>> parse("obam").terms
-    (Term(atoms=(Atom(kind=<Kind.WORDS: 'words'>, value='obam', prefix=True),), negated=False),)
+    (Term(atoms=(Atom(kind=<TokenKind.WORDS: 'words'>, value='obam', prefix=True),),
+          negated=False),)
     >>> parse('  ').is_everything
     True
     """
