@@ -162,20 +162,25 @@ def test_members_share_and_take_over_exactly(
     """A second member takes a partition and gives it back: each message is read exactly once."""
     topic = new_topic(2)
     shared: dict[Partition, int] = {}
-    readers = [read(broker.address, topic, "pair", max_poll_messages=100) for _ in range(2)]
-    first, second = readers
-    for reader in readers:
+    readers: list[Reader] = []
+
+    def join() -> Reader:
+        reader = read(broker.address, topic, "pair", max_poll_messages=100)
         reader.positions = shared  # as the parts of a checkpoint move with their partitions
+        readers.append(reader)
+        return reader
 
     def total() -> int:
-        return first.n_values + second.n_values
+        return sum(each.n_values for each in readers)
 
     def write(start: int, stop: int) -> None:
         for number in (0, 1):
             fill(broker.address, topic, numbered(start, stop), number)
 
     write(0, 500)
+    first = join()
     first.until(lambda: first.n_values >= 300)
+    second = join()  # not before: a member that nobody polls holds the whole group up
     until_all(readers, lambda: [len(r.source.lag()) for r in readers] == [1, 1])
     until_all(readers, lambda: total() == 1_000)
     write(500, 1_000)
