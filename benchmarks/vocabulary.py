@@ -25,7 +25,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
 from streamnb import NaiveBayes, Words
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table as lookup
 from streamnb.kernels.layout import Table
 
 SMALL = 10_000  # all words that the texts draw from: the smallest model knows just these

@@ -38,8 +38,8 @@ from streamnb.kernels import (
     gaussian,
     multinomial,
     posterior,
-    table,
 )
+from streamnb.kernels import word_table as table
 from streamnb.kernels.jit import (
     DISABLED,
     EntryPoint,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
-from streamnb.kernels.table import byte_bounds
+from streamnb.kernels.word_table import byte_bounds
 
 
 class TextPieces(Protocol):

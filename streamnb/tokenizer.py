@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_bool
-from streamnb.kernels import table as lookup
 from streamnb.kernels import tokenize as characters
 from streamnb.kernels import tokenize as tokenise
+from streamnb.kernels import word_table
 from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
 NGRAM_MAX = 8  # the longest n-gram, in words
@@ -166,7 +166,7 @@ def fingerprints_of(texts: Texts, key: np.ndarray) -> np.ndarray:
     """Return the fingerprints of words in one buffer; see `fingerprints`."""
     out = np.empty(len(texts.starts), dtype=np.uint64)
     scratch = scratch_for(int((texts.ends - texts.starts).max(initial=0)), 1)
-    lookup.fingerprint_many(texts, key, scratch, out)
+    word_table.fingerprint_many(texts, key, scratch, out)
     return out
 
 

@@ -1,6 +1,6 @@
 """The vocabulary: word → column, growing, with each word's text for explanations.
 
-The look-up itself is `kernels.lookup`. Columns are given in order of arrival and never given again
+The look-up itself is `kernels.word_table`. Columns are given in order of arrival and never reused
 inside one table; growth and compaction make new arrays, and whoever holds the old ones (a snapshot)
 goes on with them undisturbed.
 
@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from streamnb.errors import InputError
-from streamnb.kernels import table as entering
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table
 from streamnb.kernels.layout import Table, Texts
 from streamnb.tokenizer import fingerprints
 
@@ -43,7 +42,7 @@ class Vocabulary:
     @property
     def n_words(self) -> int:
         """Number of columns in use, those of words at zero included."""
-        return int(self.table.state[lookup.N_WORDS])
+        return int(self.table.state[word_table.N_WORDS])
 
     @property
     def capacity(self) -> int:
@@ -51,16 +50,16 @@ class Vocabulary:
         return len(self.table.fingerprints)
 
     def make_room(self, why: int, wanted: int) -> None:
-        """Grow what `kernels.lookup.encode` found too small."""
+        """Grow what `kernels.word_table.encode` found too small."""
         table = self.table
-        if why == lookup.NEEDS_COLUMNS:
+        if why == word_table.NEEDS_COLUMNS:
             size = max(_larger(self.capacity), wanted)
             self.table = table._replace(
                 fingerprints=_longer(table.fingerprints, size, self.n_words),
                 word_ends=_longer(table.word_ends, size, self.n_words),
             )
-        elif why == lookup.NEEDS_TEXT:
-            used = int(table.state[lookup.TEXT_BYTES])
+        elif why == word_table.NEEDS_TEXT:
+            used = int(table.state[word_table.TEXT_BYTES])
             size = max(_larger(len(table.words), _MANY_BYTES), wanted)
             self.table = table._replace(words=_longer(table.words, size, used))
         else:
@@ -69,7 +68,7 @@ class Vocabulary:
     def _resize_slots(self, size: int) -> None:
         table = self.table
         slots = _filled(
-            size, lambda slots: lookup.move_slots(table.slots, table.fingerprints, slots)
+            size, lambda slots: word_table.move_slots(table.slots, table.fingerprints, slots)
         )
         self.table = table._replace(slots=slots)
 
@@ -86,7 +85,7 @@ class Vocabulary:
         sizes = np.diff(ends, prepend=0)[columns]
         new_ends = np.cumsum(sizes)
         words = np.empty(int(sizes.sum()), dtype=np.uint8)
-        lookup.gather_text(table.words, ends[columns], new_ends, words)
+        word_table.gather_text(table.words, ends[columns], new_ends, words)
         return Vocabulary.from_arrays(table.fingerprints[columns], words, new_ends)
 
     @classmethod
@@ -101,7 +100,7 @@ class Vocabulary:
         made.words[: len(words)] = words
         made.word_ends[:n] = word_ends
         made.state[:] = n, len(words)
-        slots = _filled(2 * room, lambda slots: lookup.refill(made.fingerprints, n, slots))
+        slots = _filled(2 * room, lambda slots: word_table.refill(made.fingerprints, n, slots))
         return cls(made._replace(slots=slots))
 
     def with_fingerprints(self, fps: np.ndarray) -> Vocabulary:
@@ -113,7 +112,7 @@ class Vocabulary:
             By column.
         """
         n = self.n_words
-        words = self.table.words[: int(self.table.state[lookup.TEXT_BYTES])]
+        words = self.table.words[: int(self.table.state[word_table.TEXT_BYTES])]
         return Vocabulary.from_arrays(fps, words, self.table.word_ends[:n])
 
     def enter(self, fps: np.ndarray, texts: Texts) -> np.ndarray:
@@ -132,9 +131,9 @@ class Vocabulary:
         _check_texts(len(fps), texts.starts, texts.ends, texts.data)
         out = np.empty(len(fps), dtype=np.int32)
         at, why = 0, -1
-        while why != lookup.DONE:
-            at, why, wanted = entering.enter_many(fps, texts, at, self.table, out)
-            if why != lookup.DONE:
+        while why != word_table.DONE:
+            at, why, wanted = word_table.enter_many(fps, texts, at, self.table, out)
+            if why != word_table.DONE:
                 self.make_room(why, wanted)
         return out
 
@@ -155,7 +154,7 @@ class Vocabulary:
     def look_up(self, fps: np.ndarray) -> np.ndarray:
         """Return the column of each fingerprint, -1 where there is none; see `find`."""
         out = np.full(len(fps), -1, dtype=np.int32)
-        lookup.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
+        word_table.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
         return out
 
     def words(self, columns: np.ndarray) -> list[str]:

@@ -90,7 +90,7 @@ class Decoder:
     labeller : Labeller
         Where its label is.
     record_format : RecordFormat, optional
-        ValueType the source writes its records; JSON when left out.
+        How the source writes its records; JSON when left out.
     reads : mapping of str to Kind, optional
         The fields that the model reads (``text``, ``user``, ``lang``, or a path) and the kind of
         their group; by default the words of the text.

@@ -1,4 +1,4 @@
-"""ValueType the records of a file are written: as JSON lines or CSV, and in which encoding.
+"""How the records of a file are written: as JSON lines or CSV, and in which encoding.
 
 A source finds the format out from a file's first bytes and hands it to the decoder at building, so
 that records can travel as raw bytes. Two layouts of CSV are known: any with a header line, and the

@@ -89,7 +89,7 @@ class RowDecoder:
     labeller : Labeller
         Where its label is.
     record_format : RecordFormat
-        ValueType the source writes its records.
+        How the source writes its records.
     reads : mapping of str to FieldSpec
         The fields that the model reads beside the text.
     needs_text : bool

@@ -1,6 +1,6 @@
 """Everything the HTTP side answers from, in one frozen value that the daemon fills.
 
-A room that the settings turn off is None, and its routes say which setting turns it on.
+A component that the settings turn off is None, and its routes say which setting turns it on.
 """
 
 from __future__ import annotations

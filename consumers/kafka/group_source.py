@@ -22,7 +22,7 @@ import structlog
 
 from consumers.config.settings import KafkaSettings
 from consumers.kafka.client import broken_batch, unreadable
-from consumers.kafka.offsets import Positions
+from consumers.kafka.positions import Positions
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Backoff
 

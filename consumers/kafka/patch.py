@@ -29,7 +29,7 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 
 from consumers.kafka.client import does_not_fit
 from consumers.kafka.columns import from_kafka_python
-from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.messages import Partition
 
 # The versions whose private parts were read.

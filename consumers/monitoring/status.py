@@ -70,7 +70,7 @@ class Status:
     window_accuracy, window_log_loss : float or None
         The same over the last `learning.window` examples.
     vocabulary_size, words_dropped : int
-        Words known; words that found the vocabulary full.
+        Words known; words that left because the vocabulary was full.
     n_features : int
         All features known: words, values of categories, flags and numbers.
     snapshot_version : int

@@ -1,9 +1,9 @@
 """The newest messages, kept in SQLite so that people can search them.
 
-`recent` is the front: it takes messages in, answers searches and counts, and forgets. `query` reads
+`store` is the front: it takes messages in, answers searches and counts, and forgets. `query` reads
 what a person typed; `rows` holds the values that come out; `batch_index` matches a few new messages
 with live queries. Behind these, `sampler` samples and queues, and on the store's own thread
-`writer` has `making` turn messages into rows and `transactions` write them.
+`writer` has `row_builder` turn messages into rows and `transactions` write them.
 """
 
 from consumers.search.batch_index import BatchIndex

@@ -97,7 +97,7 @@ class Chunk:
         return int(self.columns["arrived_ms"][max(0, self.n - 1)])
 
     def add(self, values: Mapping[str, Sequence[Any]]) -> None:
-        """Fill in rows, given by columns as `making` makes them; `n` is raised behind all else."""
+        """Fill in rows, given by columns as `row_builder` makes them; `n` is raised last."""
         count = len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in _TYPES:

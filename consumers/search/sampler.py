@@ -9,8 +9,8 @@ While the stream is too fast, a burst is stored little by little, for the learni
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
 does not lag behind.
 
-A sample's rows are made by the thread that offers them (see `making`), so that a few rows do not
-hold the batch that they came in. A batch that is taken whole waits as it is: the store's thread
+A sample's rows are made by the thread that offers them (see `row_builder`), so that a few rows do
+not hold the batch that they came in. A batch that is taken whole waits as it is: the store's thread
 makes its rows, if it is not thinned before. The queue is bounded by its bytes; no thread waits.
 """
 
@@ -269,7 +269,7 @@ class Sampler:
     def offer(
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
-        """Take what may be taken of some rows; see `Recent.offer`."""
+        """Take what may be taken of some rows; see `RecentStore.offer`."""
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
         with self._lock:

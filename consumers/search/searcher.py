@@ -82,7 +82,7 @@ class Searcher:
             self._readers.put(None)  # a place, of which the first who needs it makes a connection
 
     def search(self, query: Query, lang: str | None, limit: int, before: int | None) -> Found:
-        """Return the newest rows that match; see `Recent.search`."""
+        """Return the newest rows that match; see `RecentStore.search`."""
         limit = max(1, min(limit, LIMIT_MAX))
         code = self._lang_code(lang)
         if code == _NO_LANG:
@@ -111,7 +111,7 @@ class Searcher:
         return Found(rows, more=False, before=None)
 
     def counted(self, query: Query, lang: str | None, unsure_below: float) -> Counted:
-        """Count the newest rows that match; see `Recent.counted`."""
+        """Count the newest rows that match; see `RecentStore.counted`."""
         if query.is_everything:
             rows = self._everything(self._lang_code(lang))
             return counted(

@@ -32,7 +32,11 @@ class Source(Protocol):
         """
 
     def lag(self) -> Mapping[Partition, int]:
-        """Return how many messages of each assigned partition are unread; empty if unknown."""
+        """Return the unread messages of every assigned partition, those with none included.
+
+        The keys are the assignment: corrections of other partitions are not applied here. Empty if
+        the assignment is unknown.
+        """
 
     def at_end(self) -> bool:
         """Return whether everything up to the end at opening has been returned."""

@@ -27,7 +27,7 @@ from streamnb.features.fields import FieldTable
 from streamnb.features.scratch import ExampleScratch
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import categorical as kernel
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table
 from streamnb.kernels.layout import Texts
 from streamnb.tokenizer import hash_key_words
 from streamnb.vocabulary import Vocabulary
@@ -107,7 +107,7 @@ class ValueTable:
         table = self.vocabulary.table
         out = np.full(len(values), -1, dtype=np.int32)
         fps = self.fingerprints(field, values)
-        lookup.find_many(fps, table.slots, table.fingerprints, self.vocabulary.n_words, out)
+        word_table.find_many(fps, table.slots, table.fingerprints, self.vocabulary.n_words, out)
         return out
 
     def enter(
@@ -169,7 +169,7 @@ class ValueTable:
     ) -> None:
         n_known = self.vocabulary.n_words
         row, why = 0, -1
-        while why != lookup.DONE:
+        while why != word_table.DONE:
             row, why, wanted = kernel.encode(
                 texts,
                 which,
@@ -184,7 +184,7 @@ class ValueTable:
                 self.field_of,
                 out,
             )
-            if why != lookup.DONE:
+            if why != word_table.DONE:
                 self.vocabulary.make_room(why, wanted)
                 self._follow_vocabulary()
 
@@ -400,7 +400,7 @@ def pack_table(prefix: str, table: ValueTable, chosen: LiveValues) -> Arrays:
     places[chosen.fields] = np.arange(len(chosen.fields))
     return {
         f"{prefix}/fingerprints": kept.fingerprints[:n],
-        f"{prefix}/values": kept.words[: kept.state[lookup.TEXT_BYTES]],
+        f"{prefix}/values": kept.words[: kept.state[word_table.TEXT_BYTES]],
         f"{prefix}/value_ends": kept.word_ends[:n],
         f"{prefix}/field_of": places[table.field_of[chosen.columns]],
     }

@@ -21,8 +21,7 @@ from streamnb.features.protocol import (
     not_learned,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
-from streamnb.kernels import counting
-from streamnb.kernels import table as lookup
+from streamnb.kernels import counting, word_table
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows
 from streamnb.kernels.posterior import DUST
 from streamnb.labels import RowUpdates
@@ -347,7 +346,7 @@ class CountedState(GroupState):
         table, n = vocabulary.table, vocabulary.n_words
         return {
             f"{prefix}/fingerprints": table.fingerprints[:n],
-            f"{prefix}/words": table.words[: table.state[lookup.TEXT_BYTES]],
+            f"{prefix}/words": table.words[: table.state[word_table.TEXT_BYTES]],
             f"{prefix}/word_ends": table.word_ends[:n],
         }, {"columns": chosen}
 

@@ -14,7 +14,7 @@ from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
 from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import unlabelled
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
@@ -253,11 +253,11 @@ class WordsState(CountedState):
     ) -> None:
         n = len(texts.starts)
         # Words without counts are unseen: a call that was broken off may have left some.
-        n_words = int(self.vocabulary.table.state[lookup.N_WORDS])
+        n_words = int(self.vocabulary.table.state[word_table.N_WORDS])
         n_known = min(n_words, len(self.counts.by_word))
         row = 0
         while row < n:
-            row, why, wanted = lookup.encode(
+            row, why, wanted = word_table.encode(
                 texts,
                 labels,
                 row,
@@ -268,5 +268,5 @@ class WordsState(CountedState):
                 scratch,
                 rows,
             )
-            if why != lookup.DONE:
+            if why != word_table.DONE:
                 vocabulary.make_room(why, wanted)

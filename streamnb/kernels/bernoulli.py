@@ -142,7 +142,7 @@ def bernoulli(
     labels: I32,
     weights: F64,
     scales: F64,
-    there: Flags,
+    present: Flags,
     row: int,
     n_judged: int,
     learn: bool,
@@ -166,7 +166,7 @@ def bernoulli(
             scale = scales[i]
             if not refresh_all(counts, beta1, beta2, scale, absence, n_words, base):
                 return i, STALE, 0
-        if not there[i]:
+        if not present[i]:
             continue
         if i >= n_judged:
             add_log_likelihood(counts, beta1, beta2, scale, rows, i, base, scratch, out)

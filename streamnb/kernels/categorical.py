@@ -31,7 +31,7 @@ from streamnb.kernels.layout import (
 )
 from streamnb.kernels.memory import load_eight
 from streamnb.kernels.posterior import add_logs, begin, moved, multiply
-from streamnb.kernels.table import (
+from streamnb.kernels.word_table import (
     DONE,
     N_WORDS,
     NEEDS_COLUMNS,

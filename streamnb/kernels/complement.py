@@ -193,7 +193,7 @@ def complement(
     labels: I32,
     weights: F64,
     scales: F64,
-    there: Flags,
+    present: Flags,
     row: int,
     n_judged: int,
     learn: bool,
@@ -210,7 +210,7 @@ def complement(
     """
     for i in range(row, len(labels)):
         hurry(counts, rows, i + 1)
-        if not there[i]:
+        if not present[i]:
             continue
         if i >= n_judged:
             add_log_likelihood(

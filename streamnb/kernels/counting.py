@@ -100,7 +100,13 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
 
 @kernel
 def add_rows(
-    counts: Counts, rows: Rows, labels: I32, weights: F64, there: Flags, row: int, n_words_max: int
+    counts: Counts,
+    rows: Rows,
+    labels: I32,
+    weights: F64,
+    present: Flags,
+    row: int,
+    n_words_max: int,
 ) -> tuple[int, int, int]:
     """Add the labelled rows from `row` on; return where it stopped, why, and that row's new words.
 
@@ -110,7 +116,7 @@ def add_rows(
     for i in range(row, len(labels)):
         hurry(counts, rows, i + 1)
         y = labels[i]
-        if y < 0 or not there[i]:
+        if y < 0 or not present[i]:
             continue
         n_new = count_new(counts.by_word, rows, i)
         if has_no_room(counts, n_new, n_words_max):

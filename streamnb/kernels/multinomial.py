@@ -85,7 +85,7 @@ def multinomial(
     labels: I32,
     weights: F64,
     scales: F64,
-    there: Flags,
+    present: Flags,
     row: int,
     n_judged: int,
     learn: bool,
@@ -102,7 +102,7 @@ def multinomial(
     """
     for i in range(row, len(labels)):
         hurry(counts, rows, i + 1)
-        if not there[i]:
+        if not present[i]:
             continue
         if i >= n_judged:
             add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, scratch, out)

@@ -3,7 +3,7 @@
 There are two classes of work, each with a bounded queue and a thread of its own. *Urgent* requests
 are those that somebody waits for (`predict_one`, `predict_many`); they overtake the batches of a
 stream, however many of these wait and however long handing on their answers takes. Snapshots are
-sealed values that any number of threads may read, so neither lane waits for the other, for the
+sealed values that any number of threads may read, so neither worker waits for the other, for the
 learner, or the learner for them. Each request is answered, whole, from one snapshot, and the answer
 says which; within its class, requests are answered in their order.
 """
@@ -20,7 +20,7 @@ from streamnb.errors import InputError, PredictorError, check_has, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.labels import Label
 from streamnb.serving.snapshot import Snapshot, SnapshotBoard
-from streamnb.serving.worker import Errand, Lane, Request, stopped
+from streamnb.serving.worker import QueuedCall, Request, Worker, stopped
 
 T = TypeVar("T")
 
@@ -66,8 +66,8 @@ class Predictor:
     def __init__(self, board: SnapshotBoard, queue_size_max: int = 64) -> None:
         check_has("board", board, "current")
         check_whole("queue_size_max", queue_size_max, 1)  # a queue of 0 or less has no bound
-        self._stream = Lane(board, queue_size_max, "predict")
-        self._urgent = Lane(board, queue_size_max, "predict-urgent")
+        self._stream = Worker(board, queue_size_max, "predict")
+        self._urgent = Worker(board, queue_size_max, "predict-urgent")
         self._stopped = False
 
     @property
@@ -169,7 +169,7 @@ class Predictor:
         PredictorStopped
             Where the predictor has been stopped.
         """
-        self._put(self._stream, Errand(run), timeout_s)
+        self._put(self._stream, QueuedCall(run), timeout_s)
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
         """Return the answer for one example, with one row; see `predict_many`."""
@@ -215,8 +215,8 @@ class Predictor:
             Where that took longer than `timeout_s`, or a `then` failed or got no answer.
         """
         deadline = time.monotonic() + timeout_s
-        for lane in (self._stream, self._urgent):
-            n_left = lane.drain(deadline)
+        for worker in (self._stream, self._urgent):
+            n_left = worker.drain(deadline)
             if n_left:
                 raise PredictorError(
                     f"{n_left} requests were not answered within {timeout_s} s; allow more time, or"
@@ -239,13 +239,13 @@ class Predictor:
         """
         deadline = time.monotonic() + timeout_s
         self._stopped = True
-        for lane in (self._urgent, self._stream):
-            lane.stop(deadline)
+        for worker in (self._urgent, self._stream):
+            worker.stop(deadline)
 
-    def _put(self, lane: Lane, work: Request | Errand, timeout_s: float) -> None:
+    def _put(self, worker: Worker, work: Request | QueuedCall, timeout_s: float) -> None:
         if self._stopped:
             raise stopped()
-        lane.put(work, timeout_s)
+        worker.put(work, timeout_s)
 
 
 def _judge(snapshot: Snapshot, columns: Any) -> Answer:

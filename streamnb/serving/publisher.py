@@ -112,7 +112,9 @@ class Learner:
         self._policy = policy
         self._clock = clock
         self._version = 0
-        self._is_corrected = False  # changed in a way that the number of examples may not show
+        self._changed = (
+            False  # since the last snapshot; a correction may leave n_examples as it was
+        )
         self.publish()
 
     @property
@@ -168,7 +170,7 @@ class Learner:
             For a value or label that cannot be used; the model is unchanged.
         """
         self.model.learn_one(x, y, part=part)
-        self._is_corrected = True
+        self._changed = True
 
     def unlearn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
         """Take one example of a part back; see `NaiveBayes.unlearn_one`.
@@ -185,7 +187,7 @@ class Learner:
             unchanged.
         """
         self.model.unlearn_one(x, y, part=part)
-        self._is_corrected = True
+        self._changed = True
 
     def publish_if_due(self) -> bool:
         """Publish if the policy says so, and return whether it was due.
@@ -197,7 +199,7 @@ class Learner:
             return False
         current = self._board.current()
         same = current is not None and current.n_examples == self.model.n_examples
-        if same and not self._is_corrected:
+        if same and not self._changed:
             self._policy.published(self.model.n_examples, 0.0)
         else:
             self.publish()
@@ -209,6 +211,6 @@ class Learner:
         self._version += 1
         snapshot = Snapshot(self.model, self._version)
         self._board.publish(snapshot)
-        self._is_corrected = False
+        self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)
         return snapshot

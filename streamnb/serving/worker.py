@@ -1,7 +1,7 @@
-"""A lane of the predictor: a bounded queue, and one thread that works it off in its order.
+"""A worker of the predictor: a bounded queue, and one thread that works it off in its order.
 
 What wants an answer is a `Request`, a question to the snapshot that is current when its turn comes;
-an `Errand` is something to do in its turn.
+an `QueuedCall` is something to do in its turn.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class QueuedCall:
     """Something to do in its turn, without an answer."""
 
     run: Callable[[], None]
 
 
-class Lane:
+class Worker:
     """One class of work: a bounded queue, and the thread that works it off in its order.
 
     Parameters
@@ -50,7 +50,7 @@ class Lane:
 
     def __init__(self, board: SnapshotBoard, queue_size_max: int, name: str) -> None:
         self._board = board
-        self._queue: queue.Queue[Request | Errand | None] = queue.Queue(queue_size_max)
+        self._queue: queue.Queue[Request | QueuedCall | None] = queue.Queue(queue_size_max)
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._ended = False
         self.failure: BaseException | None = None
@@ -60,7 +60,7 @@ class Lane:
         """How much waits."""
         return self._queue.qsize()
 
-    def put(self, work: Request | Errand, timeout_s: float) -> None:
+    def put(self, work: Request | QueuedCall, timeout_s: float) -> None:
         """Put work in, or raise `QueueFullError` where there was no place in time."""
         try:
             self._queue.put(work, block=timeout_s > 0, timeout=timeout_s or None)
@@ -96,7 +96,7 @@ class Lane:
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
             try:
-                if isinstance(work, Errand):
+                if isinstance(work, QueuedCall):
                     work.run()
                 # Who asked may have given up; cancelled or not, it is settled from here on.
                 elif work.future.set_running_or_notify_cancel():
@@ -139,7 +139,7 @@ class Lane:
         with contextlib.suppress(queue.Empty):
             while True:
                 work = self._queue.get_nowait()
-                if isinstance(work, Errand):
+                if isinstance(work, QueuedCall):
                     self.failure = stopped()
                 elif work is not None and work.future.set_running_or_notify_cancel():
                     self._fail(work, stopped())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamnb import Multinomial, Words
 from streamnb.features.words import WordsState
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table as lookup
 from streamnb.vocabulary import Vocabulary
 from tests.encoding import state_of, text_column
 

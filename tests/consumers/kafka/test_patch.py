@@ -22,7 +22,7 @@ from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka import patch
 from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
-from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.kernels import record_batch as rb
 from consumers.kafka.patch import make_no_topics, receive_in_large_pieces, require_privates

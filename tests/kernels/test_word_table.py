@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamnb import Multinomial, Words
-from streamnb.kernels import table as lookup
+from streamnb.kernels import word_table as lookup
 from streamnb.kernels.layout import Table
 from streamnb.vocabulary import Vocabulary, _filled
 from tests import naive, naive_text

@@ -16,9 +16,9 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from consumers.kafka import fetch_decoder
+from consumers.kafka import fetch_columns
 from consumers.kafka.columns import from_kafka_python
-from consumers.kafka.fetch_decoder import ColumnRecords
+from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition
 from streamnb.kernels import warm_up
@@ -171,9 +171,9 @@ def test_transactions(drawn: tuple[bytes, list[Aborted]], n: int | None) -> None
 
 def test_more_batches_than_fit_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many runs in one response, compressed ones among them, join to what was asked for."""
-    monkeypatch.setattr(fetch_decoder, "_RUN_BATCHES", 3)
-    monkeypatch.setattr(fetch_decoder, "_RUN_PACKED_BYTES", 300)
-    monkeypatch.setattr(fetch_decoder, "_RUN_UNPACKED_BYTES", 200)
+    monkeypatch.setattr(fetch_columns, "_RUN_BATCHES", 3)
+    monkeypatch.setattr(fetch_columns, "_RUN_PACKED_BYTES", 300)
+    monkeypatch.setattr(fetch_columns, "_RUN_UNPACKED_BYTES", 200)
     parts, at = [], 0
     for i in range(60):
         pairs = [(b"k" if i % 3 else None, b"%d " % (i + j) * 30) for j in range(1 + i % 4)]
@@ -187,7 +187,7 @@ def test_aborted_messages_stay_away_where_a_run_is_cut_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run that ends early, as unpacking made too much of it, judges no transaction too soon."""
-    monkeypatch.setattr(fetch_decoder, "_RUN_UNPACKED_BYTES", 1)
+    monkeypatch.setattr(fetch_columns, "_RUN_UNPACKED_BYTES", 1)
     pairs = [(None, b"x" * 100)] * 3
     data = b"".join(
         (

@@ -238,7 +238,7 @@ def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
 
 @inner
 def look_up(
-    n_grams: int, scratch: Scratch, table: Table, known: int, entering: bool, rows: Rows, n: int
+    n_grams: int, scratch: Scratch, table: Table, known: int, word_table: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
     """Write a text's n-grams as columns behind `rows.columns[:n]`; return their end, and the new.
 
@@ -249,7 +249,7 @@ def look_up(
     for k in range(n_grams):
         column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
         if column < 0:
-            if not entering:
+            if not word_table:
                 continue
             n_new += 1
             column = -1 - k
@@ -329,7 +329,7 @@ def enter_many(
 ) -> tuple[int, int, int]:
     """Write the columns of texts from `at` on, giving new ones to those that have none.
 
-    Returns where it stopped, why, and the room it wants, as `lookup.encode` does.
+    Returns where it stopped, why, and the room it wants, as `word_table.encode` does.
     """
     state = table.state
     n_slots = len(table.slots)
