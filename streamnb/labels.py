@@ -115,7 +115,7 @@ def read_labels(labels: Any, n: int) -> Codes:
     """
     if isinstance(labels, Codes):
         _check_length(len(labels), n)
-        return labels
+        return Codes(labels.codes, labels.classes)  # checked again: their owner may change them
     plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
     if hasattr(plain, "to_pylist"):  # Arrow's arrays would yield scalars of their own
         plain = plain.to_pylist()

@@ -136,6 +136,8 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
                     " new_classes=True on the first model."
                 )
             add_class(total, label)
+    if sign > 0 and total.is_closed:
+        total.n_declared_classes = len(total.classes)  # what either declares, both have declared
     places = np.array([total.class_index[label] for label in other.classes], dtype=np.int64)
     factor = _meet(total, other)
     counts, change = total.class_counts, factor * other.class_counts

@@ -72,7 +72,7 @@ def recognise(head: bytes, settings: FileSettings) -> tuple[RecordFormat, int]:
     RecordFormat
         The format of the records.
     int
-        ValueType many bytes stand before the first record: a byte order mark, a header line.
+        How many bytes stand before the first record: a byte order mark, a header line.
     """
     mark = len(BOM) if head.startswith(BOM) else 0
     body = head[mark:]

@@ -43,7 +43,7 @@ _FLAWED = (Operation.CREATE, "")  # stands in for a message that will be rejecte
 
 @dataclass(slots=True)
 class DecodedRows:
-    """Messages that are right, as lists side by side, and what is errors_by_row with the others.
+    """Usable messages, as lists side by side, and what is wrong with the others.
 
     Attributes
     ----------

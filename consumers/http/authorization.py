@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hmac
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -23,6 +24,9 @@ from consumers.config.settings import HttpSettings
 from consumers.http.responses import ProblemError
 
 _LOCALHOST = "localhost"
+_HOST = re.compile(
+    r"(\[[0-9a-fA-F:.]+\]|[^\[\]]*?)(:[^:\[\]]*)?"
+)  # nothing behind a bracket but a port
 # Headers that proxies add. A client that sends them itself only gets stricter rules.
 _PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _PROXY_PREFIX = b"x-forwarded-"
@@ -160,6 +164,8 @@ def _check_site(request: Request, settings: HttpSettings) -> None:
 
 def _name(host: str) -> str | None:
     """Return the name in a Host header, without its port; None if it is not a host."""
+    if not _HOST.fullmatch(host):
+        return None
     try:
         parts = urlsplit(f"//{host}")
         parts.port  # noqa: B018 -- it raises if the port is not a number

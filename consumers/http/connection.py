@@ -299,7 +299,7 @@ async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
     raise ProblemError(
         429,
         f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",
-        headers={"BoundedConnection": "close"},
+        headers={"Connection": "close"},
     )
 
 

@@ -219,7 +219,8 @@ class ValueTable:
         places = self.field_of[:n]
         data, starts, ends = self.vocabulary.texts(np.arange(n))
         names = np.diff(self._layout.name_ends, prepend=0)  # each with the NUL behind it
-        texts = Texts(data, starts + names[places], ends)
+        # A text that was cut short, or forged, may end within its field's name.
+        texts = Texts(data, np.minimum(starts + names[places], ends), ends)
         out = np.empty(n, dtype=np.uint64)
         of_fields = self._layout.fingerprints[places]
         kernel.fingerprint_many(texts, of_fields, self.key, _room_for(texts), out)

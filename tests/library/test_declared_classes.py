@@ -109,3 +109,13 @@ def test_a_closed_sum_takes_declared_classes_alone() -> None:
         merge(closed, learned)
     assert merge(model_of(new_classes=True), learned).classes == ("ham", "spam", "span")
     assert merge(learned, closed).classes == ("span", "ham", "spam")
+
+
+def test_what_either_declares_stays_declared() -> None:
+    """A class that only the other model declared takes examples, and does not leave when empty."""
+    total = merge(model_of(["x"]), model_of(["x", "y"]))
+    total.learn_one({"text": "good"}, "x")
+    total.unlearn_one({"text": "good"}, "x")
+    assert total.classes == ("x", "y")
+    total.learn_one({"text": "bad"}, "y")
+    assert total.class_counts.tolist() == [0.0, 1.0]

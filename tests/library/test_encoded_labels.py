@@ -66,3 +66,15 @@ def test_classes_of_codes_are_labels() -> None:
             Codes(np.zeros(1, np.int32), ("a", wrong))  # type: ignore[arg-type]
     classes = Codes(np.zeros(1, np.int32), (np.str_("a"), np.bool_(True))).classes  # type: ignore[arg-type]
     assert [(label, type(label)) for label in classes] == [("a", str), (True, bool)]
+
+
+@pytest.mark.parametrize("code", [-1, 7])
+def test_codes_that_have_become_wrong_are_refused(code: int) -> None:
+    """Their owner may write to the array: it is checked again at each call."""
+    labels = Codes(np.array([0, 1], dtype=np.int32), ("a", "b"))
+    learner = model(("a", "b"))
+    before = learner.to_bytes()
+    labels.codes[:] = code
+    with pytest.raises(InputError, match="must lie between 0 and 1"):
+        learner.learn_many({"text": ["good", "bad"]}, labels)
+    assert learner.to_bytes() == before

@@ -25,6 +25,7 @@ from streamnb import (
 )
 from streamnb.errors import InputError
 from streamnb.river import StreamNB
+from streamnb.serialization import from_bytes, to_blocks
 
 KEYS = (0xDEAD_BEEF_0000_0000_0000_0000_0000_0001, 0xFEED_F00D_0000_0000_0000_0000_0000_0002)
 SHOWN = [text for key in KEYS for text in (str(key), f"{key:x}", f"{key:032x}")]
@@ -139,3 +140,19 @@ def test_nothing_shows_a_key() -> None:
     assert [each for each in told for text in SHOWN if text in f"{each!s}{each!r}"] == []
     assert river.clone().model.state.hash_key == KEYS[0]
     assert pickle.loads(pickle.dumps(river)).model.state.hash_key == KEYS[0]
+
+
+def test_a_text_that_ends_within_its_fields_name_is_refused() -> None:
+    """A forged file may say so under a right digest: nothing is read outside the text."""
+    field = "a_field_with_a_very_long_name_" * 10
+    models = []
+    for key in (1, 2):
+        features = {"kinds": Categories(fields=[field])}
+        models.append(NaiveBayes(["x", "y"], features=features, hash_key=key))
+        models[-1].learn_many({field: ["red", "green", "blue"] * 20}, ["x", "y", "x"] * 20)
+    header, arrays = from_bytes(models[1].to_bytes())
+    arrays["groups/kinds/value_ends"] = np.ones_like(arrays["groups/kinds/value_ends"])
+    forged = NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+    assert merge(*models).class_counts.tolist() == [80.0, 40.0]
+    with pytest.raises(InputError, match="not kept whole"):
+        merge(models[0], forged)

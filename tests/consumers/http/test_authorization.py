@@ -155,7 +155,8 @@ def test_a_name_that_is_ours_is_answered(host: str) -> None:
     "host",
     ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.localhost",
      "below.example", "xbelow.example", "named.example.evil", "127.1", "2130706433",
-     "user@localhost", "localhost:x", "localhost/", "localhost?", "[::1", "loc\xe4lhost", "*"],
+     "user@localhost", "localhost:x", "localhost/", "localhost?", "[::1", "loc\xe4lhost", "*",
+     "[::1]evil.example", "[fe80::1%evil]", "[::1]:80evil"],
 )  # fmt: skip
 def test_a_rebound_name_is_refused(host: str) -> None:
     """A name that only looks like one of ours may belong to anybody."""

@@ -185,6 +185,7 @@ def test_requests_that_wait_have_a_number(port: int) -> None:
     assert len(found) <= 2 * PIPELINED_MAX
     assert set(found[:-1]) == {200}
     assert found[-1] == 429
+    assert b"\r\nconnection: close\r\n" in answer.rpartition(b"HTTP/1.1 ")[2].lower()
 
 
 def test_requests_may_come_all_at_once(port: int) -> None:
