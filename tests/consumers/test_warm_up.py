@@ -91,7 +91,7 @@ def test_no_kernel_is_compiled_amid_the_stream(features: dict[str, Any], tmp_pat
 def test_only_the_kernels_of_the_model_are_compiled() -> None:
     """A model of words takes no kernel of numbers, and no source but Kafka one of Kafka's."""
     names = {each.name.split(".")[-2] for each in needed(Settings())}
-    assert {"table", "posterior", "json_scan"} <= names
+    assert {"word_table", "posterior", "json_scan"} <= names
     assert not names & {"gaussian", "flags", "categorical", "record_batch"}
     numbers = {"size": {"kind": "numbers", "fields": ["amount"]}}
     other = Settings.model_validate(
@@ -99,7 +99,7 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     )
     names = {each.name.split(".")[-2] for each in needed(other)}
     assert {"gaussian", "record_batch"} <= names
-    assert "table" not in names
+    assert "word_table" not in names
 
 
 def test_the_page_is_there_while_kernels_are_compiled(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ for each in threads: each.start()
 for each in threads: each.join()
 assert found[0] and len(set(found)) == 1
 names = {each.name.split(".")[2] for each in entry_points if each.is_compiled}
-assert "table" in names and not names & {"gaussian", "flags", "categorical"}, names
+assert "word_table" in names and not names & {"gaussian", "flags", "categorical"}, names
 """
 
 
