@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.config.sections import MESSAGE_PARTS
 from consumers.config.settings import MessageSettings
-from consumers.messages import Reason
+from consumers.messages import Partition, Reason
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -43,6 +43,7 @@ Column: TypeAlias = Texts | NDArray[np.float64]
 _FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _SHOWN_MAX = 60
+ID_MARK = "~"  # no topic begins with it
 
 
 class ValueType(Enum):
@@ -153,6 +154,24 @@ def id_of(parts: Sequence[Any]) -> str | None:
     if len(parts) == 1:
         return str(parts[0])
     return "/".join([str(part).replace("~", "~0").replace("/", "~1") for part in parts])
+
+
+def place_name(partition: Partition, offset: int) -> str:
+    """Return the name of a message without an id."""
+    return f"{partition.topic}-{partition.partition}-{offset}"
+
+
+def marked_ids(partition: Partition, ids: list[str | None]) -> list[str | None]:
+    """Return ids so that none is the `place_name` of a message of the topic.
+
+    An id that spells such a name gets `ID_MARK` before it, and so does one that would spell another
+    id then. Without this a message could delete, or pass for, one that has no id.
+    """
+    # Hardly any batch holds such an id, and one search of all of them is cheap.
+    if f"{partition.topic}-" not in "\0".join(filter(None, ids)):
+        return ids
+    is_place = re.compile(rf"{ID_MARK}*{re.escape(partition.topic)}-[0-9]+-[0-9]+").fullmatch
+    return [f"{ID_MARK}{name}" if name and is_place(name) else name for name in ids]
 
 
 def metadata_text(value: Any) -> str | None:

@@ -25,8 +25,10 @@ from consumers.decode.fields import (
     FieldSpec,
     converter,
     id_of,
+    marked_ids,
     metadata_text,
     missing_entry,
+    place_name,
     quoted,
     to_unix_ms,
 )
@@ -199,12 +201,17 @@ class RowDecoder:
         without a time has the source's.
         """
         rows, _ = self.reader.rows([value or b"" for value in raw.values(places)])
-        given = zip(self._ids(rows), raw.offsets[places].tolist(), strict=True)
+        offsets = raw.offsets[places].tolist()
+        names = [None if name is None else str(name) for name in self._ids(rows)]
+        names = marked_ids(raw.partition, names)
         own = zip(
             map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
         )
         return Metadata(
-            ids=[_place_name(raw, offset) if name is None else str(name) for name, offset in given],
+            ids=[
+                place_name(raw.partition, offset) if name is None else name
+                for name, offset in zip(names, offsets, strict=True)
+            ],
             times_ms=[source_ms if own_ms is None else own_ms for own_ms, source_ms in own],
             users=list(map(metadata_text, map(self._user, rows))),
             langs=list(map(metadata_text, map(self._lang, rows))),
@@ -220,7 +227,7 @@ class RowDecoder:
         """Return the metadata that is known without decoding: names by offset, and times."""
         n = len(places)
         return Metadata(
-            ids=[_place_name(raw, offset) for offset in raw.offsets[places].tolist()],
+            ids=[place_name(raw.partition, offset) for offset in raw.offsets[places].tolist()],
             times_ms=raw.times_ms[places].tolist(),
             users=[None] * n,
             langs=[None] * n,
@@ -301,11 +308,6 @@ class RowDecoder:
             None if operation is Operation.DELETE else value
             for value, operation in zip(map(self._label, rows), operations, strict=True)
         ]
-
-
-def _place_name(raw: RawColumns, offset: int) -> str:
-    """Return the name of a message without an id."""
-    return f"{raw.partition.topic}-{raw.partition.partition}-{offset}"
 
 
 def _nothing(_row: Any) -> None:

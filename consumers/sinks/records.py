@@ -193,7 +193,8 @@ def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | Non
 def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     """Return a reject's line without the message's bytes if they name one of some messages.
 
-    A message that was not decoded has no certain id, so every word and string of it is compared.
+    A message that was not decoded has no certain id, so every word and string of it is compared,
+    also with the mark that `decode.fields.marked_ids` may have put before it.
     A line torn by an interrupted overwrite is emptied; see `prediction_without_text`.
     """
     if not line.startswith(b'{"reason":"'):
@@ -208,8 +209,8 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
         return b"{}"
     if not (key or value):
         return None
-    tokens = {b'"' + (quoted or bare) + b'"' for quoted, bare in _TOKEN.findall(value)}
-    if ids.isdisjoint({b'"' + key + b'"'} | tokens):
+    tokens = {key} | {quoted or bare for quoted, bare in _TOKEN.findall(value)}
+    if ids.isdisjoint(b'"' + mark + token + b'"' for token in tokens for mark in (b"", b"~")):
         return None
     return _encode(
         {name: reject.get(name) for name in _WITHOUT_BYTES}

@@ -66,6 +66,26 @@ def test_an_id_without_a_part_is_none(operation: str | None, change: dict[str, A
     assert ids(decoded([message])) == ["t-0-100"]
 
 
+@given(
+    st.lists(st.text(alphabet="~t-01", max_size=8) | st.just("t-0-101"), max_size=9, unique=True)
+)
+def test_no_id_is_the_name_of_a_message_without_one(own: list[str]) -> None:
+    """Otherwise who knows a topic could delete, or replace, messages that have no id."""
+    messages = [{"text": "a", "id": name} for name in own] + [{"text": "b"}] * 3
+    names = ids(decoded(messages, MessageSettings()))
+    assert len(set(names)) == len(names)
+    assert names[len(own) :] == [f"t-0-{100 + len(own) + i}" for i in range(3)]
+
+
+def test_an_id_that_spells_a_name_is_marked() -> None:
+    """In all partitions of the topic; every other id stays as it is, that of a deletion too."""
+    own = ["t-1-5", "~t-0-7", "t-0-x", "u-0-5", "t-0", "1-2-3", "t-0-7/a"]
+    messages: list[Any] = [{"text": "a", "id": name} for name in own]
+    messages.append({"id": "t-0-100", "operation": "delete"})
+    expected = ["~t-1-5", "~~t-0-7", *own[2:], "~t-0-100"]
+    assert ids(decoded(messages, MessageSettings())) == expected
+
+
 @pytest.mark.parametrize("name", ["user", "kind", "n"])
 def test_each_part_is_a_string_or_an_integer(name: str) -> None:
     """A part of another kind makes the message a reject, which names the part."""

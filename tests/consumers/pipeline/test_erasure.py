@@ -15,11 +15,12 @@ import pytest
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
-from consumers.messages import Partition, Reason
+from consumers.messages import Partition, Reason, Reject
 from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
     prediction_without_text,
+    reject_record,
     reject_without_bytes,
 )
 from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
@@ -144,6 +145,17 @@ def test_a_line_torn_at_any_byte_is_erased_by_the_next_pass(
                 assert b"bG9waG9" not in found  # in base64
                 assert (len(found), found[:first]) == (len(old), old[:first])
                 json.loads(found[begin:end])
+
+
+def test_a_reject_that_holds_a_marked_id_loses_its_bytes() -> None:
+    """Ids of the stream may have a mark before them that the message's own bytes do not have."""
+    reject = Reject(Reason.MISSING_TEXT, "no text", LOG, 3, 5, None, b'{"id": "log-0-1", "x": "y"}')
+    line = reject_record(reject).value
+    for name in (b'"log-0-1"', b'"~log-0-1"'):
+        emptied = reject_without_bytes(line, {name})
+        assert emptied is not None
+        assert json.loads(emptied)["value_base64"] is None
+    assert reject_without_bytes(line, {b'"~~log-0-1"', b'"log-0-2"'}) is None
 
 
 def erase_file(path: Path) -> None:
