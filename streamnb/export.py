@@ -11,8 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from streamnb.errors import InputError, StoreError, check_has, check_kind
-from streamnb.inspection.group_view import Table
-from streamnb.inspection.views import view_of
+from streamnb.inspection.group_view import Table, view_of
 from streamnb.predict import log_class_priors
 from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader

@@ -19,7 +19,7 @@ from streamnb import learn, merging, predict, unlearn
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from streamnb.labels import Codes, Label
 from streamnb.priors import ClassPrior
 from streamnb.reader import ModelReader

@@ -9,25 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
+from streamnb.errors import check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection import (
-    credible,
-    data_likelihood,
-    display,
-    explain,
-    linear,
-    parameters,
-    rank,
-    sampling,
-    word_counts,
-)
-from streamnb.inspection.data_likelihood import DataLikelihood
-from streamnb.inspection.explain import Explanation
-from streamnb.inspection.linear import LinearForm
-from streamnb.inspection.parameters import Parameters
-from streamnb.inspection.rank import RankedFeature
-from streamnb.inspection.sampling import Seed
+from streamnb.inspection import explain, generative, intervals, parameters, summary
+from streamnb.inspection.explain import Explanation, RankedFeature
+from streamnb.inspection.generative import DataLikelihood, Seed
+from streamnb.inspection.parameters import LinearForm, Parameters
+from streamnb.inspection.words import word_groups, word_view
 from streamnb.labels import UNLABELLED, Codes, Label
+from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.predict import Judgement
 from streamnb.state import ModelState
 
@@ -63,31 +53,34 @@ class ModelReader:
     @property
     def vocabulary_size(self) -> int:
         """V: words with a count above zero, over all groups."""
-        return word_counts.size(self.state)
+        return sum(vocabulary_size(group.counts) for group in word_groups(self.state).values())
 
     @property
     def words_dropped(self) -> int:
         """How many words have left because a vocabulary was full."""
-        return word_counts.n_dropped(self.state)
+        return sum(group.n_dropped for group in word_groups(self.state).values())
 
     def words(self, group: str | None = None) -> list[str]:
         """Return all words with a count above zero: n-grams with spaces, `¬` if negated."""
-        return word_counts.words(self.state, group)
+        view = word_view(self.state, group)
+        return view.state.vocabulary.words(view.counted())
 
     def word_counts(self, words: Sequence[str], group: str | None = None) -> Floats:
         """Return N_jc, ndarray of shape (n_words, n_classes); words not known have zeros.
 
         Weighted, and decayed up to now.
         """
-        return word_counts.counts(self.state, words, group)
+        view = word_view(self.state, group)
+        return view.by_text(words, view.counts_of)
 
     def word_likelihoods(self, words: Sequence[str], group: str | None = None) -> Floats:
         """Return θ̂_jc, ndarray of shape (n_words, n_classes); words not known have zeros."""
-        return word_counts.likelihoods(self.state, words, group)
+        view = word_view(self.state, group)
+        return view.by_text(words, view.theta)
 
     def top_words(self, n: int, group: str | None = None) -> list[str]:
         """Return the `n` words with the largest count over all classes; ties by the alphabet."""
-        return word_counts.most_frequent(self.state, n, group)
+        return word_view(self.state, group).most_frequent(n)
 
     def telling_words(
         self, n: int, group: str | None = None
@@ -98,7 +91,10 @@ class ModelReader:
         average, in nats, to the log-odds of a text of that class. Frequent and one-sided words
         lead; words seen once do not.
         """
-        return word_counts.telling(self.state, n, group)
+        check_whole("n", n, 0)
+        view = word_view(self.state, group)
+        ranked = explain.rank({view.state.name: view}, self.state.classes, n, "contribution")
+        return {label: [each[1:3] for each in found] for label, found in ranked.items()}
 
     # ---- posteriors ----------------------------------------------------------------------------
 
@@ -204,7 +200,7 @@ class ModelReader:
             For a value or label that cannot be used, a class that the model does not know, or no
             example at all.
         """
-        return data_likelihood.likelihood_of(
+        return generative.likelihood_of(
             self.state, columns, labels, with_coefficient=with_coefficient
         )
 
@@ -246,7 +242,7 @@ class ModelReader:
             If a group has no likelihood, or one that does not follow from its statistics: numbers
             under `NormalInverseGamma`. Give the examples to `log_likelihood` then.
         """
-        return data_likelihood.training_log_likelihood(self.state)
+        return generative.training_log_likelihood(self.state)
 
     # ---- the generative model ------------------------------------------------------------------
 
@@ -288,7 +284,7 @@ class ModelReader:
         InputError
             If the model generates nothing: it says why.
         """
-        return sampling.sample_many(self.state, n, seed)
+        return generative.sample_many(self.state, n, seed)
 
     # ---- what speaks for what ------------------------------------------------------------------
 
@@ -300,7 +296,7 @@ class ModelReader:
         InputError
             If there is none, as with numbers whose variance each class has for itself.
         """
-        return linear.linear_form(self.state)
+        return parameters.linear_form(self.state)
 
     def explain_one(self, x: Mapping[str, Any]) -> Explanation:
         """Return what the class prior and each feature add to the winner's log-odds.
@@ -334,7 +330,7 @@ class ModelReader:
         InputError
             If there is no such group, or `n` is below 0.
         """
-        return rank.most_informative(self.state, n, group)
+        return explain.most_informative(self.state, n, group)
 
     def parameters(self) -> Parameters:
         """Count the parameters as they stand: table entries, and those that are independent."""
@@ -369,13 +365,13 @@ class ModelReader:
         InputError
             For an argument that cannot be used, or a group whose parameters have no posterior.
         """
-        return credible.credible_interval_one(self.state, x, level, method, n, seed)
+        return intervals.credible_interval_one(self.state, x, level, method, n, seed)
 
     # ---- display -------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return display.one_line(type(self).__name__, self.state)
+        return summary.one_line(type(self).__name__, self.state)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return display.as_html(type(self).__name__, self.state)
+        return summary.as_html(type(self).__name__, self.state)

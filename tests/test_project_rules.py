@@ -35,8 +35,6 @@ SHORT_FILES = {
     "consumers/shutdown_signals.py": "signal handlers, at the bottom of the layers",
     "consumers/sources/base.py": "the protocol of a source",
     "streamnb/checks.py": "an import path that users write",
-    "streamnb/inspection/credible.py": "asks the views, which are made of `intervals`",
-    "streamnb/inspection/views.py": "links each kind of group to its view",
 }
 
 MADE_BY_TOOLS = {"__pycache__", "build", "dist", "libs", "run", "state"}

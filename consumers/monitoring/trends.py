@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import Snapshot
-from streamnb.inspection.summary import word_groups
+from streamnb.inspection.words import word_groups
 
 MARK_INTERVAL_S = 300.0
 MARKS_MAX = 13  # 12 intervals: the oldest is an hour old, and up to five minutes more

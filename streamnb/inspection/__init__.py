@@ -1,10 +1,9 @@
-"""What a model tells of itself beyond posteriors, one file a question."""
+"""What a model can say of itself beyond posteriors; `group_view.GroupView` lists the questions."""
 
-from streamnb.inspection.data_likelihood import DataLikelihood
-from streamnb.inspection.explain import Contribution, Explanation
-from streamnb.inspection.linear import LinearForm
-from streamnb.inspection.parameters import Parameters
-from streamnb.inspection.rank import RankedFeature
+from streamnb.inspection import categorical, numeric, words  # noqa: F401 -- to be found by view_of
+from streamnb.inspection.explain import Contribution, Explanation, RankedFeature
+from streamnb.inspection.generative import DataLikelihood
+from streamnb.inspection.parameters import LinearForm, Parameters
 
 __all__ = [
     "Contribution",

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError
 from streamnb.features.categorical import CategoriesState
 from streamnb.features.flags import FlagsState
+from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
     FeatureLogs,
-    Floats,
     GroupView,
     Linear,
     ParameterCount,
@@ -124,7 +124,7 @@ class FieldProbabilities(NamedTuple):
         return log_ratio(self.tops, self.bottoms)
 
 
-class CategoriesView(_ValuesView):
+class CategoriesView(_ValuesView, of=CategoriesState):
     """The view of a group of categories; see `GroupView`."""
 
     state: CategoriesState
@@ -300,7 +300,7 @@ class FlagProbabilities(NamedTuple):
         return log_ratio(self.false_top, self.bottoms)
 
 
-class FlagsView(_ValuesView):
+class FlagsView(_ValuesView, of=FlagsState):
     """The view of a group of flags; see `GroupView`."""
 
     state: FlagsState

@@ -1,7 +1,7 @@
 """What a group's statistics say beyond a posterior: to people, and to other programs.
 
-A view reads a group's state and changes nothing. Each kind of group has one; `views.view_of`
-returns it. All log-likelihoods are in nats.
+A view reads a group's state and changes nothing; `view_of` returns it. The views themselves stand
+in `words.py`, `categorical.py` and `numeric.py`. All log-likelihoods are in nats.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
+from streamnb.features.protocol import Floats, GroupState
+from streamnb.state import ModelState
 
-Floats = NDArray[np.float64]
 Table = dict[str, list[str] | Floats]  # columns by name; arrays have a row for each feature
 
 
@@ -52,15 +53,10 @@ class Linear(NamedTuple):
 
 
 class FeatureLogs(NamedTuple):
-    """Log-likelihoods of a group's features.
+    """Log-likelihoods of a group's features, (n_features, n_classes) in nats.
 
-    Attributes
-    ----------
-    names : callable
-        Returns the names of rows: of a million features, only those that are asked for.
-    values : ndarray of shape (n_features, n_classes), in nats
-    are_ratios : bool
-        Whether the values are already ratios of a class to the others.
+    `names` returns the names of rows: of a million features, only those that are asked for.
+    `are_ratios` says that the values are already ratios of a class to the others.
     """
 
     names: Callable[[NDArray[np.int64]], list[str]]
@@ -69,19 +65,9 @@ class FeatureLogs(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one feature of an example adds to the log-likelihood.
+    """What one feature of an example adds to the log-likelihood, by class, in nats.
 
-    Attributes
-    ----------
-    feature : str
-        Such as ``word 'good' ×2``, ``income=high`` or ``age``.
-    by_class : ndarray of shape (n_classes,), in nats
-    value : str
-        The feature with its value, without a phrase: ``good``, ``income=high`` or ``age=31``.
-    counts : ndarray of shape (n_classes,) or None
-        N_jc of a word, decayed up to now; None for other features.
-    likelihoods : ndarray of shape (n_classes,) or None
-        θ_jc, the probability of what was seen; None for numbers, which have a density.
+    See `explain.Contribution`, which has the same attributes with the classes' names.
     """
 
     feature: str
@@ -104,12 +90,15 @@ def names_from(names: list[str]) -> Callable[[NDArray[np.int64]], list[str]]:
 class GroupView(ABC):
     """The questions that a group answers beyond prediction.
 
-    Parameters
-    ----------
-    state : GroupState
-    scale : float
-        How far decay has scaled the counts by now: priors are multiplied by it. 1 without decay.
+    `scale` says how far decay has scaled the counts by now, and so multiplies priors; it is 1
+    without decay. A subclass names what it is the view of (`of=`): a group's state, or a likelihood
+    of words.
     """
+
+    def __init_subclass__(cls, *, of: type | None = None) -> None:
+        super().__init_subclass__()
+        if of is not None:
+            _VIEWS[of] = cls
 
     def __init__(self, state: Any, scale: float) -> None:
         self.state = state
@@ -145,19 +134,17 @@ class GroupView(ABC):
         From the statistics alone; 0·log 0 is 0. Multinomial coefficients are left out.
         """
 
+    def log_coefficients(self, fields: Any, n: int) -> Floats:  # noqa: ARG002
+        """Return what `log_likelihood` leaves out of each of `n` examples, shape (n,)."""
+        return np.zeros(n)
+
     @abstractmethod
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
         """Draw one example a label from the generative model; return the fields' values."""
 
     @abstractmethod
     def linear(self) -> Linear:
-        """Return the linear form.
-
-        Raises
-        ------
-        InputError
-            Where there is none; it says why.
-        """
+        """Return the linear form, or raise an InputError that says why there is none."""
 
     @abstractmethod
     def contributions(self, fields: Any, row: int) -> list[Effect]:
@@ -187,14 +174,23 @@ class GroupView(ABC):
         """
 
     def moments(self, fields: Any, row: int) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return mean and variance of what `draws` draws, each of shape (n_classes,).
-
-        Raises
-        ------
-        InputError
-            Where they are not known; the draws are.
-        """
+        """Return mean and variance of what `draws` draws, each of shape (n_classes,)."""
         raise InputError(
             f"group {self.state.name!r}: the delta method knows no variance here. Take"
             " method='sampled'."
         )
+
+
+_VIEWS: dict[type, type[GroupView]] = {}
+
+
+def view_of(state: GroupState, scale: float) -> GroupView:
+    """Return the view of a group."""
+    view = _VIEWS.get(type(state)) or _VIEWS[type(state.spec.likelihood)]
+    return view(state, scale)
+
+
+def views_of(state: ModelState) -> dict[str, GroupView]:
+    """Return the view of each group, decayed up to now."""
+    scale = state.clock.scale
+    return {name: view_of(group, scale) for name, group in state.groups.items()}

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.features.numeric import NumberRows, NumbersState
+from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
     FeatureLogs,
-    Floats,
     GroupView,
     Linear,
     ParameterCount,
@@ -28,7 +28,7 @@ from streamnb.labels import unlabelled_rows
 from streamnb.likelihoods.gaussian import Posterior
 
 
-class NumbersView(GroupView):
+class NumbersView(GroupView, of=NumbersState):
     """The view of a group of numbers; see `GroupView`."""
 
     state: NumbersState

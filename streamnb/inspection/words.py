@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_whole
 from streamnb.features import statistics
 from streamnb.features.bag import BagState
 from streamnb.features.counted_words import CountedState
+from streamnb.features.protocol import Floats
 from streamnb.features.words import WordsState
+from streamnb.inspection.explain import candidates
 from streamnb.inspection.group_view import (
     Effect,
     FeatureLogs,
-    Floats,
     GroupView,
     Linear,
     ParameterCount,
     Table,
     quantity,
+    view_of,
 )
 from streamnb.inspection.intervals import (
     digamma,
@@ -33,19 +36,15 @@ from streamnb.inspection.intervals import (
     trigamma,
 )
 from streamnb.labels import unlabelled
+from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.multinomial import vocabulary_size
+from streamnb.state import ModelState
 
 
 class KnownWords(NamedTuple):
-    """The known words of one example.
+    """The known words of one example: their columns (n,) int64, and how often each occurs (n,).
 
-    Attributes
-    ----------
-    there : bool
-        Whether the example has the group's field at all.
-    columns : ndarray of shape (n,), int64
-    times : ndarray of shape (n,), float64
-        How often each word occurs.
+    `there` says whether the example has the group's field at all.
     """
 
     there: bool
@@ -64,15 +63,7 @@ def column_sums(grid: Floats) -> Floats:
 
 
 class WordsView(GroupView):
-    """A view of counted words.
-
-    Attributes
-    ----------
-    live : ndarray of shape (V,), int64
-        Columns of the words.
-    by_word, examples, tokens : ndarray, float64
-        N_jc by all columns, N_c and N_·c, decayed up to now.
-    """
+    """A view of counted words."""
 
     state: CountedState
 
@@ -104,14 +95,47 @@ class WordsView(GroupView):
         """Return log θ_jc of columns, shape (n, n_classes)."""
         return self.state.log_theta(columns, self.scale)
 
+    def theta(self, columns: NDArray[np.int64]) -> Floats:
+        """Return θ_jc of columns, shape (n, n_classes)."""
+        return np.exp(self.log_theta(columns))
+
+    def counted(self) -> NDArray[np.int64]:
+        """Return the columns with a count: `live` without the unseen words of a dictionary."""
+        return statistics.live_columns(self.state.counts, self.state.vocabulary.n_words)
+
+    def most_frequent(self, n: int) -> list[str]:
+        """Return the `n` words with the largest count over all classes; ties by the alphabet."""
+        check_whole("n", n, 0)
+        live = self.counted()
+        totals = statistics.column_totals(self.state.counts, self.state.vocabulary.n_words)[live]
+        first = candidates(totals, n)
+        counted = zip(totals[first].tolist(), self.state.vocabulary.words(live[first]), strict=True)
+        return [word for _, word in sorted(counted, key=lambda each: (-each[0], each[1]))[:n]]
+
+    def by_text(self, words: Any, values_of: Callable[[NDArray[np.int64]], Floats]) -> Floats:
+        """Return the values of words by their text, shape (n, n_classes); 0 if it is not known.
+
+        Raises
+        ------
+        InputError
+            For what is no sequence of str: a single one would be read letter by letter.
+        """
+        texts = words.tolist() if hasattr(words, "tolist") else words
+        is_many = isinstance(texts, Sequence) and not isinstance(texts, str | bytes)
+        if not is_many or not all(isinstance(word, str) for word in texts):
+            raise InputError(f"words must be a sequence of str. Got {texts!r} instead.")
+        columns = self.state.find(texts)
+        found = np.zeros((len(columns), len(self.tokens)))
+        found[columns >= 0] = values_of(columns[columns >= 0])
+        return found
+
     def log_odds(self) -> FeatureLogs:
         """Return log θ_jc of each word; see `GroupView`."""
         return self._log_odds(self.live)
 
     def log_odds_of_values(self) -> FeatureLogs:
         """Return log θ_jc of each word with a count, without the unseen ones of a dictionary."""
-        state = self.state
-        return self._log_odds(statistics.live_columns(state.counts, state.vocabulary.n_words))
+        return self._log_odds(self.counted())
 
     def _log_odds(self, columns: NDArray[np.int64]) -> FeatureLogs:
         words = self.state.vocabulary.words
@@ -219,7 +243,7 @@ class WordsView(GroupView):
         return {name: grid[:, j].tolist() for j, name in enumerate(names)}
 
 
-class MultinomialView(WordsView):
+class MultinomialView(WordsView, of=Multinomial):
     """A view of words by how often they occur."""
 
     def log_likelihood(self) -> float:
@@ -311,7 +335,7 @@ MISSING = "(words that are missing)"
 _HEAVY = 512  # missing words drawn one by one; the others' sum is drawn at once
 
 
-class BernoulliView(WordsView):
+class BernoulliView(WordsView, of=Bernoulli):
     """A view of words by presence."""
 
     def outcomes(self) -> Counter[int]:
@@ -458,7 +482,7 @@ class BernoulliView(WordsView):
         return mean, variance
 
 
-class ComplementView(WordsView):
+class ComplementView(WordsView, of=Complement):
     """A view of words by how often they occur in all other classes."""
 
     def export(self) -> tuple[dict[str, Any], Table]:
@@ -488,3 +512,34 @@ class ComplementView(WordsView):
             f"group {self.state.name!r}: Complement tells classes apart and generates nothing, so"
             f" {what}. Take a Multinomial for that."
         )
+
+
+def word_groups(state: ModelState) -> dict[str, CountedState]:
+    """Return the groups of words, of text or counted already."""
+    return {name: group for name, group in state.groups.items() if isinstance(group, CountedState)}
+
+
+def word_group(state: ModelState, name: str | None) -> CountedState:
+    """Return a group of words by its name; without one, the only group of words.
+
+    Raises
+    ------
+    InputError
+        If there is no such group.
+    """
+    groups = word_groups(state)
+    if name is None and len(groups) == 1:
+        return next(iter(groups.values()))
+    if isinstance(name, str) and name in groups:
+        return groups[name]
+    raise InputError(
+        f"group must be one of {', '.join(groups) or 'none: this model has no words'}."
+        f" Got {name!r} instead."
+    )
+
+
+def word_view(state: ModelState, name: str | None) -> WordsView:
+    """Return the view of the group that `word_group` returns, decayed up to now."""
+    view = view_of(word_group(state, name), state.clock.scale)
+    assert isinstance(view, WordsView)
+    return view

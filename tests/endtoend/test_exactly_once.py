@@ -15,7 +15,7 @@ from consumers.messages import Partition
 from streamnb import NaiveBayes
 from streamnb.features import statistics
 from streamnb.features.protocol import GroupPart
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from streamnb.state import PartState
 from streamnb.storage import read
 from tests.broker.broker import Broker

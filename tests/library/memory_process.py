@@ -30,7 +30,7 @@ from streamnb import (
     save,
 )
 from streamnb.features.counted_words import CountedState
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from tests.library.streams import part_counts
 
 N_WORDS = 1_000_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
-from streamnb.inspection.word_counts import word_group, word_groups
+from streamnb.inspection.words import word_group, word_groups
 from streamnb.kernels.layout import Counts
 from streamnb.labels import Label
 from streamnb.reader import ModelReader

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from streamnb import Bernoulli, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from tests import naive
 from tests.library.streams import part_counts
 from tests.strategies import Example, cuts, groups, streams

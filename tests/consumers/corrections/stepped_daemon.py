@@ -24,7 +24,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.features import statistics
 from streamnb.features.protocol import GroupPart
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from tests.endtoend.expected_counts import Counts, Example
 
 STREAM = (Partition("t", 0), Partition("t", 1))

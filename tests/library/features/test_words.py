@@ -15,7 +15,7 @@ from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import kept
 from streamnb.features.words import WordsState
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods.base import Batch
 from streamnb.vocabulary import Vocabulary

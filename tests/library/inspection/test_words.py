@@ -22,7 +22,7 @@ from streamnb import (
     predict,
 )
 from streamnb.errors import InputError
-from streamnb.inspection.views import view_of
+from streamnb.inspection.group_view import view_of
 from streamnb.inspection.words import BernoulliView, MultinomialView, WordsView, column_sums
 from streamnb.likelihoods.complement import Complement
 from tests.library.inspection.mixed_models import (

@@ -32,7 +32,7 @@ from streamnb import (
     Words,
 )
 from streamnb.features.protocol import Floats
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 
 LONG_S = 60.0
 BATCH = 25

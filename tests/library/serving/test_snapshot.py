@@ -22,7 +22,7 @@ from streamnb import (
     Snapshot,
     Words,
 )
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from streamnb.predict import encode, read
 from streamnb.reader import ModelReader
 from tests.strategies import Example, groups, streams

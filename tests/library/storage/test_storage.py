@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError, StoreError
-from streamnb.inspection.word_counts import word_group
+from streamnb.inspection.words import word_group
 from streamnb.storage import load, read, save
 from tests.library.streams import Example, examples, facts, learn, models
 
