@@ -134,7 +134,7 @@ class Reason(StrEnum):
 
 
 class Reject(NamedTuple):
-    """A message that could not be used, with its reason, place and bytes."""
+    """A message that could not be used: its reason, place and bytes, and its id if one was read."""
 
     reason: Reason
     detail: str
@@ -143,6 +143,7 @@ class Reject(NamedTuple):
     time_ms: int
     key: bytes | None
     value: bytes | None
+    id: str | None = None
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -253,4 +253,5 @@ def _reject(entry: Entry, said: Correction, detail: str) -> Reject:
         said.time_ms,
         said.id.encode(),
         line,
+        said.id,
     )

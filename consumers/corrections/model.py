@@ -178,11 +178,11 @@ def _said(raw: RawColumns, i: int, classes: Collection[str]) -> Correction | Rej
         return _refused(raw, i, Reason.NOT_JSON, "it is no correction: it is nested too deeply")
     fault = _contradiction(said)
     if fault is not None:
-        return _refused(raw, i, Reason.WRONG_TYPE, fault)
+        return _refused(raw, i, Reason.WRONG_TYPE, fault, said.id)
     for label in (said.label, said.was):
         if label is not None and label not in classes:
             detail = f"label {label!r:.200} is none of {', '.join(classes)}"
-            return _refused(raw, i, Reason.UNKNOWN_LABEL, detail)
+            return _refused(raw, i, Reason.UNKNOWN_LABEL, detail, said.id)
     return said
 
 
@@ -195,7 +195,9 @@ def _contradiction(said: Correction) -> str | None:
     return None
 
 
-def _refused(raw: RawColumns, i: int, reason: Reason, detail: str) -> Reject:
+def _refused(
+    raw: RawColumns, i: int, reason: Reason, detail: str, name: str | None = None
+) -> Reject:
     """Return the reject that a line becomes."""
     return Reject(
         reason,
@@ -205,4 +207,5 @@ def _refused(raw: RawColumns, i: int, reason: Reason, detail: str) -> Reject:
         int(raw.times_ms[i]),
         raw.key(i),
         raw.value(i),
+        name,
     )

@@ -29,6 +29,7 @@ from consumers.decode.fields import (
     FieldSpec,
     ValueType,
     field_specs,
+    marked_ids,
     missing_column,
     take,
     take_texts,
@@ -215,6 +216,8 @@ class Decoder:
         errors: dict[int, DecodeError],
     ) -> Messages:
         """Return the messages at some places of a batch, with the errors as rejects."""
+        wrong = sorted(errors.items())
+        names = marked_ids(raw.partition, [error.id for _, error in wrong])
         return Messages(
             raw=raw,
             at=at,
@@ -227,9 +230,9 @@ class Decoder:
             rejects=[
                 Reject(
                     reason, detail, raw.partition, int(raw.offsets[i]), int(raw.times_ms[i]),
-                    raw.key(i), raw.value(i),
+                    raw.key(i), raw.value(i), name,
                 )
-                for i, (reason, detail) in sorted(errors.items())
+                for (i, (reason, detail, _)), name in zip(wrong, names, strict=True)
             ],
             n_ambiguous=columns.n_ambiguous,
         )  # fmt: skip

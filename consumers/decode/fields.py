@@ -28,7 +28,7 @@ from streamnb.kernels.layout import Texts
 
 
 class DecodeError(NamedTuple):
-    """Why a message cannot be used: the reason to count it by, and a sentence for people.
+    """Why a message cannot be used: the reason to count it by, a sentence for people, and its id.
 
     It is a value, not an exception: the decoder turns it into a `Reject`, which adds the message's
     offset and raw bytes.
@@ -36,6 +36,7 @@ class DecodeError(NamedTuple):
 
     reason: Reason
     detail: str
+    id: str | None = None  # if one could be read
 
 
 Column: TypeAlias = Texts | NDArray[np.float64]

@@ -175,7 +175,10 @@ class RowDecoder:
             texts=kept(labelled.texts),
             labels=kept(labelled.labels),
             fields={name: kept(column) for name, column in fields.items()},
-            errors=errors | {at[k]: error for k, error in errors_by_row.items()},
+            errors=errors
+            | {
+                at[k]: found._replace(id=self._id_in(rows[k])) for k, found in errors_by_row.items()
+            },
             n_ambiguous=labelled.n_ambiguous,
         )
 
@@ -222,6 +225,11 @@ class RowDecoder:
         """Return the id of each row; an id of one part needs no Python call a row."""
         columns = [map(get, rows) for _, get in self._id_parts]
         return columns[0] if len(columns) == 1 else map(id_of, zip(*columns, strict=True))
+
+    def _id_in(self, row: Any) -> str | None:
+        """Return the id of a row whose id may be of a wrong type: then it has none."""
+        parts = [get(row) for _, get in self._id_parts]
+        return id_of(parts) if all(part.__class__ in {str, int} for part in parts) else None
 
     def metadata_without_decoding(self, raw: RawColumns, places: NDArray[np.int64]) -> Metadata:
         """Return the metadata that is known without decoding: names by offset, and times."""

@@ -6,6 +6,7 @@ Their keys identify repeats: the message's id for a prediction, its offset for a
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import re
 from collections.abc import Sequence
@@ -58,7 +59,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A rejected message as it is written: the reason, its place, and all its bytes.
 
-    `value` repeats the bytes as text if they are UTF-8 of at most 4 KiB.
+    `id` is there if it could be read: by it the bytes are erased. `value` repeats the bytes as text
+    if they are UTF-8 of at most 4 KiB.
     """
 
     reason: Reason
@@ -67,6 +69,7 @@ class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     offset: int
     time_ms: int
+    id: str | msgspec.UnsetType = msgspec.UNSET
     key_base64: str | None
     value_base64: str | None
     value: str | msgspec.UnsetType = msgspec.UNSET
@@ -138,6 +141,7 @@ def reject_record(reject: Reject) -> Record:
         partition=partition,
         offset=reject.offset,
         time_ms=reject.time_ms,
+        id=msgspec.UNSET if reject.id is None else reject.id,
         key_base64=_base64(reject.key),
         value_base64=_base64(reject.value),
         value=_readable(reject.value),
@@ -151,6 +155,7 @@ def reject_record(reject: Reject) -> Record:
         message,
         detail=f"{reject.detail}; of {len(reject.value or b'')} bytes these are the first "
         f"{len(begin)}, for more was not taken here",
+        id=msgspec.UNSET if reject.id is None else reject.id[:_SHORT_KEY_CHARS],
         key_base64=_base64(reject.key and reject.key[:_SHORT_KEY_CHARS]),
         value_base64=_base64(reject.value and begin),
     )
@@ -161,6 +166,7 @@ _TEXTS = {"text", "fields"}
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
+_IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
 _ID, _TIME = b'{"id":', b',"time_ms":'
 
 
@@ -191,11 +197,11 @@ def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | Non
 
 
 def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
-    """Return a reject's line without the message's bytes if they name one of some messages.
+    """Return a reject's line without the message's bytes if it is one of some messages.
 
-    A message that was not decoded has no certain id, so every word and string of it is compared,
-    also with the mark that `decode.fields.marked_ids` may have put before it.
-    A line torn by an interrupted overwrite is emptied; see `prediction_without_text`.
+    A line without an id is of a message that was not decoded, or of an older version: every word
+    and string of the bytes is compared. A line torn by an interrupted overwrite is emptied; see
+    `prediction_without_text`.
     """
     if not line.startswith(b'{"reason":"'):
         return None
@@ -207,15 +213,29 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
         )
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, KeyError, TypeError):
         return b"{}"
+    if not reject.keys() >= _IN_EVERY_REJECT:
+        return b"{}"
     if not (key or value):
         return None
-    tokens = {key} | {quoted or bare for quoted, bare in _TOKEN.findall(value)}
-    if ids.isdisjoint(b'"' + mark + token + b'"' for token in tokens for mark in (b"", b"~")):
+    names = {_encode(reject["id"])} if "id" in reject else _tokens(key, value)
+    if ids.isdisjoint(names):
         return None
     return _encode(
-        {name: reject.get(name) for name in _WITHOUT_BYTES}
+        {name: reject[name] for name in _WITHOUT_BYTES if name in reject}
         | {"detail": "", "key_base64": None, "value_base64": None}
     )
+
+
+def _tokens(key: bytes, value: bytes) -> set[bytes]:
+    """Return as JSON strings a key, and every word and string of a value.
+
+    Each is there also with the mark that `decode.fields.marked_ids` may have put before an id.
+    """
+    found = {key} | {quoted or bare for quoted, bare in _TOKEN.findall(value)}
+    for token in [each for each in found if b"\\" in each]:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            found.add(_encode(msgspec.json.decode(b'"' + token + b'"'))[1:-1])
+    return {b'"' + mark + token + b'"' for token in found for mark in (b"", b"~")}
 
 
 def _base64(data: bytes | None) -> str | None:
