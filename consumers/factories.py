@@ -14,7 +14,8 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, assert_never
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -57,21 +58,19 @@ log = structlog.get_logger(__name__)
 
 
 def build_source(settings: Settings, *, until_end: bool) -> Source:
-    """Return the source that `source` names, unopened.
-
-    Raises
-    ------
-    ConfigError
-        If its client is not installed.
-    """
+    """Return the source that `source` names, unopened; a missing client is a `ConfigError`."""
     address = settings.source_address
-    if address.kind == "kafka":
-        return _kafka_source(address.servers, address.topic or "", settings.kafka)
-    if address.kind == "file" and address.path is not None:
-        return FileSource(address.path, settings.file, follow=not until_end)
-    if address.kind == "stdin":
-        return StdinSource(settings.file)
-    return GeneratorSource(settings.generator)
+    match address.kind:
+        case "kafka":
+            return _kafka_source(address.servers, address.topic or "", settings.kafka)
+        case "file":
+            return FileSource(address.path or Path(), settings.file, follow=not until_end)
+        case "stdin":
+            return StdinSource(settings.file)
+        case "generator":
+            return GeneratorSource(settings.generator)
+        case kind:
+            assert_never(kind)
 
 
 def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -> Source:
@@ -98,21 +97,20 @@ def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -
 def stream_identity(settings: Settings) -> dict[str, Any]:
     """Return what identifies a stream: positions of one mean nothing in another."""
     address = settings.source_address
-    if address.kind == "kafka":
-        return {"source": "kafka", "topic": address.topic}
-    if address.kind == "file" and address.path is not None:
-        return {"source": "file", "name": address.path.name}
-    if address.kind == "generator":
-        generator = settings.generator
-        made = {
-            "source": "generator",
-            "seed": generator.seed,
-            "labelled_share": generator.labelled_share,
-        }
-        if generator.stream == "tweets":
-            return made | {"turn_after": generator.turn_after}
-        return made | {"stream": generator.stream}
-    return {"source": address.kind}
+    match address.kind:
+        case "kafka":
+            return {"source": "kafka", "topic": address.topic}
+        case "file":
+            return {"source": "file", "name": (address.path or Path()).name}
+        case "stdin":
+            return {"source": "stdin"}
+        case "generator":
+            made = settings.generator
+            identity = {"source": "generator"} | made.model_dump(include={"seed", "labelled_share"})
+            own = "turn_after" if made.stream == "tweets" else "stream"
+            return identity | {own: getattr(made, own)}
+        case kind:
+            assert_never(kind)
 
 
 def build_decoder(settings: Settings, source: Source) -> Decoder:
@@ -126,39 +124,32 @@ def build_decoder(settings: Settings, source: Source) -> Decoder:
         labeller = FieldLabeller(labels, classes)
     fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
-    form = getattr(source, "record_format", None)
-    return Decoder(message, labeller, form, reads=kinds_of(settings.model))
+    return Decoder(message, labeller, source.record_format, reads=kinds_of(settings.model))
 
 
 def build_sink(output: OutputSettings, settings: Settings) -> Sink:
     """Return the sink that an output's `to` names."""
     address = output.address
-    if address.kind == "kafka":
-        from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- see _kafka_source
+    match address.kind:
+        case "kafka":
+            from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- see _kafka_source
 
-        return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
-    if address.kind == "file" and address.path is not None:
-        return JsonLinesSink(address.path)
-    return NoSink()
+            return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
+        case "file":
+            return JsonLinesSink(address.path or Path())
+        case "none":
+            return NoSink()
+        case kind:
+            assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionParts:
-    """What carries corrections from a request to the learner.
-
-    Attributes
-    ----------
-    correction_service : CorrectionService
-        Accepts corrections over HTTP.
-    applier : CorrectionApplier
-        Applies them; the pipeline starts and closes its reading.
-    log : Log
-        Keeps them; it is closed last, after the HTTP server.
-    """
+    """What carries corrections from a request to the learner."""
 
     correction_service: CorrectionService
-    applier: CorrectionApplier
-    log: Log
+    applier: CorrectionApplier  # the pipeline starts and closes its reading
+    log: Log  # it is closed last, after the HTTP server
 
 
 def build_corrections(
@@ -169,23 +160,9 @@ def build_corrections(
 ) -> CorrectionParts | None:
     """Return what `corrections.to` asks for, or None if corrections are off.
 
-    A journal needs the checkpoint's folder to exist and to be locked by this process.
-
-    Parameters
-    ----------
-    settings : Settings
-    lookup : MessageLookup or None
-        The store of recent messages, or None if it is off.
-    metrics : Metrics
-    clock : callable
-        Monotonic seconds.
-
-    Raises
-    ------
-    ConfigError
-        If the label topic is the stream itself, or has no servers.
-    CheckpointError
-        If the journal cannot be opened.
+    A journal needs the checkpoint's folder to exist and to be locked by this process; one that
+    cannot be opened is a `CheckpointError`. A label topic that is the stream itself, or has no
+    servers, is a `ConfigError`.
     """
     address = settings.corrections.address
     folder = settings.checkpoint.folder
@@ -240,17 +217,7 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What the HTTP API reads and writes beside the model.
-
-    Attributes
-    ----------
-    recent : RecentStore or None
-        The store of the newest messages.
-    corrections : CorrectionParts or None
-        Labels and deletions that people send, on their way to the learner.
-    quality : Quality
-        How good the model is, over time.
-    """
+    """What the HTTP API reads and writes beside the model; None for what is turned off."""
 
     recent: RecentStore | None
     corrections: CorrectionParts | None
@@ -266,10 +233,7 @@ def open_components(
 ) -> Components:
     """Open the components that the settings ask for; the stack closes them.
 
-    Raises
-    ------
-    CheckpointError
-        If the journal of corrections cannot be opened.
+    A journal of corrections that cannot be opened is a `CheckpointError`.
     """
     page, classes = settings.page, settings.model.classes
     quality = Quality(classes, statistics.prequential, page.share_messages_min, clock=clock)
@@ -292,10 +256,7 @@ def build_erasure(
 ) -> Erasure:
     """Return what erases the texts of deleted messages from the state folder's files.
 
-    Raises
-    ------
-    SinkError
-        If the deletions that an earlier run left undone cannot be read.
+    If the deletions that an earlier run left undone cannot be read, it is a `SinkError`.
     """
     outputs = [
         Output(address.path, taken)
@@ -345,17 +306,8 @@ def serve(
 ) -> tuple[str | None, Callable[[], None]]:
     """Serve page, API and metrics if `http.enabled`; the stack stops the server.
 
-    Returns
-    -------
-    address : str or None
-        The page's, or None if nothing is served.
-    watch : callable
-        Raises the error that ended the serving thread, if any.
-
-    Raises
-    ------
-    ConfigError
-        If the address cannot be bound.
+    Returns the page's address, None if nothing is served, and a function that raises the error
+    that ended the serving thread, if any. An address that cannot be bound is a `ConfigError`.
     """
     if not settings.http.enabled:
         return None, lambda: None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -53,6 +54,17 @@ def test_a_source_is_built_by_its_name(
         built = build_source(given, until_end=True)
         assert type(built) is kind
         built.close()
+
+
+def test_an_address_without_a_branch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to be read as the generator, and saved under an identity without its details."""
+    given = settings()
+    address = SimpleNamespace(kind="socket", path=None, topic=None)
+    monkeypatch.setattr(Settings, "source_address", address)
+    with pytest.raises(AssertionError, match="socket"):
+        build_source(given, until_end=True)
+    with pytest.raises(AssertionError, match="socket"):
+        stream_identity(given)
 
 
 def test_kafka_is_read_by_the_client_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
