@@ -203,7 +203,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     generated = isinstance(recording, GeneratorSettings)
     pace = Pace("max" if generated else speed, clock, wait)
     source = _source(recording, file or FileSettings())
-    read = reading(getattr(source, "record_format", RecordFormat()), message or MessageSettings())
+    read = reading(source.record_format, message or MessageSettings())
     sink = KafkaSink(servers, topic, kafka or KafkaSettings())
     done = Replayed()
     try:

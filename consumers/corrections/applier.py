@@ -9,7 +9,7 @@ each correction, and is saved with the counts: so a kill neither loses one nor a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 
 import structlog
 
@@ -98,7 +98,7 @@ class CorrectionApplier:
         self,
         learner: Learner,
         positions: MutableMapping[Partition, int],
-        assigned: Mapping[Partition, object],
+        assigned: Collection[Partition],
     ) -> list[Reject]:
         """Apply what can be applied now, for a fiftieth of a second at most.
 
@@ -107,7 +107,7 @@ class CorrectionApplier:
         learner : Learner
         positions : mapping of Partition to int
             The next offsets of the stream and of the log; those of the log are moved on.
-        assigned : mapping with keys of Partition
+        assigned : collection of Partition
             The partitions of the stream that are read here; empty where that is not known.
 
         Returns
@@ -148,7 +148,7 @@ class CorrectionApplier:
         entry: Entry,
         learner: Learner,
         positions: Mapping[Partition, int],
-        assigned: Mapping[Partition, object],
+        assigned: Collection[Partition],
     ) -> Reject | None:
         # A position is saved with a part, so there is one, though nothing may ever be taught by it.
         learner.learn(entry.part, self._nothing, [])
@@ -192,7 +192,7 @@ class CorrectionApplier:
         self,
         entry: Entry,
         positions: Mapping[Partition, int],
-        assigned: Mapping[Partition, object],
+        assigned: Collection[Partition],
     ) -> bool:
         """Tell whether the message that is corrected is still to be learned here."""
         said = entry.said
@@ -212,7 +212,7 @@ class CorrectionApplier:
         return not topics or place.topic in topics
 
     def _note_away(
-        self, positions: Mapping[Partition, int], assigned: Mapping[Partition, object]
+        self, positions: Mapping[Partition, int], assigned: Collection[Partition]
     ) -> None:
         """Note since when partitions that we have read are not assigned to us."""
         now_s = self._clock()

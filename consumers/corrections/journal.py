@@ -29,6 +29,7 @@ from consumers.corrections.model import Correction, NotWritten, decoded, is_json
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.private_files import open_private, overwrite_lines
+from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_lines
 
 FILE_NAME = "corrections.jsonl"
@@ -269,7 +270,7 @@ def _write_all(fd: int, data: bytes, at: int) -> None:
 _BATCH_BYTES = 1 << 20
 
 
-class JournalSource:
+class JournalSource(Source):
     """Follows a journal as it grows; see `Source`. An offset is a line's first byte.
 
     Parameters
@@ -322,20 +323,6 @@ class JournalSource:
         offsets = records.starts + begin
         return [raw_columns(self._journal.partition, buffer, records, offsets, self._position)]
 
-    def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: bytes are known to be left, lines are not."""
-        return {}
-
     def at_end(self) -> bool:
         """Tell whether all that stood in the journal at the start has been handed over."""
         return self._position >= self._target
-
-    def trouble(self) -> str | None:
-        """Return None: a file is there, or the program ends."""
-        return None
-
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Do nothing: a journal keeps no positions."""
-
-    def close(self) -> None:
-        """Do nothing: the journal is closed by whoever opened it."""

@@ -25,6 +25,7 @@ from consumers.kafka.client import broken_batch, unreadable
 from consumers.kafka.positions import Positions
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Backoff
+from consumers.sources.base import Source
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -157,7 +158,7 @@ class GroupClient(Protocol):
         """Leave the group, after the last commit has arrived if `finish_commit` says so."""
 
 
-class GroupSource:
+class GroupSource(Source):
     """Reads a topic as a member of a consumer group.
 
     Parameters
@@ -259,6 +260,11 @@ class GroupSource:
         else:
             self._ask()
         return batches
+
+    def assignment(self) -> Collection[Partition]:
+        """Return the partitions whose positions are known."""
+        self._handle_events()
+        return tuple(self._positions)
 
     def lag(self) -> Mapping[Partition, int]:
         """Return the unread messages of each assigned partition, removed ones not counted."""

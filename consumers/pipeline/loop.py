@@ -192,7 +192,7 @@ class Pipeline:
             return False
         if self.corrections.is_due():
             self._is_mid_batch = True
-            assigned = self.reader.source_status().lag
+            assigned = self.reader.source_status().assigned
             rejects = self.corrections.apply(self.learner, self.positions, assigned)
             if rejects:
                 self._after_predictions(partial(self._write_rejects, rejects))

@@ -62,6 +62,8 @@ class SourceStatus:
     ----------
     trouble : str or None
         What keeps it from reading, in a sentence.
+    assigned : set of Partition
+        The partitions that it reads; empty if that is not known.
     lag : mapping of Partition to int
         Unread messages of each assigned partition.
     lost_messages : int
@@ -71,6 +73,7 @@ class SourceStatus:
     """
 
     trouble: str | None = None
+    assigned: frozenset[Partition] = frozenset()
     lag: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
     lost_messages: int = 0
     decoder: str | None = None
@@ -80,9 +83,10 @@ class SourceStatus:
         """Return the status of a source; called on the thread that owns it."""
         return cls(
             source.trouble(),
+            frozenset(source.assignment()),
             MappingProxyType(dict(source.lag())),
-            getattr(source, "lost_messages", 0),
-            getattr(source, "decoder", None),
+            source.lost_messages,
+            source.decoder,
         )
 
 

@@ -1,21 +1,40 @@
-"""The source protocol: what Kafka, a file, standard input and the generator implement."""
+"""The source: what Kafka, a file, standard input, the generator and a journal implement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 
+from consumers.decode.record_format import RecordFormat
 from consumers.messages import Partition, RawColumns
 
 
-class Source(Protocol):
+class Source(ABC):
     """A set of ordered logs that can be read from any position.
 
-    The reading thread alone calls its methods.
+    The reading thread alone calls its methods. A source must have a name, and `open`, `poll` and
+    `at_end`; everything else suits a single log that is always there and keeps no positions.
+
+    Attributes
+    ----------
+    name : str
+        What logs and the screen call it.
+    record_format : RecordFormat
+        How its records are written; JSON unless it is set.
+    lost_messages : int
+        How many messages were removed before they could be read.
     """
 
     name: str
+    record_format = RecordFormat()
+    lost_messages = 0
 
+    @property
+    def decoder(self) -> str | None:
+        """How Kafka's responses are decoded; None if not known yet, or for other sources."""
+        return None
+
+    @abstractmethod
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin to read.
 
@@ -23,6 +42,7 @@ class Source(Protocol):
         is called at each assignment of partitions, and wins over the broker's committed offsets.
         """
 
+    @abstractmethod
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages, at most one batch a partition.
 
@@ -31,24 +51,30 @@ class Source(Protocol):
         pauses of at most 1 s; they are never raised.
         """
 
-    def lag(self) -> Mapping[Partition, int]:
-        """Return the unread messages of every assigned partition, those with none included.
-
-        The keys are the assignment: corrections of other partitions are not applied here. Empty if
-        the assignment is unknown.
-        """
-
+    @abstractmethod
     def at_end(self) -> bool:
         """Return whether everything up to the end at opening has been returned."""
 
+    def assignment(self) -> Collection[Partition]:
+        """Return the partitions that are read here, none if that is not known.
+
+        If some are known, corrections of messages in any other partition are left to others.
+        """
+        return ()
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return the unread messages of every assigned partition; empty if they are not known."""
+        return {}
+
     def trouble(self) -> str | None:
         """Return what keeps the source from reading, in a sentence; None if nothing does."""
+        return None
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
+    def commit(self, positions: Mapping[Partition, int]) -> None:  # noqa: B027 -- most keep none
         """Report a checkpoint's positions to the outside, for lag tools only.
 
         Failures are logged, never raised.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 -- some hold nothing
         """Release everything, within a second or two."""

@@ -13,9 +13,9 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 import zstandard
 
@@ -23,6 +23,7 @@ from consumers.config.settings import FileSettings
 from consumers.decode.record_format import recognise
 from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_csv, split_lines
 
 _STEP_BYTES = 512
@@ -38,49 +39,19 @@ class _Member(Protocol):
     def decompress(self, data: bytes) -> bytes: ...
 
 
-def _gzip() -> _Member:
-    return cast("_Member", zlib.decompressobj(wbits=31))
-
-
-def _xz() -> _Member:
-    return cast("_Member", lzma.LZMADecompressor(memlimit=_MEMORY_BYTES_MAX))
-
-
-def _zstandard() -> _Member:
-    return cast("_Member", zstandard.ZstdDecompressor().decompressobj())
-
-
-def _bzip2() -> _Member:
-    return cast("_Member", bz2.BZ2Decompressor())
-
-
-_MEMBER_BY_MAGIC: dict[bytes, Callable[[], _Member]] = {
-    b"\x1f\x8b": _gzip,
-    b"\xfd7zXZ\x00": _xz,
-    b"\x28\xb5\x2f\xfd": _zstandard,
-    b"BZh": _bzip2,
+_MEMBER_BY_MAGIC: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
+    b"\xfd7zXZ\x00": lambda: lzma.LZMADecompressor(memlimit=_MEMORY_BYTES_MAX),
+    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    b"BZh": bz2.BZ2Decompressor,
 }
 
 
 class FileBytes:
     """Reads a file from front to back.
 
-    Parameters
-    ----------
-    path : Path
-        An existing file.
-
-    Attributes
-    ----------
-    packed : bool
-        Whether it is compressed. A plain file can be read from anywhere and may grow.
-    damage : str or None
-        What ended a compressed file before its end.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
+    A plain file can be read from anywhere and may grow; one that is `packed` cannot. `damage` says
+    what ended a compressed file before its end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,31 +125,15 @@ _IDLE_WAIT_S_MAX = 0.2  # how soon a line that was appended is noticed
 _READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
 
 
-class FileSource:
+class FileSource(Source):
     """Reads a file once, or follows it as it grows.
 
-    Parameters
-    ----------
-    path : Path
-        A regular file.
-    settings : FileSettings
-        Its format and encoding, and how much is read at a time.
-    follow : bool
-        Wait for what is appended to a plain file, and for its last line to be whole. A file put in
-        its place under the same name is not noticed. Otherwise the end of the file is the end, and
-        its last line needs no line end.
-    wait : callable
-        Waits the given number of seconds if nothing is there.
+    With `follow` it waits for what is appended to a plain file, and for its last line to be whole;
+    a file put in its place under the same name is not noticed. Otherwise the end of the file is the
+    end, and its last line needs no line end.
 
-    Attributes
-    ----------
-    record_format : RecordFormat
-        The format of the records, recognised by the first 256 KiB.
-
-    Raises
-    ------
-    SourceError
-        If the file cannot be read.
+    The format of the records is recognised by the first 256 KiB. `wait` is given seconds. A file
+    that cannot be read is a `SourceError`.
     """
 
     def __init__(
@@ -207,10 +162,7 @@ class FileSource:
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin at the partition's position, or at the first record.
 
-        Raises
-        ------
-        SourceError
-            If the file cannot be read, or is too short to be the one the position is from.
+        A file that is too short to be the one that the position is from is a `SourceError`.
         """
         self._bytes = self._opened()
         self._size = self._bytes.size()
@@ -231,11 +183,8 @@ class FileSource:
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next batch; at the end, wait up to `timeout_s` and return none.
 
-        Raises
-        ------
-        SourceError
-            At a damaged place of a packed file, once all before it was handed over; and when the
-            file cannot be read or has become shorter.
+        A damaged place of a packed file is a `SourceError`, once all before it was handed over; so
+        is a file that cannot be read or has become shorter.
         """
         for _ in range(_READS_MAX):
             if self._finished:
@@ -251,10 +200,6 @@ class FileSource:
         self._wait(min(timeout_s, _IDLE_WAIT_S_MAX))
         return []
 
-    def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: bytes are known to be left, messages are not."""
-        return {}
-
     def at_end(self) -> bool:
         """Return whether everything up to the end at opening has been returned."""
         return self._finished or (self._follow and self._position >= self._size)
@@ -264,9 +209,6 @@ class FileSource:
         if self._position < self._skip_to:
             return f"{self._path}: unpacking to byte {self._skip_to}, now at {self._position}"
         return None
-
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Do nothing: a file keeps no positions."""
 
     def close(self) -> None:
         """Close the file."""

@@ -12,14 +12,14 @@ keeps a good classifier below certainty.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from importlib import resources
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.settings import GeneratorSettings
-from consumers.sources import tweet_words as words
 
 START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, when message 0 is written; the next 1 ms later
 LABELS = (0, 4)  # negative and positive, as Sentiment140 has them
@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 _CHOICES = 24
 _RANGE = 1 << 16  # each choice is drawn from 0 … 65535
+_TURNING_TAG = "newphone"  # people love it, until `generator.turn_after` messages have passed
+_TURNED_SHARE = 0.12  # how many of the tweets on it are glad ones then
 _TABLE = 1 << 12  # slots of a table; a power of two, so that a mask picks one
 _MASK = _TABLE - 1
 
@@ -40,6 +42,15 @@ _WITH_MENTION = round(0.22 * _RANGE)
 _WITH_TAG = round(0.25 * _RANGE)
 _WITH_LINK = round(0.1 * _RANGE)
 _SHOUTED = round(0.02 * _RANGE)
+
+
+class Topic(NamedTuple):
+    """Something people tweet about."""
+
+    name: str  # as it stands in a sentence
+    tag: str
+    kind: str  # a key of the deeds
+    positive_share: float
 
 
 class Tweet(msgspec.Struct, gc=False):
@@ -64,12 +75,9 @@ def zipf_table(items: Sequence[_T]) -> list[_T]:
 
 
 def draws(seed: int, first: int, n: int) -> NDArray[np.int64]:
-    """Return the choices of messages `first` … `first + n - 1`.
+    """Return the choices of messages `first` … `first + n - 1`, shape (n, 24), int64.
 
-    Returns
-    -------
-    ndarray of shape (n, 24), int64
-        Numbers from 0 to 65535, each a SplitMix64 hash of the seed, the message and the column.
+    Each is a number from 0 to 65535: a SplitMix64 hash of the seed, the message and the column.
     """
     with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
         start = np.uint64(first % (1 << 58)) * np.uint64(_CHOICES)
@@ -101,30 +109,28 @@ def _with_long_forms(items: Sequence[str]) -> list[str]:
     return [*items, *long]
 
 
-_TOPICS = zipf_table(words.TOPICS)
-_PATTERNS = zipf_table([pattern.format_map for pattern in words.PATTERNS])
-_GOOD = [zipf_table(_with_long_forms(adjectives)) for adjectives in words.ADJECTIVES]
-_LOVE = [zipf_table(_with_long_forms(verbs)) for verbs in words.VERBS]
-_DEEDS = {kind: [zipf_table(deeds) for deeds in pair] for kind, pair in words.DEEDS.items()}
-_FACES = [zipf_table(faces) for faces in words.FACES]
-_MOODS = [zipf_table(tags) for tags in words.MOOD_TAGS]
-_VERY = zipf_table(words.INTENSIFIERS)
-_WHATS = zipf_table(words.WHATS)
-_WHENS = zipf_table(words.WHENS)
-_OPENERS = zipf_table(words.OPENERS)
-_ENDINGS = zipf_table(words.ENDINGS)
-_NAMES = zipf_table(words.NAMES)
-_HOBBIES = zipf_table(words.HOBBIES)
+# In each list the earlier an entry stands, the more often it is used. In every pair negative stands
+# first and positive second, as in the labels. `{good}` of a pattern speaks for the tweet's
+# sentiment and `{bad}` against it.
+_words: dict[str, Any] = msgspec.json.decode(
+    resources.files("consumers.sources").joinpath("tweet_words.json").read_bytes()
+)
+_TOPICS = zipf_table([Topic(*topic) for topic in _words["topics"]])
+_PATTERNS = zipf_table([pattern.format_map for pattern in _words["patterns"]])
+_GOOD, _LOVE = (
+    [zipf_table(_with_long_forms(items)) for items in _words[name]]
+    for name in ("adjectives", "verbs")
+)
+_DEEDS = {kind: [zipf_table(deeds) for deeds in pair] for kind, pair in _words["deeds"].items()}
+_FACES, _MOODS = ([zipf_table(items) for items in _words[name]] for name in ("faces", "mood_tags"))
+_VERY, _WHATS, _WHENS, _OPENERS, _ENDINGS, _NAMES, _HOBBIES = (
+    zipf_table(_words[name])
+    for name in ("intensifiers", "whats", "whens", "openers", "endings", "names", "hobbies")
+)
 
 
 class TweetMaker:
-    """Makes the messages of one seed.
-
-    Parameters
-    ----------
-    settings : GeneratorSettings
-        Seed, share of labelled messages, and after how many a topic's sentiment turns.
-    """
+    """Makes the tweets of one seed."""
 
     def __init__(self, settings: GeneratorSettings) -> None:
         self._seed = settings.seed
@@ -139,8 +145,8 @@ class TweetMaker:
         """Compose message `number` from its choices."""
         topic = _TOPICS[c[0] & _MASK]
         share = topic.positive_share
-        if topic is words.TURNING_TOPIC and number >= self._turn_after:
-            share = words.TURNED_POSITIVE_SHARE
+        if topic.tag == _TURNING_TAG and number >= self._turn_after:
+            share = _TURNED_SHARE
         positive = c[1] < share * _RANGE
         tweet = Tweet(
             f"{self._seed}-{number}",
@@ -154,10 +160,10 @@ class TweetMaker:
         return tweet
 
 
-def _text(topic: words.Topic, positive: bool, c: list[int]) -> str:
+def _text(topic: Topic, positive: bool, c: list[int]) -> str:
     """Compose the text of a tweet: a sentence, and what people put around it."""
     said = positive != (c[5] < _IRONY)
-    text = _PATTERNS[c[6] & _MASK](
+    text: str = _PATTERNS[c[6] & _MASK](
         {
             "topic": topic.name,
             "good": _GOOD[said][c[7] & _MASK],

@@ -8,7 +8,7 @@ stream to be, and what is learned of it can be held against these numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from consumers.config.settings import GeneratorSettings
 from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Source
 from consumers.sources.generated_tweets import START_MS, TweetMaker, compose
 from consumers.sources.records import Records, raw_columns
 
@@ -85,13 +86,7 @@ _SCORES, _INCOMES, _PURPOSES, _MANNERS = map(_draw, (SCORES, INCOMES, PURPOSES, 
 
 
 class LoanMaker:
-    """Makes the messages of one seed.
-
-    Parameters
-    ----------
-    settings : GeneratorSettings
-        Seed, and share of labelled messages.
-    """
+    """Makes the loan applications of one seed."""
 
     def __init__(self, settings: GeneratorSettings) -> None:
         self._seed = settings.seed
@@ -124,7 +119,7 @@ class LoanMaker:
 
 
 def _normal(of: tuple[float, float], choice: int) -> float:
-    """Return the normal number that a choice falls on."""
+    """Return the number of a normal distribution that a choice falls on."""
     mean, deviation = of
     return mean + deviation * _NORMAL[choice >> 4]
 
@@ -134,20 +129,14 @@ _GATHER_S = 0.01  # messages are gathered this long, so that a slow stream is no
 _BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest was never sent
 
 
-class GeneratorSource:
+class GeneratorSource(Source):
     """Generates tweets, or loan applications (`LoanMaker`), at a steady rate.
 
     Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
     them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
     nothing, so that a good classifier is right 85 to 90 times in a hundred.
 
-    Parameters
-    ----------
-    settings : GeneratorSettings
-        Which stream, seed, rate, share of labelled messages, and the tweet at which sentiment on
-        the new phone turns. A rate of 0 is as fast as it goes.
-    clock, wait : callable
-        Tells a time in seconds, and passes a number of seconds.
+    A rate of 0 is as fast as it goes. `clock` and `wait` count in seconds.
     """
 
     def __init__(
@@ -180,23 +169,9 @@ class GeneratorSource:
         self._position += n
         return [self._batch(first, n)]
 
-    def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: the stream has no end."""
-        return {}
-
     def at_end(self) -> bool:
         """Return False: the stream has no end."""
         return False
-
-    def trouble(self) -> str | None:
-        """Return None: nothing keeps it from generating."""
-        return None
-
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Do nothing: the generator keeps no positions."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def _due(self, timeout_s: float) -> int:
         """Return how many messages are due, once a few are or the time is up."""

@@ -27,35 +27,19 @@ Longs = NDArray[np.int64]
 
 
 class Records(NamedTuple):
-    """Where the whole records of a buffer lie.
-
-    Attributes
-    ----------
-    starts, ends : ndarray of shape (n,), int64
-        The bytes of each record, without line end; empty lines are left out.
-    consumed : int
-        How many bytes are used up; what follows begins the next record.
-    """
+    """Where the n whole records of a buffer lie, without line ends; empty lines are left out."""
 
     starts: Longs
     ends: Longs
-    consumed: int
+    consumed: int  # bytes that are used up; what follows begins the next record
 
 
 def split_lines(buffer: bytes, *, last: bool, bytes_max: int = RECORD_BYTES_MAX) -> Records:
-    r"""Cut a buffer at its line breaks.
+    r"""Cut a buffer, which begins with a record, at its line breaks.
 
-    Parameters
-    ----------
-    buffer : bytes
-        Begins with a record.
-    last : bool
-        Nothing follows the buffer, so what stands after its last line break is a record too.
-    bytes_max : int
-        Of a longer line, this many bytes are a record, and the buffer is consumed up to there.
+    If it is the `last`, what stands after its last line break is a record too. Of a line longer
+    than `bytes_max` that many bytes are a record, and the buffer is consumed up to there.
 
-    Examples
-    --------
     >>> found = split_lines(b'{"a":1}\r\n\n{"b":2}\n{"c', last=False)
     >>> found.starts.tolist(), found.ends.tolist(), found.consumed
     ([0, 10], [7, 17], 18)

@@ -6,7 +6,7 @@ import os
 import selectors
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
@@ -15,36 +15,19 @@ from consumers.config.settings import FileSettings
 from consumers.decode.record_format import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_lines
 
 
-class StdinSource:
+class StdinSource(Source):
     """Reads JSON lines from standard input, which cannot be read twice.
 
     Its one partition is `stdin[0]`, an offset is a record's number. A pipe has no memory: a daemon
     that starts again counts from its checkpoint's position, so numbers stay unique, but what the
     pipe held when it ended is lost. If that matters, read a file or Kafka.
 
-    Parameters
-    ----------
-    settings : FileSettings
-        How much is read at a time, and the encoding; the format is JSON lines.
-    stream : binary file, optional
-        What to read, with a file descriptor; standard input when left out.
-    clock, wait : callable
-        Return a time in seconds; wait a number of seconds once the input has ended.
-
-    Attributes
-    ----------
-    record_format : RecordFormat
-        The format of the records.
-
-    Raises
-    ------
-    ConfigError
-        If the settings ask for CSV.
-    SourceError
-        If there is no standard input.
+    A `stream` needs a file descriptor. `clock` and `wait` count in seconds. Settings that ask for
+    CSV are a `ConfigError`, a missing standard input is a `SourceError`.
     """
 
     def __init__(
@@ -84,10 +67,7 @@ class StdinSource:
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the whole lines that came, waiting up to `timeout_s` for the first.
 
-        Raises
-        ------
-        SourceError
-            If the input cannot be read.
+        An input that cannot be read is a `SourceError`.
         """
         assert self._selector is not None
         if self.at_end():
@@ -104,20 +84,9 @@ class StdinSource:
                 break
         return []
 
-    def lag(self) -> Mapping[Partition, int]:
-        """Return nothing: the lag of a pipe is unknown."""
-        return {}
-
     def at_end(self) -> bool:
         """Return whether the input has ended and all of it has been returned."""
         return self._ended and not self._pending
-
-    def trouble(self) -> str | None:
-        """Return None: an idle pipe is no trouble."""
-        return None
-
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Do nothing: a pipe keeps no positions."""
 
     def close(self) -> None:
         """Stop polling the input; whoever opened it closes it."""

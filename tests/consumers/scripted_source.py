@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Source
 
 PositionOf = Callable[[Partition], int | None]
 Step = Sequence[RawColumns] | Exception | Callable[[PositionOf], Sequence[RawColumns]]
 
 
-class ScriptedSource:
+class ScriptedSource(Source):
     """Each poll takes the next step: batches to return, an error to raise, or a function to ask.
 
     Parameters
@@ -62,6 +63,10 @@ class ScriptedSource:
         if isinstance(step, Exception):
             raise step
         return list(step(self._position_of) if callable(step) else step)
+
+    def assignment(self) -> Collection[Partition]:
+        """Return the partitions of the lag that was set."""
+        return self.lags
 
     def lag(self) -> Mapping[Partition, int]:
         """Return the lag that was set."""
