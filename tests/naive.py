@@ -143,6 +143,8 @@ class NaiveModel:
         if isinstance(family, Multinomial):
             alpha = family.prior.concentration
             bottom = sum(counts[c] for counts in self.counts.values()) + alpha * len(self.counts)
+            if known and bottom == 0.0:
+                return -math.inf  # an empty class under maximum likelihood, not 0/0
             return fsum(
                 times * (log(self.counts[word][c] + alpha) - log(bottom))
                 for word, times in known.items()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,6 +121,7 @@ def test_no_answer_depends_on_the_hash_key(group: Words, stream: list[Example], 
 
 
 @given(groups(), streams())
+@hypothesis.example(Words(Multinomial(Dirichlet(0.0)), max_words=1), [Example("a", "spam")])
 def test_the_model_is_its_plain_twin(group: Words, stream: list[Example]) -> None:
     """Counts are the twin's, word by word; joints and posteriors are, to 1e-12 of their size."""
     model, twin = fresh(group), naive.NaiveModel(group, classes=["ham"])
