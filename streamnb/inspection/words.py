@@ -359,7 +359,8 @@ class BernoulliView(WordsView, of=Bernoulli):
         """Return the posterior Beta's parameters N_jc + β₁ and N_c − N_jc + β₂, (n, k) each."""
         held = self.counts_of(columns)
         present, absent = self.betas
-        return held + present, (self.examples - held) + absent
+        # Rounding of fractional weights may leave N_jc above N_c; nothing is less than none.
+        return held + present, np.maximum(self.examples - held, 0.0) + absent
 
     def log_absent(self, columns: NDArray[np.int64]) -> Floats:
         """Return log(1 − θ_jc), shape (n, n_classes); -inf where the class is empty, without β₂."""
@@ -475,7 +476,8 @@ class BernoulliView(WordsView, of=Bernoulli):
         for c in range(len(mean)):
             # Most words share their count with many others, so the distinct counts are few.
             counts, times = np.unique(held[:, c], return_counts=True)
-            a, b = counts + present[c], (self.examples[c] - counts) + absent[c]
+            rest = np.maximum(self.examples[c] - counts, 0.0)
+            a, b = counts + present[c], rest + absent[c]
             each_mean, each_variance = log_beta_moments(b, a)
             mean[c] = (times * each_mean).sum()
             variance[c] = (times * each_variance).sum()

@@ -64,7 +64,7 @@ def add_log_likelihood(
             count = counts.by_word[column, c]
             b1 = beta1[c] * scale
             rest = (counts.examples[c] - count) + beta2[c] * scale
-            if rest == 0.0:
+            if rest <= 0.0:  # below nothing by what rounding left of fractional weights
                 # θ = (N + β₁)/(N + β₁) = 1; A_c left it out but for its share of V·log1p(β₁/M).
                 scratch[c, 2] -= 1.0
                 scratch[c, 1] += np.log(count + b1) - np.log(count)

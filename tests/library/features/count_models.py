@@ -28,7 +28,7 @@ from streamnb.features.protocol import Group
 
 CLASSES = ("ham", "spam", "eggs")
 WORDS = tuple("abcdefghij")
-PROBES = {
+PROBES: dict[str, list[Any]] = {
     "text": ["a b c", "a a a a j", "", None, "never seen", "c d e f g h i j"],
     "bag": [{"a": 1}, {"b": 2.5, "c": 9}, {}, None, {"zz": 3}, dict.fromkeys(WORDS, 1)],
 }
