@@ -169,40 +169,6 @@ class Prequential:
         held = self._n_held
         return float(self._losses[:held].sum()) / held if held else None
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that is needed to go on after a restart, the window's oldest example first."""
-        first = self._next if self._n_held == self.window else 0
-        return {
-            "totals": np.array([self.n, self.n_correct], dtype=np.int64),
-            "log_loss_sum": np.array([self.log_loss_sum]),
-            "losses": np.roll(self._losses, -first)[: self._n_held],
-            "correct": np.roll(self._correct, -first)[: self._n_held],
-            "judgements": np.roll(self._judgements, -first)[: self._n_held],
-            "n_classes": np.array([self._n_classes], dtype=np.int64),
-        }
-
-    @classmethod
-    def from_arrays(cls, window: int, arrays: dict[str, NDArray[np.generic]]) -> Prequential:
-        """Return what `to_arrays` was taken from; a shorter window keeps the newest examples.
-
-        Parameters
-        ----------
-        window : int
-            Examples in the window from now on.
-        arrays : dict of str to ndarray
-            What `to_arrays` gave.
-        """
-        restored = cls(window)
-        restored.n, restored.n_correct = (int(total) for total in arrays["totals"])
-        restored.log_loss_sum = float(arrays["log_loss_sum"][0])
-        restored._n_classes = int(arrays["n_classes"][0])
-        restored._hold(
-            np.asarray(arrays["losses"], dtype=np.float64),
-            np.asarray(arrays["correct"], dtype=np.bool_),
-            np.asarray(arrays["judgements"], dtype=np.uint64),
-        )
-        return restored
-
 
 BINS = 10
 
