@@ -33,7 +33,7 @@ from uvicorn.server import ServerState
 from consumers.errors import ConfigError
 from consumers.http.middleware import HEADERS, RequestMiddleware
 from consumers.http.responses import ProblemError
-from consumers.monitoring.http_metrics import OTHER, HttpMetrics
+from consumers.monitoring.metrics import OTHER, HttpMetrics
 
 HEAD_BYTES_MAX = 65_536
 PIPELINED_MAX = 128  # requests of one connection that wait for the answer to the one before

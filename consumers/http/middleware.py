@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.http.authorization import AllowedHosts
 from consumers.http.responses import ProblemError
-from consumers.monitoring.http_metrics import OTHER, HttpMetrics
+from consumers.monitoring.metrics import OTHER, HttpMetrics
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "

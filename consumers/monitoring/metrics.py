@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,170 +25,94 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from consumers.messages import Reason
-from consumers.monitoring.http_metrics import HttpMetrics
 from consumers.monitoring.process_metrics import watch_process
 from consumers.monitoring.status import Status
 
 # The creation time of each counter would be a second series that nobody here reads.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-OTHER = "other"  # the label of every class that the configuration does not name
+OTHER = "other"  # the label of a class, path or method that is none of ours
 
 # From a batch of one on a warm model (0.1 ms) to a second, which is an alarm.
 PREDICT_BUCKETS_S = (
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
 )  # fmt: skip
+# From a health check to a client that is hardly willing to wait.
+REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 DECODERS = ("columns", "records", "librdkafka")
 OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete")
+CORRECTIONS = ("label", "delete", "refused", "skipped")
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
+GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
 Family: TypeAlias = type[GaugeMetricFamily | CounterMetricFamily]
 Samples: TypeAlias = Mapping[tuple[str, ...], float | None]
 
-
-class StatusMetric(NamedTuple):
-    """A metric with one value, and the field of the status that it shows; None is nan."""
-
-    family: Family
-    name: str
-    help: str
-    value: Callable[[Status], float | None]
-
-
-class LabelledMetric(NamedTuple):
-    """A metric with labels, and its samples for a status and the configured classes."""
-
-    family: Family
-    name: str
-    help: str
-    labels: tuple[str, ...]
-    samples: Callable[[Status, Sequence[str]], Samples]
-
-
-STATUS_METRICS = (
-    StatusMetric(
-        GaugeMetricFamily, "source_up", "1 while the source can be read, else 0.",
-        lambda status: status.trouble is None,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "source_restarts", "Times that the source was lost and found again.",
-        lambda status: status.n_restarts,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "messages_lost",
-        "Messages that the source had removed before they were read.",
-        lambda status: status.n_lost,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "alive", "1 while /healthz answers 200, else 0.",
-        lambda status: status.health is not None and status.health.alive,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "ready", "1 while /readyz answers 200, else 0.",
-        lambda status: status.health is not None and status.health.ready,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "prequential_window_accuracy_ratio",
-        "Share predicted right before learning, over learning.window examples.",
-        lambda status: status.window_accuracy,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "prequential_window_log_loss_nats",
-        "Mean log-loss before learning, over learning.window examples.",
-        lambda status: status.window_log_loss,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "prequential_window_calibration_error_ratio",
-        "Mean distance of probability and accuracy, over learning.window examples.",
-        lambda status: status.calibration_error,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "prequential_examples",
-        "Examples predicted before they were learned.",
-        lambda status: status.n_predicted,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "prequential_correct", "Those of them predicted right.",
-        lambda status: status.n_correct,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "prequential_log_loss_nats", "Sum of their log-losses.",
-        lambda status: status.log_loss_sum,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "snapshot_version", "Version of the published snapshot.",
-        lambda status: status.snapshot_version,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "snapshot_age_seconds", "Time since the last snapshot was published.",
-        lambda status: status.snapshot_age_s,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "model_features",
-        "Words, values, flags and numbers that the model knows.",
-        lambda status: status.n_features,
-    ),
-    StatusMetric(
-        GaugeMetricFamily, "vocabulary_words", "Words that the model knows.",
-        lambda status: status.vocabulary_size,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "words_dropped",
-        "Words not learned because the vocabulary was full.",
-        lambda status: status.new_words_dropped,
-    ),
-    StatusMetric(
-        CounterMetricFamily, "values_dropped",
-        "Values of categories that left because their table was full.",
-        lambda status: status.new_values_dropped,
-    ),
+# Each metric with one value: its kind, name, help, and value for a status; None is nan.
+STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]], ...] = (
+    (GAUGE, "source_up", "1 while the source can be read, else 0.", lambda s: s.trouble is None),
+    (COUNTER, "source_restarts", "Times that the source was lost and found again.",
+     lambda s: s.n_restarts),
+    (COUNTER, "messages_lost", "Messages that the source had removed before they were read.",
+     lambda s: s.n_lost),
+    (GAUGE, "alive", "1 while /healthz answers 200, else 0.",
+     lambda s: s.health is not None and s.health.alive),
+    (GAUGE, "ready", "1 while /readyz answers 200, else 0.",
+     lambda s: s.health is not None and s.health.ready),
+    (GAUGE, "prequential_window_accuracy_ratio",
+     "Share predicted right before learning, over learning.window examples.",
+     lambda s: s.window_accuracy),
+    (GAUGE, "prequential_window_log_loss_nats",
+     "Mean log-loss before learning, over learning.window examples.",
+     lambda s: s.window_log_loss),
+    (GAUGE, "prequential_window_calibration_error_ratio",
+     "Mean distance of probability and accuracy, over learning.window examples.",
+     lambda s: s.calibration_error),
+    (COUNTER, "prequential_examples", "Examples predicted before they were learned.",
+     lambda s: s.n_predicted),
+    (COUNTER, "prequential_correct", "Those of them predicted right.", lambda s: s.n_correct),
+    (COUNTER, "prequential_log_loss_nats", "Sum of their log-losses.", lambda s: s.log_loss_sum),
+    (GAUGE, "snapshot_version", "Version of the published snapshot.",
+     lambda s: s.snapshot_version),
+    (GAUGE, "snapshot_age_seconds", "Time since the last snapshot was published.",
+     lambda s: s.snapshot_age_s),
+    (GAUGE, "model_features", "Words, values, flags and numbers that the model knows.",
+     lambda s: s.n_features),
+    (GAUGE, "vocabulary_words", "Words that the model knows.", lambda s: s.vocabulary_size),
+    (COUNTER, "words_dropped", "Words that left because the vocabulary was full.",
+     lambda s: s.new_words_dropped),
+    (COUNTER, "values_dropped", "Values of categories that left because their table was full.",
+     lambda s: s.new_values_dropped),
 )  # fmt: skip
 
-LABELLED_METRICS = (
-    LabelledMetric(
-        CounterMetricFamily, "messages", "Messages read, by outcome.", ("outcome",),
-        lambda status, _: {(name,): status.outcomes.get(name, 0) for name in OUTCOMES},
-    ),
-    LabelledMetric(
-        CounterMetricFamily, "rejects", "Messages rejected, by reason.", ("reason",),
-        lambda status, _: {(str(r.value),): status.rejected.get(r.value, 0) for r in Reason},
-    ),
-    LabelledMetric(
-        GaugeMetricFamily, "consumer_lag_messages", "Messages of a partition still unread.",
-        ("topic", "partition"),
-        lambda status, _: {
-            (place.topic, str(place.partition)): count for place, count in status.lag.items()
-        },
-    ),
-    LabelledMetric(
-        GaugeMetricFamily, "kafka_decoder_info",
-        "1 for how Kafka's responses are decoded, else 0.", ("decoder",),
-        lambda status, _: {
-            (each,): each == status.decoder for each in DECODERS if status.decoder is not None
-        },
-    ),
-    LabelledMetric(
-        CounterMetricFamily, "examples_learned", "Examples learned, by label.", ("label",),
-        lambda status, classes: _counts_by_class(status.learned_by_class, classes),
-    ),
-    LabelledMetric(
-        CounterMetricFamily, "predictions",
-        "Predictions for messages without a label, by class.", ("label",),
-        lambda status, classes: _counts_by_class(status.predicted_by_class, classes),
-    ),
-    LabelledMetric(
-        GaugeMetricFamily, "share_ratio",
-        "Share of the newest messages predicted to be of a class.", ("label",),
-        lambda status, classes: {
-            (label,): None if (said := status.stream_shares) is None else said.raw.get(label)
-            for label in classes
-        },
-    ),
-    LabelledMetric(
-        GaugeMetricFamily, "share_adjusted_ratio",
-        "That share with the classifier's own error rates taken out.", ("label",),
-        lambda status, classes: {(label,): _adjusted_share(status, label) for label in classes},
-    ),
+# Each metric with labels: its kind, name, help, labels, and samples for a status and the classes.
+LABELLED_METRICS: tuple[
+    tuple[Family, str, str, tuple[str, ...], Callable[[Status, Sequence[str]], Samples]], ...
+] = (
+    (COUNTER, "messages", "Messages read, by outcome.", ("outcome",),
+     lambda s, _: {(name,): s.outcomes.get(name, 0) for name in OUTCOMES}),
+    (COUNTER, "rejects", "Messages rejected, by reason.", ("reason",),
+     lambda s, _: {(str(r.value),): s.rejected.get(r.value, 0) for r in Reason}),
+    (GAUGE, "consumer_lag_messages", "Messages of a partition still unread.",
+     ("topic", "partition"),
+     lambda s, _: {(at.topic, str(at.partition)): count for at, count in s.lag.items()}),
+    (GAUGE, "kafka_decoder_info", "1 for how Kafka's responses are decoded, else 0.",
+     ("decoder",),
+     lambda s, _: {(each,): each == s.decoder for each in DECODERS if s.decoder is not None}),
+    (COUNTER, "examples_learned", "Examples learned, by label.", ("label",),
+     lambda s, classes: _counts_by_class(s.learned_by_class, classes)),
+    (COUNTER, "predictions", "Predictions for messages without a label, by class.", ("label",),
+     lambda s, classes: _counts_by_class(s.predicted_by_class, classes)),
+    (GAUGE, "share_ratio", "Share of the newest messages predicted to be of a class.",
+     ("label",),
+     lambda s, classes: {
+         (label,): None if s.stream_shares is None else s.stream_shares.raw.get(label)
+         for label in classes
+     }),
+    (GAUGE, "share_adjusted_ratio",
+     "That share with the classifier's own error rates taken out.", ("label",),
+     lambda s, classes: {(label,): _adjusted_share(s, label) for label in classes}),
 )  # fmt: skip
 
 
@@ -225,17 +150,96 @@ COUNTERS = (
 )
 
 
+def _counter(
+    registry: CollectorRegistry, name: str, text: str, labels: Sequence[str] = ()
+) -> Counter:
+    return Counter(name, text, labels, namespace="streamnb", registry=registry)
+
+
+def _gauge(registry: CollectorRegistry, name: str, text: str) -> Gauge:
+    return Gauge(name, text, namespace="streamnb", registry=registry)
+
+
+class HttpMetrics:
+    """Counts requests and connections; labels are our own routes, methods and statuses alone."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = _counter(
+            registry, "http_requests", "Requests answered.", ["route", "method", "status"]
+        )
+        self._seconds = Histogram(
+            "http_request_seconds",
+            "Time from a request's head to the head of its answer.",
+            ["route"],
+            namespace="streamnb",
+            registry=registry,
+            buckets=REQUEST_BUCKETS_S,
+        )
+        self._connections = _gauge(registry, "http_connections", "Open connections.")
+        self._rejected = _counter(
+            registry,
+            "http_connections_rejected",
+            "Connections turned away because there were http.connections_max.",
+        )
+        # Asking for a child by its labels takes longer than counting does.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count_request(self, route: str, method: str, status: int, seconds: float | None) -> None:
+        """Count a request that was answered, or given up.
+
+        `route` is a template of ours, such as ``/v1/messages/{id}``, or `OTHER`, never a path;
+        `seconds` lasted until the answer began, None if nobody measured.
+        """
+        key = (route, method if method in METHODS else OTHER, status)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = (
+                self._requests.labels(key[0], key[1], str(status)),
+                self._seconds.labels(route),
+            )
+        found[0].inc()
+        if seconds is not None:
+            found[1].observe(seconds)
+
+    def count_rejected(self) -> None:
+        """Count a connection that was turned away."""
+        self._rejected.inc()
+
+    def watch_connections(self, size: Callable[[], int]) -> None:
+        """Ask `size` for the number of open connections at each scrape."""
+        self._connections.set_function(size)
+
+
+class CorrectionMetrics:
+    """Counts corrections."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._corrections = _counter(
+            registry,
+            "corrections",
+            "Corrections read from their log, by what became of them.",
+            ["kind"],
+        )
+        self._waiting = _gauge(
+            registry, "corrections_waiting", "Corrections read and not applied yet."
+        )
+        for kind in CORRECTIONS:
+            self._corrections.labels(kind)
+
+    def count(self, kind: str) -> None:
+        """Count a correction by what became of it, one of `CORRECTIONS`."""
+        self._corrections.labels(kind).inc()
+
+    def watch(self, n_waiting: Callable[[], int]) -> None:
+        """Ask `n_waiting` how many wait at each scrape."""
+        self._waiting.set_function(n_waiting)
+
+
 class Metrics(Collector):
     """The daemon's metrics, in a registry that is passed in.
 
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where they are registered; a fresh one in each test.
-    classes : sequence of str
-        The configured classes, the only values of the label `label` beside ``other``.
-    clock : callable
-        Monotonic seconds, for the checkpoint's age.
+    The configured `classes` are the only values of the label `label` beside ``other``; `clock`
+    returns monotonic seconds, for the checkpoint's age.
     """
 
     def __init__(
@@ -244,7 +248,6 @@ class Metrics(Collector):
         classes: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._registry = registry
         self._clock = clock
         self._classes = tuple(classes)
         self._checkpoint_s = math.nan
@@ -258,32 +261,27 @@ class Metrics(Collector):
             registry=registry,
             buckets=PREDICT_BUCKETS_S,
         )
-        self._predict_batch = self._gauge(
+        gauge, counter = partial(_gauge, registry), partial(_counter, registry)
+        self._predict_batch = gauge(
             "predict_batch_messages", "Messages in the batch that was judged last."
         )
-        self._queue = self._gauge(
+        self._queue = gauge(
             "predictor_queue_batches", "Batches that wait for the predictor thread."
         )
-        self._queue_limit = self._gauge(
+        self._queue_limit = gauge(
             "predictor_queue_limit_batches", "How many may wait (predictor.queue_size_max)."
         )
-        age = self._gauge("checkpoint_age_seconds", "Time since the last checkpoint was safe.")
+        age = gauge("checkpoint_age_seconds", "Time since the last checkpoint was safe.")
         age.set_function(lambda: self._clock() - self._checkpoint_s)
-        self._checkpoints = self._counter("checkpoints", "Checkpoints written.")
-        self._failures = self._counter("checkpoint_failures", "Checkpoints that were not written.")
-        self._write = self._gauge("checkpoint_write_seconds", "How long the last checkpoint took.")
-        self._bytes = self._gauge("checkpoint_bytes", "Size of the last checkpoint.")
+        self._checkpoints = counter("checkpoints", "Checkpoints written.")
+        self._failures = counter("checkpoint_failures", "Checkpoints that were not written.")
+        self._write = gauge("checkpoint_write_seconds", "How long the last checkpoint took.")
+        self._bytes = gauge("checkpoint_bytes", "Size of the last checkpoint.")
         watch_process(registry)
         self.corrections = CorrectionMetrics(registry)
         self.http = HttpMetrics(registry)
-        self._pages = self._gauge("pages_open", "Pages that are told what changes.")
-        self._queries = self._gauge("standing_queries", "Different queries that open pages watch.")
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(name, text, namespace="streamnb", registry=self._registry)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, namespace="streamnb", registry=self._registry)
+        self._pages = gauge("pages_open", "Pages that are told what changes.")
+        self._queries = gauge("standing_queries", "Different queries that open pages watch.")
 
     def watch(self, status: Callable[[], Status]) -> None:
         """Ask `status` for the daemon's status at each scrape, on any thread."""
@@ -292,14 +290,13 @@ class Metrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Yield each metric of the status as it is now."""
         status = self._status()
-        for single in STATUS_METRICS:
-            value = _or_nan(single.value(status))
-            yield single.family(f"streamnb_{single.name}", single.help, value=value)
-        for metric in LABELLED_METRICS:
-            family = metric.family(f"streamnb_{metric.name}", metric.help, labels=metric.labels)
-            for labels, sample in metric.samples(status, self._classes).items():
-                family.add_metric(labels, _or_nan(sample))
-            yield family
+        for family, name, text, value in STATUS_METRICS:
+            yield family(f"streamnb_{name}", text, value=_or_nan(value(status)))
+        for family, name, text, labels, samples in LABELLED_METRICS:
+            made = family(f"streamnb_{name}", text, labels=labels)
+            for values, sample in samples(status, self._classes).items():
+                made.add_metric(values, _or_nan(sample))
+            yield made
         yield from _recent_metrics(self._recent())
 
     def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
@@ -340,8 +337,8 @@ class Metrics(Collector):
 def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     """Yield the figures of the store of recent messages; without a store, 0 and up."""
     tables: tuple[tuple[Family, tuple[tuple[str, str, str], ...]], ...] = (
-        (GaugeMetricFamily, GAUGES),
-        (CounterMetricFamily, COUNTERS),
+        (GAUGE, GAUGES),
+        (COUNTER, COUNTERS),
     )
     for family, rows in tables:
         for name, field, text in rows:
@@ -356,41 +353,3 @@ def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFam
 
 def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-KINDS = ("label", "delete", "refused", "skipped")
-
-
-class CorrectionMetrics:
-    """Counts corrections.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where they are registered.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._corrections = Counter(
-            "corrections",
-            "Corrections read from their log, by what became of them.",
-            ["kind"],
-            namespace="streamnb",
-            registry=registry,
-        )
-        self._waiting = Gauge(
-            "corrections_waiting",
-            "Corrections read and not applied yet.",
-            namespace="streamnb",
-            registry=registry,
-        )
-        for kind in KINDS:
-            self._corrections.labels(kind)
-
-    def count(self, kind: str) -> None:
-        """Count a correction by what became of it, one of `KINDS`."""
-        self._corrections.labels(kind).inc()
-
-    def watch(self, n_waiting: Callable[[], int]) -> None:
-        """Ask `n_waiting` how many wait whenever it is scraped."""
-        self._waiting.set_function(n_waiting)

@@ -21,7 +21,7 @@ from consumers.http.connection import (
     BoundedConnection,
     check_uvicorn,
 )
-from consumers.monitoring.http_metrics import HttpMetrics
+from consumers.monitoring.metrics import HttpMetrics
 
 PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
