@@ -209,7 +209,7 @@ class Daemon:
         self._metrics.watch(self.reporter.status)
         self.reporter.http_address, self._watch_http = serve(
             settings, self._components, registry=registry, metrics=self._metrics,
-            health=self._health, predictor=predictor, status=lambda: self.reporter.latest,
+            health=self._health, predictor=predictor, status=self.reporter.status,
             stack=stack,
         )  # fmt: skip
 

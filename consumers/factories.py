@@ -317,14 +317,13 @@ def serve(
         settings=settings,
         registry=registry,
         metrics=metrics,
-        health=health,
         predictor=predictor,
         status=status,
         recent=components.recent,
         correction_service=None
         if components.corrections is None
         else components.corrections.correction_service,
-        quality=components.quality,
+        shares=components.quality.shares,
     )
     live_updater = None
     if components.recent is not None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from consumers.messages import Partition
 from consumers.monitoring.health import Health
-from consumers.monitoring.quality import Quality
+from consumers.monitoring.quality import Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status, Summary
+from consumers.monitoring.status import ClassRow, Status, Summary
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
 from consumers.terminal import View
@@ -25,9 +25,8 @@ from streamnb.inspection.summary import n_features, top_features, values_dropped
 
 UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
-WORDS_SHARE_MAX = (
-    0.01  # of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core
-)
+# Of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core.
+WORDS_SHARE_MAX = 0.01
 FEATURES_SHOWN = 12
 
 
@@ -41,7 +40,6 @@ def build_status(
     """Return the status of a run's source, figures and model, without ages and health."""
     seen = source_status or SourceStatus()
     prequential = statistics.prequential
-    error = None if quality is None else quality.report().prequential.window.calibration_error
     return Status(
         source=source,
         classes=statistics.classes,
@@ -60,6 +58,8 @@ def build_status(
         words_dropped=snapshot.words_dropped if snapshot else 0,
         n_features=n_features(snapshot.state) if snapshot else 0,
         snapshot_version=snapshot.version if snapshot else 0,
+        n_examples=snapshot.n_examples if snapshot else None,
+        class_rows=_class_rows(snapshot) if snapshot else (),
         newest=tuple(statistics.newest),
         elapsed_s=statistics.elapsed_s,
         outcomes=dict(statistics.outcomes),
@@ -69,12 +69,17 @@ def build_status(
         n_predicted=prequential.n,
         n_correct=prequential.n_correct,
         log_loss_sum=prequential.log_loss_sum,
-        calibration_error=error,
+        quality=QualityReport() if quality is None else quality.report(),
         stream_shares=None if quality is None else quality.stream_shares(),
         lag=seen.lag,
         n_lost=seen.lost_messages,
         decoder=seen.decoder,
     )
+
+
+def _class_rows(snapshot: Snapshot) -> tuple[ClassRow, ...]:
+    counts, priors = snapshot.class_counts.tolist(), snapshot.class_priors().tolist()
+    return tuple(map(ClassRow, map(str, snapshot.classes), counts, priors))
 
 
 @dataclass(slots=True)
@@ -93,29 +98,8 @@ class Increase:
 class Reporter:
     """Reports the run's `Status` to health, quality and the view.
 
-    Parameters
-    ----------
-    source : str
-        The source's name.
-    source_status : callable
-        Returns the status of the source after its last poll.
-    board : SnapshotBoard
-    statistics : RunStatistics
-    health : Health
-    quality : Quality
-    view : View
-    checkpoint : Checkpoint
-    clock : callable
-        Monotonic seconds.
-
-    Attributes
-    ----------
-    latest : Status
-        The status reported last.
-    http_address : str or None
-        Address of the page.
-    note : str or None
-        What the start is doing.
+    `source_status` returns the status of the source after its last poll, `clock` monotonic seconds.
+    `http_address` is the page's, `note` says what the start is doing.
     """
 
     def __init__(  # noqa: PLR0913 -- it reads every component
@@ -131,7 +115,6 @@ class Reporter:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.latest = Status(source=source)
         self.http_address: str | None = None
         self.note: str | None = None
         self._source = source
@@ -196,9 +179,15 @@ class Reporter:
         self._rate_per_s = self._statistics.rate_per_s()
         if snapshot is not None:
             self._take_in(snapshot, now_s)
-        self.latest = self.status()
-        self._quality.update(self.latest, snapshot, now_s, self._statistics.predicted_counts())
-        self._view.update(self.latest)
+        status = self.status()
+        self._quality.update(
+            snapshot,
+            now_s,
+            self._statistics.predicted_counts(),
+            rate_per_s=status.rate_per_s,
+            lag=status.lag_total,
+        )
+        self._view.update(status)
 
     def _count_restart(self, *, up: bool) -> None:
         """Count a source that can be read again after it was lost."""

@@ -39,10 +39,13 @@ NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists w
 
 def make_app(app_state: AppState) -> Starlette:
     """Return the application."""
-    http, health = app_state.settings.http, app_state.health
+    http = app_state.settings.http
     example_decoder, bodies = ExampleDecoder(app_state.settings), BodyReader(http.body_bytes_max)
     batcher = Batcher(
-        app_state.predictor, example_decoder.text_field, http.request_timeout_s, health.starting
+        app_state.predictor,
+        example_decoder.text_field,
+        http.request_timeout_s,
+        lambda: app_state.status().health.starting,
     )
     # A log that does not answer holds up corrections, and nothing else.
     workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))

@@ -18,7 +18,6 @@ from consumers.http.responses import NO_STORE, corrections_setting, json_respons
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     CheckpointAge,
-    ClassRow,
     Corrections,
     HealthAnswer,
     ModelAnswer,
@@ -30,7 +29,6 @@ from consumers.http.state import AppState
 from consumers.http.workers import WorkerPool
 from consumers.monitoring.health import HealthReport
 from streamnb import Snapshot, __version__
-from streamnb.inspection.summary import n_features
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
 MODEL = ApiOperation("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
@@ -82,41 +80,31 @@ def _corrections(app_state: AppState) -> Corrections:
     return Corrections(reason is None, needs_token(http), reason)
 
 
-def _model(app_state: AppState, snapshot: Snapshot) -> ModelAnswer:
-    status, known, health = (
-        app_state.status(),
-        app_state.quality.report(),
-        app_state.health.report(),
-    )
+def _model(app_state: AppState, _snapshot: Snapshot) -> ModelAnswer:
+    """Return the status in the form of the API; with no snapshot, asking fails before."""
+    status = app_state.status()
+    quality = status.quality
     return ModelAnswer(
-        state=health.state,
+        state=status.health.state,
         source=status.source,
-        trouble=status.trouble or health.degraded,
+        trouble=status.trouble or status.health.degraded,
         n_messages=status.n_messages,
-        n_examples=snapshot.n_examples,
+        n_examples=status.n_examples or 0,
         rate_per_s=status.rate_per_s,
         lag=status.lag_total,
-        vocabulary_size=snapshot.vocabulary_size,
-        n_features=n_features(snapshot.state),
-        classes=[
-            ClassRow(str(label), count, prior)
-            for label, count, prior in zip(
-                snapshot.classes,
-                snapshot.class_counts.tolist(),
-                snapshot.class_priors().tolist(),
-                strict=True,
-            )
-        ],
-        snapshot=SnapshotAge(snapshot.version, status.snapshot_age_s),
+        vocabulary_size=status.vocabulary_size,
+        n_features=status.n_features,
+        classes=status.class_rows,
+        snapshot=SnapshotAge(status.snapshot_version, status.snapshot_age_s),
         checkpoint=CheckpointAge(status.checkpoint_age_s),
-        prequential=known.prequential,
-        confusion=known.confusion,
-        calibration=known.calibration,
-        history=known.history,
-        telling=known.telling,
-        rising=known.rising,
-        falling=known.falling,
-        trend_s=known.trend_s,
+        prequential=quality.prequential,
+        confusion=quality.confusion,
+        calibration=quality.calibration,
+        history=quality.history,
+        telling=quality.telling,
+        rising=quality.rising,
+        falling=quality.falling,
+        trend_s=quality.trend_s,
     )
 
 
@@ -130,11 +118,11 @@ def probe_routes(app_state: AppState) -> list[ApiRoute]:
         return Response(encode(app_state.registry), headers=headers)
 
     async def healthz(_request: Request) -> Response:
-        report = app_state.health.report()
+        report = app_state.status().health
         return _answer(report, good=report.alive)
 
     async def readyz(_request: Request) -> Response:
-        report = app_state.health.report()
+        report = app_state.status().health
         return _answer(report, good=report.ready)
 
     return [

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from consumers.monitoring.prequential import Bin
-from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Telling
-from consumers.monitoring.shares import Share
+from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling
+from consumers.monitoring.status import ClassRow
 from consumers.monitoring.trends import Trend
 
 TEXTS_MAX = 10_000
@@ -234,14 +234,6 @@ class DeleteReceipt(Struct):
     position: str | None
 
 
-class ClassRow(Struct):
-    """A class with the examples it has seen and its prior."""
-
-    label: Label
-    count: float
-    prior: float
-
-
 class SnapshotAge(Struct):
     """The published snapshot."""
 
@@ -267,7 +259,7 @@ class ModelAnswer(Struct):
     lag: int | None
     vocabulary_size: int
     n_features: int
-    classes: list[ClassRow]
+    classes: tuple[ClassRow, ...]
     snapshot: SnapshotAge
     checkpoint: CheckpointAge
     prequential: PrequentialFigures

@@ -20,9 +20,6 @@ from consumers.http.schemas import (
 )
 from consumers.http.state import AppState
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
-from streamnb.errors import StreamnbError
-
-ANSWER_TIMEOUT_S = 0.5
 
 
 def sample_of(state: RecentState) -> Sample:
@@ -44,7 +41,7 @@ class Serializer:
         settings = app_state.settings
         self._classes = list(settings.model.classes)
         self._unsure_below = settings.page.unsure_below
-        self._shares = app_state.quality.shares
+        self._shares = app_state.shares
 
     def message(self, row: MessageRow, marked: Sequence[str]) -> Message:
         """Return a message."""
@@ -137,10 +134,10 @@ class ApiEventSerializer:
         status = self._state.status()
         return msgspec.json.encode(
             StatusEvent(
-                state=self._state.health.report().state,
+                state=status.health.state,
                 rate_per_s=status.rate_per_s,
                 lag=status.lag_total,
-                n_examples=self._n_examples(),
+                n_examples=status.n_examples,
                 snapshot_version=status.snapshot_version,
                 snapshot_age_s=status.snapshot_age_s,
                 accuracy=status.window_accuracy,
@@ -156,11 +153,3 @@ class ApiEventSerializer:
     def problem(self, detail: str) -> bytes:
         """Return why a query cannot be answered."""
         return msgspec.json.encode(ProblemEvent(detail))
-
-    def _n_examples(self) -> int | None:
-        """Return how many examples the current snapshot has seen; None if it cannot say now."""
-        try:
-            answer = self._state.predictor.ask(lambda snapshot: snapshot.n_examples)
-            return answer.result(ANSWER_TIMEOUT_S)
-        except (StreamnbError, TimeoutError):
-            return None

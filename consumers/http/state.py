@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
 from streamnb import Predictor
 
 if TYPE_CHECKING:
     from consumers.corrections import CorrectionService
-    from consumers.monitoring.quality import Quality
     from consumers.search import RecentStore
     from consumers.search.live_updater import LiveUpdater
 
@@ -31,10 +30,9 @@ class AppState:
     settings: Settings
     registry: CollectorRegistry  # of `/metrics`
     metrics: Metrics  # where requests are counted
-    health: Health
     predictor: Predictor
-    status: Callable[[], Status]  # the run as it was reported last
-    quality: Quality
+    status: Callable[[], Status]  # the daemon as it is now
+    shares: Callable[[], Shares]  # with the newest error rates
     recent: RecentStore | None = None
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None

@@ -36,44 +36,35 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The daemon's health at one moment.
-
-    Attributes
-    ----------
-    state : State
-        What the daemon is doing.
-    alive : bool
-        False if a restart would help: a loop is stuck.
-    ready : bool
-        True if requests can be answered from what is being learned now.
-    reason : str or None
-        Why it is not alive or not ready, in a sentence.
-    last_message_age_s : float or None
-        Seconds since a message came; None before the first.
-    snapshot_version : int or None
-        Version of the published snapshot; None before the first.
-    degraded : str or None
-        What fails that learning and predicting can do without, in a sentence.
-    """
+    """The daemon's health at one moment."""
 
     state: State
-    alive: bool
-    ready: bool
-    reason: str | None
-    last_message_age_s: float | None
-    snapshot_version: int | None
-    degraded: str | None = None
+    alive: bool  # False if a restart would help: a loop is stuck
+    ready: bool  # True if requests can be answered from what is being learned now
+    reason: str | None  # why it is not alive or not ready, in a sentence
+    last_message_age_s: float | None  # None before the first
+    snapshot_version: int | None  # None before the first
+    degraded: str | None = None  # what fails that learning and predicting can do without
+    starting: str | None = None  # what the start is doing; None once the consuming loop turns
+
+
+_FIRST_STEP = "the consuming loop has not begun"
+NOT_BEGUN = HealthReport(
+    State.STARTING,
+    alive=True,
+    ready=False,
+    reason=_FIRST_STEP,
+    last_message_age_s=None,
+    snapshot_version=None,
+    starting=_FIRST_STEP,
+)
 
 
 class Health:
     """Watches the beats of the consuming and of the reading thread.
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds that only grow, such as `time.monotonic`.
-    stuck_after_s : float
-        Seconds without a beat after which a loop counts as stuck (`http.stuck_after_s`).
+    A loop without a beat for `stuck_after_s` (`http.stuck_after_s`) counts as stuck; `clock`
+    returns seconds that only grow.
     """
 
     def __init__(self, clock: Callable[[], float], stuck_after_s: float) -> None:
@@ -81,7 +72,7 @@ class Health:
         self._stuck_after_s = stuck_after_s
         self._lock = threading.Lock()
         self._started_s = clock()
-        self._starting = "the consuming loop has not begun"
+        self._starting = _FIRST_STEP
         self._beat_s: float | None = None
         self._reader_beat_s: float | None = None
         self._message_s: float | None = None
@@ -92,10 +83,7 @@ class Health:
     def watch_part(self, trouble: Callable[[], str | None]) -> None:
         """Show the daemon as degraded as long as a component reports trouble.
 
-        Parameters
-        ----------
-        trouble : callable
-            Returns what is wrong, in a sentence, or None; called on any thread.
+        `trouble` returns what is wrong, in a sentence, or None; any thread calls it.
         """
         with self._lock:
             self._parts = (*self._parts, trouble)
@@ -106,11 +94,6 @@ class Health:
         with self._lock:
             if text != self._starting:
                 self._starting, self._started_s = text, now_s
-
-    def starting(self) -> str | None:
-        """Return what the start is at; None once the consuming loop turns."""
-        with self._lock:
-            return self._starting if self._beat_s is None else None
 
     def beat(self, n_messages: int = 0) -> None:
         """Record a turn of the consuming loop and the number of messages it took."""
@@ -173,6 +156,7 @@ class Health:
             last_message_age_s=message_age_s,
             snapshot_version=version,
             degraded=next((said for part in parts if (said := part()) is not None), None),
+            starting=doing if starting else None,
         )
 
 
@@ -182,14 +166,8 @@ _FIRST_PAUSE_S = 0.05
 class Backoff:
     """The failures of one source, each under a key, with ever longer pauses between attempts.
 
-    Parameters
-    ----------
-    log : structlog.stdlib.BoundLogger
-        Logs each failure once when it begins and once when it is over.
-    clock : callable
-        Seconds that only grow.
-    pause_max_s : float
-        The longest pause before the next attempt; pauses double from 0.05 s.
+    Each failure is logged once when it begins and once when it is over. Pauses double from 0.05 s
+    up to `pause_max_s`.
     """
 
     def __init__(

@@ -31,18 +31,13 @@ class LogStream(Protocol):
         """Pass it on."""
 
     def isatty(self) -> bool:
-        """Tell whether a person reads it."""
+        """Return whether a person reads it."""
 
 
 def configure(stream: LogStream | None = None, *, json: bool | None = None) -> None:
-    """Send all logs to `stream`.
+    """Send all logs to `stream`, by default standard error.
 
-    Parameters
-    ----------
-    stream : LogStream, optional
-        Where to; standard error when left out.
-    json : bool, optional
-        JSON lines, or coloured lines. When left out: JSON unless the stream is a terminal.
+    They are JSON lines or coloured ones; without `json`, JSON unless the stream is a terminal.
     """
     out: LogStream = sys.stderr if stream is None else stream
     as_json = not out.isatty() if json is None else json
@@ -100,7 +95,7 @@ class HeldLines:
         """Do nothing: lines leave by `release`."""
 
     def isatty(self) -> bool:
-        """Tell whether the lines will be read at a terminal."""
+        """Return whether the lines will be read at a terminal."""
         return self._terminal.isatty()
 
     def release(self) -> None:

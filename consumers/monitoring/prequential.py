@@ -42,21 +42,8 @@ def predicted_classes(log_posteriors: NDArray[np.float64]) -> NDArray[np.intp]:
 class Prequential:
     """Accuracy and log-loss, over the last `window` examples and since the beginning.
 
-    Of the window it keeps the judgements too, for confusion and calibration.
-
-    Parameters
-    ----------
-    window : int
-        Examples in the window, at least 1. It takes 17 bytes for each.
-
-    Attributes
-    ----------
-    n : int
-        Examples seen.
-    n_correct : int
-        Those predicted right.
-    log_loss_sum : float
-        Sum of their log-losses, in nats.
+    Of the window it keeps the judgements too, for confusion and calibration: 17 bytes an example.
+    `n` examples were seen, `n_correct` of them predicted right; `log_loss_sum` is in nats.
 
     Examples
     --------
@@ -86,13 +73,9 @@ class Prequential:
     def update(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
         """Take in examples, in the order they were predicted.
 
-        Parameters
-        ----------
-        log_posteriors : ndarray of shape (n, n_classes), float64
-            Normalised log-posteriors from before each example was learned. -inf is legal. Of
-            classes that tie, the first one is taken as predicted.
-        labels : ndarray of shape (n,), integer
-            Index of each example's true class.
+        `log_posteriors` has shape (n, n_classes) and is normalised, from before each example was
+        learned; -inf is legal, and of classes that tie, the first one is taken as predicted.
+        `labels` holds the index of each example's true class.
         """
         if not len(labels):
             return
@@ -202,22 +185,12 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """The judgements of some examples, as a value of its own.
+    """The judgements of some examples, as a value of its own; each array has shape (n,)."""
 
-    Attributes
-    ----------
-    truth, predicted : ndarray of shape (n,), integer
-        Index of the true and of the predicted class.
-    log_confidence : ndarray of shape (n,), float32
-        Log-posterior of the predicted class, in nats.
-    n_classes : int
-        Columns of the log-posteriors; 0 before the first example.
-    """
-
-    truth: NDArray[np.integer]
+    truth: NDArray[np.integer]  # index of the class
     predicted: NDArray[np.integer]
-    log_confidence: NDArray[np.float32]
-    n_classes: int
+    log_confidence: NDArray[np.float32]  # log-posterior of the predicted class, in nats
+    n_classes: int  # 0 before the first example
 
     def confusion(self) -> NDArray[np.int64]:
         """Return how often each true class (row) was predicted as each class (column)."""

@@ -99,12 +99,8 @@ def memory_limit_bytes(
 
     It is the least of the machine's memory, the process's own limit of address space (RLIMIT_AS),
     and what each cgroup from its own to the root allows: a service's MemoryMax, a container's
-    limit. Both versions of cgroups are read.
-
-    Parameters
-    ----------
-    process, cgroups : Path
-        Where the kernel tells of the process, and where cgroups are mounted.
+    limit. Both versions of cgroups are read, below `cgroups`; below `process` the kernel says what
+    the process is in.
     """
     bounds = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,7 +1,14 @@
-"""The model's quality over time: figures, confusion, calibration, history, features and trends.
+"""The model's quality: figures, confusion, calibration, history, features, trends and shares.
 
 `Quality` gathers them within a bounded share of the reporter thread's time and hands out a frozen
 `QualityReport`. A figure that does not exist yet is None.
+
+Search results, live queries and metrics ask `Shares` for the share of each class in a set of
+messages, so they say the same. Error rates are those of the messages in question. For the stream as
+a whole they are measured over the prequential window. Messages that were searched for have others,
+because the classifier reads the very words by which they were found: theirs are measured on those
+of them that came with a label, and if there are too few, no corrected share is said.
+`streamnb.prevalence` has the figures.
 """
 
 from __future__ import annotations
@@ -11,11 +18,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from consumers.monitoring.prequential import Bin, Prequential, calibration_error
-from consumers.monitoring.shares import ShareReport, Shares
-from consumers.monitoring.status import Status
 from consumers.monitoring.trends import Trend, Trends
 from streamnb import Snapshot
+from streamnb.prevalence import Quantifier
+
+LEVEL = 0.95  # of the shares' error bars
+STEP_S = 10.0
+POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
+WINDOW_INTERVAL_S = 1.0
+TRENDS_INTERVAL_S = 10.0
+SHARE_MAX = 0.01  # of the time, for the window and for the words each
+PAUSE_MAX = 20  # intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +102,9 @@ class Telling:
 class QualityReport:
     """What is known of the model's quality at one moment; fields are named as in the API.
 
-    Attributes
-    ----------
-    prequential : PrequentialFigures
-    confusion : Confusion
-    calibration : tuple of Bin
-        The calibration curve of the window, the lowest probabilities first.
-    history : tuple of Point
-        The oldest first.
-    telling : mapping of str to tuple of Telling
-        For each class the features that speak for it most, the strongest first.
-    rising, falling : tuple of Trend
-        Words used more and less than before, those that changed most surely first.
-    trend_s : float or None
-        How many seconds back the words are compared; None before there is anything to compare.
+    `history` begins with the oldest, `calibration` with the lowest probabilities. `telling` has for
+    each class the features that speak for it most, the strongest first. `rising` and `falling` are
+    words used more and less than `trend_s` seconds ago, those that changed most surely first.
     """
 
     prequential: PrequentialFigures = field(default_factory=PrequentialFigures)
@@ -111,19 +117,115 @@ class QualityReport:
     trend_s: float | None = None
 
 
-PAUSE_MAX = 20  # intervals
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A corrected share with the ends of its error bar, all from 0 to 1."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReport:
+    """The classes' shares in a set of messages.
+
+    `enough` says whether it has at least `messages_min`. `raw` are the shares of the predictions
+    counted, None without any; `corrected` has the classifier's own mistakes taken out, or is None
+    for the reason given, a sentence.
+    """
+
+    n: int
+    enough: bool
+    messages_min: int
+    counts: Mapping[str, int]
+    raw: Mapping[str, float | None]
+    corrected: Mapping[str, Share] | None
+    corrected_reason: str | None
+
+
+class Shares:
+    """Computes shares from counts; immutable, so any thread may use it.
+
+    `confusion` is the stream's: row the true class, column the predicted one, of the newest
+    examples. Below `messages_min` messages a share would be mostly chance.
+
+    Examples
+    --------
+    >>> shares = Shares(["negative", "positive"], [[900, 100], [300, 700]], messages_min=30)
+    >>> said = shares.of_stream([60, 40])
+    >>> said.raw["positive"], round(said.corrected["positive"].share, 6)
+    (0.4, 0.5)
+    >>> shares.of([60, 40], [[50, 0], [10, 40]]).corrected["positive"].share
+    0.5
+    >>> shares.of([6, 4], [[5, 0], [1, 4]]).corrected_reason
+    'There are 10 messages; a share is said from 30 on.'
+    """
+
+    def __init__(self, classes: Sequence[str], confusion: ArrayLike, messages_min: int) -> None:
+        self.classes = tuple(classes)
+        self.messages_min = messages_min
+        self._quantifier = Quantifier(confusion, LEVEL, classes=self.classes)
+
+    @classmethod
+    def unknown(cls, classes: Sequence[str], messages_min: int) -> Shares:
+        """Return the value before the first example: it corrects no share."""
+        return cls(classes, np.zeros((len(classes), len(classes))), messages_min)
+
+    def of_stream(self, counts: Sequence[int]) -> ShareReport:
+        """Return the shares in all messages of the stream, or in an even sample of it.
+
+        `counts` holds for each class how many were predicted to be of it.
+        """
+        return self._report(counts, self._quantifier)
+
+    def of(self, counts: Sequence[int], confusion: ArrayLike | None = None) -> ShareReport:
+        """Return the shares in messages selected by words, language or the like.
+
+        `counts` is as above. `confusion` is that of those among them that came with a label;
+        without it, no share is corrected.
+        """
+        if confusion is None:
+            confusion = np.zeros((len(self.classes), len(self.classes)))
+        return self._report(counts, Quantifier(confusion, LEVEL, classes=self.classes))
+
+    def _report(self, counts: Sequence[int], quantifier: Quantifier) -> ShareReport:
+        n = sum(counts)
+        reason, corrected = self._too_few(n), None
+        if reason is None:
+            corrected, reason = self._corrected(counts, quantifier)
+        by_class = dict(zip(self.classes, counts, strict=True))
+        return ShareReport(
+            n=n,
+            enough=n >= self.messages_min,
+            messages_min=self.messages_min,
+            counts=by_class,
+            raw={label: count / n if n else None for label, count in by_class.items()},
+            corrected=corrected,
+            corrected_reason=reason,
+        )
+
+    def _too_few(self, n: int) -> str | None:
+        if n >= self.messages_min:
+            return None
+        many = "is 1 message" if n == 1 else f"are {n} messages"
+        return f"There {many}; a share is said from {self.messages_min} on."
+
+    def _corrected(
+        self, counts: Sequence[int], quantifier: Quantifier
+    ) -> tuple[dict[str, Share] | None, str | None]:
+        found = quantifier.adjust(counts)
+        if found.shares is None or found.low is None or found.high is None:
+            return None, found.reason
+        ends = zip(found.shares.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+        return dict(zip(self.classes, (Share(*each) for each in ends), strict=True)), None
 
 
 class Budget:
-    """Spaces out a task so that it takes a bounded share of one thread's time.
+    """Spaces out a task so that it takes at most `share_max` of one thread's time.
 
-    Parameters
-    ----------
-    interval_s : float
-        The least time from one turn's beginning to the next.
-    share_max : float
-        Of the time, from 0 to 1: after a turn that cost t, the next is t/share_max later, but
-        never later than `PAUSE_MAX` intervals.
+    Turns begin at least `interval_s` apart. After a turn that cost t, the next is t/share_max
+    later, but never later than `PAUSE_MAX` intervals.
     """
 
     def __init__(self, interval_s: float, share_max: float) -> None:
@@ -148,19 +250,11 @@ class Budget:
         self._due_at_s = began_s + max(self._interval_s, pause_s)
 
 
-STEP_S = 10.0
-POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
-
-
 class History:
     """Points at equal steps from the beginning of the run until now.
 
-    Parameters
-    ----------
-    step_s : float
-        Seconds between two points at first; it doubles each time the points become too many.
-    points_max : int
-        Even, and at least 2: of an even number every second one can go and the steps stay even.
+    The step doubles each time the points become too many. `points_max` is even: of an even number
+    every second one can go and the steps stay even.
     """
 
     def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
@@ -179,14 +273,7 @@ class History:
         return self._due_at_s is None or now_s >= self._due_at_s
 
     def note(self, now_s: float, point: Point) -> None:
-        """Add a point.
-
-        Parameters
-        ----------
-        now_s : float
-            Monotonic seconds.
-        point : Point
-        """
+        """Add a point; `now_s` is monotonic."""
         if len(self._points) == self._points_max:
             self._points = self._points[::2]
             self._step_s *= 2.0
@@ -198,26 +285,12 @@ class History:
         return tuple(self._points)
 
 
-WINDOW_INTERVAL_S = 1.0
-TRENDS_INTERVAL_S = 10.0
-SHARE_MAX = 0.01  # of the time, for the window and for the words each
-
-
 class Quality:
     """Measures how good the model is, for people who must decide whether to trust it.
 
-    Parameters
-    ----------
-    classes : sequence of str
-        The configured classes.
-    prequential : Prequential
-        Written by the consuming thread; only read here.
-    messages_min : int
-        Below so many messages no share is said (`page.share_messages_min`).
-    clock : callable
-        Monotonic seconds.
-    time_ms : callable
-        Unix milliseconds, for the history's points.
+    `prequential` is written by the consuming thread, and only read here. Below `messages_min`
+    messages no share is said (`page.share_messages_min`). `clock` returns monotonic seconds,
+    `time_ms` Unix milliseconds for the history's points.
     """
 
     def __init__(
@@ -267,23 +340,17 @@ class Quality:
 
     def update(
         self,
-        status: Status,
         snapshot: Snapshot | None,
         now_s: float,
         predicted: Sequence[int] = (),
+        *,
+        rate_per_s: float = 0.0,
+        lag: int | None = None,
     ) -> None:
-        """Gather again what is due.
+        """Gather again what is due, at `now_s` by the clock that was passed in.
 
-        Parameters
-        ----------
-        status : Status
-            For the rate and the lag.
-        snapshot : Snapshot or None
-            The published one, for the words.
-        now_s : float
-            Monotonic seconds, by the clock that was passed in.
-        predicted : sequence of int, of length n_classes or empty
-            How many of the newest messages were predicted to be of each class.
+        The words are those of the published `snapshot`; `predicted` is for each class how many of
+        the newest messages were predicted to be of it; `rate_per_s` and `lag` go into the history.
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
@@ -300,7 +367,7 @@ class Quality:
                 now_s,
                 Point(
                     self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                    status.rate_per_s, status.lag_total,
+                    rate_per_s, lag,
                 ),
             )  # fmt: skip
         self._report = QualityReport(

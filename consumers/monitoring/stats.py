@@ -43,27 +43,9 @@ class _Rate:
 class RunStatistics:
     """Counts what a run reads, learns and judges.
 
-    Parameters
-    ----------
-    classes : sequence of str
-        The configured classes.
-    fields : sequence of str
-        The fields that the model's groups read.
-    window : int
-        Examples of the prequential window.
-    clock : callable
-        Monotonic seconds.
-
-    Attributes
-    ----------
-    prequential : Prequential
-    n_messages, n_learned, n_judged : int
-    outcomes, rejected : Counter
-        Messages by what became of them, and rejected ones by reason.
-    learned_by_class, predicted_by_class : Counter
-        Examples learned by label; messages without a label by predicted class.
-    newest : deque of Judged
-        The newest messages, oldest first.
+    `fields` are those that the model's groups read, `window` is the number of examples in the
+    prequential window, `clock` returns monotonic seconds. `outcomes` counts messages by what became
+    of them, `newest` holds the newest ones, oldest first.
     """
 
     def __init__(

@@ -56,36 +56,19 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The most frequent words at one time.
+    """The most frequent words at one time."""
 
-    Attributes
-    ----------
-    at_s : float
-        Monotonic seconds.
-    n : float
-        Examples learned up to then.
-    words : tuple of str
-    counts : ndarray of shape (n_words,), float64
-        How often each had come, over all classes.
-    unseen_max : float
-        A word that is not among them had come at most so often.
-    """
-
-    at_s: float
-    n: float
+    at_s: float  # monotonic
+    n: float  # examples learned up to then
     words: tuple[str, ...]
-    counts: Floats
-    unseen_max: float
+    counts: Floats  # of shape (n_words,): how often each had come, over all classes
+    unseen_max: float  # a word that is not among them had come at most so often
 
 
 class Trends:
     """Marks counts of words and compares them; used by one thread.
 
-    Attributes
-    ----------
-    rising, falling : tuple of Trend
-    span_s : float or None
-        How far back the compared mark lies; None where nothing could be compared yet.
+    `span_s` is how far back the compared mark lies, None if nothing could be compared yet.
     """
 
     def __init__(self) -> None:
@@ -95,14 +78,7 @@ class Trends:
         self._marks: deque[Mark] = deque(maxlen=MARKS_MAX)
 
     def update(self, snapshot: Snapshot, now_s: float) -> None:
-        """Mark the counts if it is time, and compare them with the oldest mark.
-
-        Parameters
-        ----------
-        snapshot : Snapshot
-        now_s : float
-            Monotonic seconds.
-        """
+        """Mark the counts if it is time, and compare them with the oldest; `now_s` is monotonic."""
         now = _mark(snapshot, now_s)
         if now is None or now.n < EXAMPLES_MIN:
             return

@@ -17,9 +17,10 @@ from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import Prequential
 from consumers.monitoring.quality import Quality
+from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
+from consumers.reporter import build_status
 from streamnb import EveryExamples, Learner, NaiveBayes, Predictor, SnapshotBoard
 
 PATIENCE_S = 30.0
@@ -42,7 +43,10 @@ def taught(of: Settings) -> NaiveBayes:
 
 @contextlib.contextmanager
 def app_state(
-    of: Settings, model: NaiveBayes | None = None, clock: Callable[[], float] = time.monotonic
+    of: Settings,
+    model: NaiveBayes | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    health: Health | None = None,
 ) -> Iterator[AppState]:
     """Yield application state around a model whose predictor runs, without store and desk."""
     registry = CollectorRegistry()
@@ -51,16 +55,22 @@ def app_state(
     Learner(model or taught(of), board, EveryExamples(1_000_000), clock).publish()
     predictor = Predictor(board)
     predictor.start()
-    quality = Quality(of.model.classes, Prequential(100), of.page.share_messages_min)
+    statistics = RunStatistics(of.model.classes, of.model.fields, 100, clock)
+    quality = Quality(of.model.classes, statistics.prequential, of.page.share_messages_min)
+    watched = health or Health(clock, of.http.stuck_after_s)
+
+    def status() -> Status:
+        made = build_status("test", statistics, quality, board.current())
+        return replace(made, health=watched.report())
+
     try:
         yield AppState(
             settings=of,
             registry=registry,
             metrics=metrics,
-            health=Health(clock, of.http.stuck_after_s),
             predictor=predictor,
-            status=lambda: Status(source="test", classes=of.model.classes),
-            quality=quality,
+            status=status,
+            shares=quality.shares,
         )
     finally:
         predictor.stop()

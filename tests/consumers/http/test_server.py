@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
@@ -19,6 +20,7 @@ from consumers.errors import ConfigError
 from consumers.http.middleware import HEADERS
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
+from consumers.monitoring.health import Health
 from consumers.monitoring.status import Status
 from tests.consumers.http.loopback_server import app_state, served, settings
 
@@ -41,9 +43,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def open_state(clock: Clock) -> Iterator[AppState]:
+def health(clock: Clock) -> Health:
+    """Return the health of a daemon that has just begun."""
+    return Health(clock, settings().http.stuck_after_s)
+
+
+@pytest.fixture(scope="module")
+def open_state(clock: Clock, health: Health) -> Iterator[AppState]:
     """Yield the state of a daemon that has just begun."""
-    with app_state(settings(), clock=clock) as made:
+    with app_state(settings(), clock=clock, health=health) as made:
         yield made
 
 
@@ -70,9 +78,8 @@ def test_metrics_are_in_the_form_that_is_asked_for(client: httpx.Client) -> None
     assert asked.text.endswith("# EOF\n")
 
 
-def test_health_is_told_in_json(client: httpx.Client, open_state: AppState, clock: Clock) -> None:
+def test_health_is_told_in_json(client: httpx.Client, health: Health, clock: Clock) -> None:
     """The status code is for machines, the body says why; both paths differ where they should."""
-    health = open_state.health
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
     health.beat(n_messages=1)
@@ -200,9 +207,12 @@ def test_requests_are_counted_by_route(client: httpx.Client) -> None:
 
 def test_what_nobody_foresaw_is_told_by_its_name_alone() -> None:
     """The client gets an id, the log that id and the error, and the server goes on."""
+    times = itertools.count()
 
     def broken() -> Status:
-        raise RuntimeError("the secret of the house")
+        if next(times) == 0:
+            raise RuntimeError("the secret of the house")
+        return made.status()
 
     structlog.reset_defaults()
     with (

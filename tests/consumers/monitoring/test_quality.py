@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Budget, History, Point, Quality
-from consumers.monitoring.shares import Shares
+from consumers.monitoring.quality import Budget, History, Point, Quality, Shares
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.reporter import build_status
@@ -62,7 +61,13 @@ class Room:
         """Update after a second."""
         self.clock.now_s += 1.0
         status = status or Status("test", rate_per_s=100.0, lag_total=7)
-        self.quality.update(status, None, self.clock.now_s, predicted)
+        self.quality.update(
+            None,
+            self.clock.now_s,
+            predicted,
+            rate_per_s=status.rate_per_s,
+            lag=status.lag_total,
+        )
 
     def value(self, name: str, **labels: str) -> float:
         """Return a metric's value."""
@@ -312,7 +317,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
             learner.learn("t/0", {"text": [text, "sea"] * 1_000}, [*CLASSES] * 1_000)
             learner.publish()
             room.clock.now_s += 400.0
-            room.quality.update(Status("test"), board.current(), room.clock.now_s)
+            room.quality.update(board.current(), room.clock.now_s)
     report = room.quality.report()
     read = msgspec.json.decode(msgspec.json.encode(report))
     assert set(read) == {
