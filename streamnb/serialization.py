@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -154,6 +155,8 @@ _TYPES: dict[str, Any] = {
     "field_of": np.int32,
     "columns": np.int32,
 }
+# All others are counts, or sums of squares. Taking back leaves 0 where rounding would leave less.
+_SIGNED = ("mean", "mean_low", "m2_low")
 
 
 def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
@@ -211,7 +214,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
 
 def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str, int]]:
     """Return the state that `pack` described, and its parts' positions."""
-    _check_types(arrays)
+    _check_arrays(arrays)
     state = new_state(
         header["classes"],
         class_prior_from_dict(header["class_prior"]),
@@ -252,13 +255,8 @@ def group_from_dict(spec: dict[str, Any]) -> Group:
     return group
 
 
-def _check_types(arrays: Arrays) -> None:
-    """Refuse arrays of other types than ours: kernels take their types on trust.
-
-    Raises
-    ------
-    InputError
-    """
+def _check_arrays(arrays: Arrays) -> None:
+    """Refuse arrays that learning cannot have left: kernels take types and values on trust."""
     for name, array in arrays.items():
         end = name.rpartition("/")[2]
         wanted = np.dtype(_TYPES.get(end, np.float64))
@@ -268,6 +266,17 @@ def _check_types(arrays: Arrays) -> None:
             )
         if name.endswith("/columns") and array.min(initial=0) < 0:
             raise InputError(f"{name}: a column below zero, {array.min()}, is none.")
+        if wanted == np.float64:
+            least = -math.inf if end in _SIGNED else 0.0
+            lowest, highest = array.min(initial=math.inf), array.max(initial=-math.inf)
+            # nan is its own minimum, and fails any comparison.
+            if array.size and not (least <= lowest and abs(lowest) < math.inf > highest):
+                unfit = array[~(np.isfinite(array) & (array >= least))]
+                what = "finite numbers" if least else "finite numbers from 0 on"
+                raise InputError(
+                    f"{name}: {what} are wanted, whatever was unlearned or has decayed. Got"
+                    f" {unfit[0]} instead."
+                )
 
 
 def _check_names(state: ModelState) -> None:

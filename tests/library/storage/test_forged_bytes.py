@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamnb import Bag, Categories, Flags, Multinomial, NaiveBayes, Numbers, Words
+from streamnb import Bag, Categories, Flags, HalfLife, Multinomial, NaiveBayes, Numbers, Words
 from streamnb.errors import StoreError
 from streamnb.serialization import from_bytes, to_blocks
 
@@ -118,3 +118,42 @@ def test_arrays_of_another_form_are_refused(
         arrays[name] = np.ascontiguousarray(change(arrays[name]))
         with pytest.raises(StoreError):
             NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+
+
+COUNTED = [name for name, array in from_bytes(model().to_bytes())[1].items() if array.dtype == "f8"]
+SIGNED = ("mean", "mean_low", "m2_low")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), -1.0])
+@pytest.mark.parametrize("name", COUNTED)
+def test_counts_that_nothing_can_have_left_are_refused(name: str, value: float) -> None:
+    """A count is finite and at least 0; the error names the array, the value and the way out."""
+
+    def spoil(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        spoilt = array.copy()
+        spoilt.flat[-1] = value
+        return spoilt
+
+    if value == -1.0 and name.endswith(SIGNED):
+        NaiveBayes.from_bytes(forged(name, spoil))
+        return
+    said = rf"{name}: finite numbers.*Got {value} instead.*Give what `to_bytes` returned"
+    with pytest.raises(StoreError, match=said):
+        NaiveBayes.from_bytes(forged(name, spoil))
+
+
+@pytest.mark.parametrize("decay", [None, HalfLife(seconds=0.7)])
+def test_what_taking_back_leaves_can_be_loaded(decay: HalfLife | None) -> None:
+    """Fractional weights, taken back in another order and long after, leave no count below 0."""
+    specs = {name: group.spec for name, group in model().state.groups.items()}
+    made = NaiveBayes(features=specs, decay=decay)
+    examples: list[tuple[dict[str, Any], float, float]] = [
+        ({"text": "a b", "bag": {"c": 0.1}, "f": True, "k": "red", "n": i / 3}, 0.1 * i, i * 0.3)
+        for i in range(1, 40)
+    ]
+    for x, weight, time_s in examples:
+        made.learn_one(x, "x", weight=weight, time_s=time_s)
+    for x, weight, time_s in sorted(examples, key=lambda each: -each[1] % 0.7):
+        made.unlearn_one(x, "x", weight=weight, time_s=time_s)
+        assert NaiveBayes.from_bytes(made.to_bytes()).n_examples == made.n_examples
+    assert not made.n_examples
