@@ -186,14 +186,14 @@ class CategoriesState(GroupState):
         Values leave where they would pass their bound.
         """
         self._fit(batch.fields)
-        n_judged = row
+        n_predicted = row
         while True:
             row, why, n_new = self._run_kernel(
-                self.counts, batch, updates, out, (row, n_judged), self.n_values_max, learn=learn
+                self.counts, batch, updates, out, (row, n_predicted), self.n_values_max, learn=learn
             )
             if why != counting.FULL:
                 return
-            n_judged = row + 1
+            n_predicted = row + 1
             self._drop(kept(self.n_values_max, n_new))
 
     def learn_part(

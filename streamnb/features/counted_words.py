@@ -88,13 +88,13 @@ class CountedState(GroupState):
     def run(
         self, batch: Batch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
     ) -> None:
-        """Judge each row from `row` on, then learn it where it says so.
+        """Predict each row from `row` on, then learn it where it says so.
 
         Words leave where V would pass its bound.
         """
         if learn and len(self.counts.by_word) < self.vocabulary.capacity:
             self.counts = self.grow(self.counts)
-        n_judged = row
+        n_predicted = row
         while True:
             row, why, n_new = self.estimator.run(
                 self.counts,
@@ -102,14 +102,14 @@ class CountedState(GroupState):
                 updates,
                 out,
                 row=row,
-                n_judged=n_judged,
+                n_predicted=n_predicted,
                 learn=learn,
                 n_words_max=self.n_words_max,
                 n_words=len(self.counts.by_word),  # those beyond the last word are at zero
             )
             if why != counting.FULL:
                 return
-            n_judged = row + 1
+            n_predicted = row + 1
             self._drop(n_new)
 
     def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:

@@ -173,7 +173,7 @@ class NumbersState(GroupState):
         return NumberBatch(self._one_row.put(x), self._places, self.table, self._names)
 
     def run(self, batch: NumberBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
-        """Judge each row, then learn it where it says so; see `kernels.gaussian`."""
+        """Predict each row, then learn it where it says so; see `kernels.gaussian`."""
         self._grow_to_table()
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
 

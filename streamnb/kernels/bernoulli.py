@@ -18,8 +18,8 @@ from streamnb.kernels.counting import (
     FULL,
     count_new,
     has_no_room,
-    hurry,
     is_unknown,
+    prefetch_row,
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
@@ -33,7 +33,7 @@ from streamnb.kernels.layout import (
     Flags,
     Rows,
 )
-from streamnb.kernels.posterior import fold, moved
+from streamnb.kernels.posterior import add_weight, multiply_scaled
 
 CROWDED, STALE = 2, 3
 
@@ -69,7 +69,7 @@ def add_log_likelihood(
                 scratch[c, 2] -= 1.0
                 scratch[c, 1] += np.log(count + b1) - np.log(count)
             else:
-                scratch[c, 0], scratch[c, 1] = fold(
+                scratch[c, 0], scratch[c, 1] = multiply_scaled(
                     scratch[c, 0], (count + b1) / rest, scratch[c, 1]
                 )
     v = vocabulary_size(counts)
@@ -97,15 +97,15 @@ def learn_row(
     False where the heavy words found no room, which happens only to counts that fall: the caller
     has the cache built anew.
     """
-    counts.examples[y] = moved(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight)
     n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         old = counts.by_word[column, y]
-        counts.by_word[column, y] = moved(old, weight * rows.counts[at])
+        counts.by_word[column, y] = add_weight(old, weight * rows.counts[at])
         n_tokens += rows.counts[at]
         move_count(absence, y, old, counts.by_word[column, y])
-    counts.tokens[y] = moved(counts.tokens[y], weight * n_tokens)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
     if exponent_of(counts.examples[y] + beta2) != absence.exponents[y]:
         return rebuild_class(counts, beta2, absence, n_words, y)
     return True
@@ -144,7 +144,7 @@ def bernoulli(
     scales: F64,
     present: Flags,
     row: int,
-    n_judged: int,
+    n_predicted: int,
     learn: bool,
     n_words_max: int,
     n_words: int,
@@ -154,21 +154,21 @@ def bernoulli(
 ) -> tuple[int, int, int]:
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
-    `base` and `scratch` have a row of three a class. Rows before `n_judged` are judged already, as
-    is the row it stops at. Returns where, why, and how many words that row speaks of: FULL asks for
-    words to leave, CROWDED for longer heavy lists, STALE for a cache built anew, going on at the
-    row that is returned.
+    `base` and `scratch` have a row of three a class. Rows before `n_predicted` have their
+    log-likelihood already, as has the row it stops at. Returns where, why, and how many words that
+    row speaks of: FULL asks for words to leave, CROWDED for longer heavy lists, STALE for a cache
+    built anew, going on at the row that is returned.
     """
     scale = -1.0
     for i in range(row, len(labels)):
-        hurry(counts, rows, i + 1)
+        prefetch_row(counts, rows, i + 1)
         if scales[i] != scale:
             scale = scales[i]
             if not refresh_all(counts, beta1, beta2, scale, absence, n_words, base):
                 return i, STALE, 0
         if not present[i]:
             continue
-        if i >= n_judged:
+        if i >= n_predicted:
             add_log_likelihood(counts, beta1, beta2, scale, rows, i, base, scratch, out)
         if learn and labels[i] >= 0:
             y = labels[i]

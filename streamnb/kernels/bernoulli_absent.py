@@ -1,4 +1,4 @@
-"""What Bernoulli keeps of the counts, so that words which are *not* there can be judged at once.
+"""What Bernoulli keeps of the counts, so that words which are *not* there can be predicted at once.
 
 A_c = Σ_j log1p(−N_jc/M) − V·log1p(β₁/M), M = N_c + β₂, sums over every word, and each example of
 class c moves it. A word is **light** where N_jc ≤ 2ᵏ/128, 2ᵏ the power of two at or above M, and
@@ -28,7 +28,7 @@ import numpy as np
 
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I64, Absence, Counts, F64Grid, Int
-from streamnb.kernels.posterior import fold
+from streamnb.kernels.posterior import multiply_scaled
 
 N_TERMS = 8
 LIGHT_SHIFT = 7  # light: N ≤ 2ᵏ / 2⁷
@@ -219,7 +219,7 @@ def log_none(absence: Absence, c: int, examples: float, beta2: float) -> tuple[f
             if four > _SAFE:
                 factor = four
                 at += 3
-        product, total = fold(product, factor, total)
+        product, total = multiply_scaled(product, factor, total)
         at += 1
     total += np.log(product)
     ratio = math.ldexp(inverse, int(absence.exponents[c]))

@@ -30,7 +30,12 @@ from streamnb.kernels.layout import (
     Texts,
 )
 from streamnb.kernels.memory import load_eight
-from streamnb.kernels.posterior import add_logs, begin, moved, multiply
+from streamnb.kernels.posterior import (
+    add_log_products,
+    add_weight,
+    multiply_probability,
+    start_products,
+)
 from streamnb.kernels.word_table import (
     DONE,
     N_WORDS,
@@ -94,7 +99,7 @@ def add_log_likelihood(
     out: F64Grid,
 ) -> None:
     """Add Σ_j log θ_jvc of row `i` to `out[i]`, field after field in `order`."""
-    begin(products)
+    start_products(products)
     has_rows = len(alphas.by_value) > 1
     for o in range(len(order)):
         j = order[o]
@@ -106,8 +111,8 @@ def add_log_likelihood(
             if column >= 0:
                 top += counts.by_value[column, c]
             bottom = bottom_of(counts, alphas, j, c, scale)
-            multiply(products, c, top / bottom if bottom > 0.0 else 0.0)
-    add_logs(products, out, i)
+            multiply_probability(products, c, top / bottom if bottom > 0.0 else 0.0)
+    add_log_products(products, out, i)
 
 
 @inner
@@ -130,8 +135,8 @@ def learn_row(
         if column < 0:
             continue
         was_new = is_new(counts.by_value, column)
-        counts.by_value[column, y] = moved(counts.by_value[column, y], weight)
-        counts.seen[j, y] = moved(counts.seen[j, y], weight)
+        counts.by_value[column, y] = add_weight(counts.by_value[column, y], weight)
+        counts.seen[j, y] = add_weight(counts.seen[j, y], weight)
         change = int(was_new) - int(is_new(counts.by_value, column))
         counts.n_values[j] += change
         if alphas.declared[j] == 0:
@@ -148,7 +153,7 @@ def categorical(
     weights: F64,
     scales: F64,
     row: int,
-    n_judged: int,
+    n_predicted: int,
     learn: bool,
     n_values_max: int,
     products: F64Grid,
@@ -157,12 +162,12 @@ def categorical(
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
     `columns` (n, n_fields) has each value's column, -1 where it was never seen and -2 where it is
-    missing. `products` has a row of two for each class. Rows before `n_judged` have their
+    missing. `products` has a row of two for each class. Rows before `n_predicted` have their
     log-likelihood already. Returns where it stopped, why (`counting.ADDED` or `FULL`), and how many
-    new values that row has; the row it stops at has been judged and not learned.
+    new values that row has; the row it stops at has been predicted and not learned.
     """
     for i in range(row, len(labels)):
-        if i >= n_judged:
+        if i >= n_predicted:
             add_log_likelihood(counts, alphas, order, columns, i, scales[i], products, out)
         if learn and labels[i] >= 0:
             if weights[i] > 0.0:
@@ -215,8 +220,8 @@ def fingerprint_many(texts: Texts, of_fields: U64, key: U64, words: U64, out: U6
 @inner
 def _append(fields: Fields, j: Int, data: U8, start: Int, end: Int, text: U8, at: Int) -> Int:
     """Write field and value behind `text[:at]`; return where they end."""
-    begin = fields.name_ends[j - 1] if j > 0 else np.int64(0)
-    for k in range(begin, fields.name_ends[j]):
+    start_products = fields.name_ends[j - 1] if j > 0 else np.int64(0)
+    for k in range(start_products, fields.name_ends[j]):
         text[at] = fields.names[k]
         at += 1
     stop = end
@@ -287,8 +292,8 @@ def encode(
             print_ = join(fields.fingerprints[j], _hash(texts.data, start, end, key, words))
             column = np.int64(find(print_, table.slots, table.fingerprints, known))
             if column < 0 and fields.is_open[j] and learn and labels[i] >= 0:
-                begin = fields.name_ends[j - 1] if j > 0 else np.int64(0)
-                why, wanted = _lacks(table, fields.name_ends[j] - begin + _TEXT_ROOM)
+                start_products = fields.name_ends[j - 1] if j > 0 else np.int64(0)
+                why, wanted = _lacks(table, fields.name_ends[j] - start_products + _TEXT_ROOM)
                 if why != DONE:
                     return i, why, wanted
                 column = state[N_WORDS]

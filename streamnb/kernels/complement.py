@@ -1,4 +1,4 @@
-"""Complement naive Bayes of words: each class is told by the words of all the others.
+"""Complement naive Bayes of words: each class is known by the words of all the others.
 
 θ̃_cj = (N_j − N_jc + α)/(N_· − N_·c + α·V), and a text adds −Σ_j x_j·log θ̃_cj to class c (Rennie,
 Shih, Teevan and Karger 2003). Cost: one multiplication a word and class, as for multinomial.
@@ -19,10 +19,10 @@ from streamnb.kernels.counting import (
     FULL,
     count_new,
     has_no_room,
-    hurry,
     is_new,
     is_unknown,
     learn_row,
+    prefetch_row,
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
@@ -38,7 +38,7 @@ from streamnb.kernels.layout import (
     Int,
     Rows,
 )
-from streamnb.kernels.posterior import fold, moved
+from streamnb.kernels.posterior import add_weight, multiply_scaled
 
 _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 _UNIT = 2.0**52  # |log| < 746 for every float64, so a term stays below 2⁶²
@@ -105,14 +105,14 @@ def follow_row(
     sums: I64Grid,
 ) -> None:
     """Add row `i` to the counts of class `y` as `learn_row` does; the sums follow word by word."""
-    counts.examples[y] = moved(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight)
     n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         was_known = not is_unknown(counts, column)
         was_new = is_new(counts.by_word, column)
         old = counts.by_word[column, y]
-        new = moved(old, weight * rows.counts[at])
+        new = add_weight(old, weight * rows.counts[at])
         counts.by_word[column, y] = new
         is_known = not is_unknown(counts, column)
         counts.state[LIVE] += np.int64(was_new) - np.int64(is_new(counts.by_word, column))
@@ -125,7 +125,7 @@ def follow_row(
         if is_known:
             enter_word(counts, alphas, np.int64(column), 1, skipped, scratch, sums)
         n_tokens += rows.counts[at]
-    counts.tokens[y] = moved(counts.tokens[y], weight * n_tokens)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
 
 
 @inner
@@ -163,7 +163,7 @@ def add_log_likelihood(
             for c in range(n_classes):
                 factor = scratch[c, OTHERS] + alphas[own, c] * scale
                 for _ in range(np.int64(times)):
-                    scratch[c, PRODUCT], scratch[c, LOGS] = fold(
+                    scratch[c, PRODUCT], scratch[c, LOGS] = multiply_scaled(
                         scratch[c, PRODUCT], factor, scratch[c, LOGS]
                     )
         else:
@@ -176,10 +176,10 @@ def add_log_likelihood(
     for c in range(n_classes):
         alpha_sum = alpha_sums[c] if one_each else alphas[0, c] * v
         log_denominator = np.log(scratch[c, OTHERS] + alpha_sum * scale)
-        told = n_tokens * log_denominator - (scratch[c, LOGS] + np.log(scratch[c, PRODUCT]))
+        score = n_tokens * log_denominator - (scratch[c, LOGS] + np.log(scratch[c, PRODUCT]))
         if normalise:
-            told /= v * log_denominator - sum_of_logs(sums, c)
-        out[i, c] += told
+            score /= v * log_denominator - sum_of_logs(sums, c)
+        out[i, c] += score
 
 
 @kernel
@@ -195,24 +195,23 @@ def complement(
     scales: F64,
     present: Flags,
     row: int,
-    n_judged: int,
+    n_predicted: int,
     learn: bool,
     n_words_max: int,
     scratch: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
-    """Add what each row tells of each class to `out`, then learn the row where it has a label.
+    """Add each row's score to `out`, then learn the row if it has a label.
 
     `alphas` and `alpha_sums` are as for multinomial; `sums` has two integers a class and follows
-    the counts where `normalise`; `scratch` has a row of three a class. Rows before `n_judged` are
-    judged already. Returns where it stopped, why, and how many new words that row has, as
-    `add_rows` does.
+    the counts if `normalise`; `scratch` has a row of three a class. Rows before `n_predicted` have
+    their score already. Returns where it stopped, why, and how many new words that row has.
     """
     for i in range(row, len(labels)):
-        hurry(counts, rows, i + 1)
+        prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        if i >= n_judged:
+        if i >= n_predicted:
             add_log_likelihood(
                 counts, alphas, alpha_sums, normalise, sums, scales[i], rows, i, scratch, out
             )

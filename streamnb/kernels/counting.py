@@ -24,8 +24,8 @@ from streamnb.kernels.layout import (
     Int,
     Rows,
 )
-from streamnb.kernels.memory import fetch_soon
-from streamnb.kernels.posterior import moved
+from streamnb.kernels.memory import prefetch
+from streamnb.kernels.posterior import add_weight
 
 ADDED, FULL = range(2)
 NEAR_WORDS = 1 << 14  # so many words' counts stay in the processor's cache by themselves
@@ -63,11 +63,11 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
 
 
 @inner
-def hurry(counts: Counts, rows: Rows, i: int) -> None:
+def prefetch_row(counts: Counts, rows: Rows, i: int) -> None:
     """Have the counts of row `i`, if there is one, brought near; few words are near anyway."""
     if i + 1 < len(rows.indptr) and counts.state[0] > NEAR_WORDS:
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
-            fetch_soon(counts.by_word, np.int64(rows.columns[at]))
+            prefetch(counts.by_word, np.int64(rows.columns[at]))
 
 
 @inner
@@ -90,11 +90,11 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             counts.by_word[rows.columns[at], y] += weight * rows.counts[at]
         return
-    counts.examples[y] = moved(counts.examples[y], weight)
-    counts.tokens[y] = moved(counts.tokens[y], weight * n_tokens)
+    counts.examples[y] = add_weight(counts.examples[y], weight)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
-        counts.by_word[column, y] = moved(counts.by_word[column, y], weight * rows.counts[at])
+        counts.by_word[column, y] = add_weight(counts.by_word[column, y], weight * rows.counts[at])
     counts.state[LIVE] -= count_new(counts.by_word, rows, i)
 
 
@@ -114,7 +114,7 @@ def add_rows(
     V = 0 it is taken whole.
     """
     for i in range(row, len(labels)):
-        hurry(counts, rows, i + 1)
+        prefetch_row(counts, rows, i + 1)
         y = labels[i]
         if y < 0 or not present[i]:
             continue

@@ -15,7 +15,12 @@ import numpy as np
 
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, I64, F64Grid, Flags, Int
-from streamnb.kernels.posterior import add_logs, begin, moved, multiply
+from streamnb.kernels.posterior import (
+    add_log_products,
+    add_weight,
+    multiply_probability,
+    start_products,
+)
 
 
 class FlagCounts(NamedTuple):
@@ -73,7 +78,7 @@ def add_log_likelihood(
     out: F64Grid,
 ) -> None:
     """Add the log-likelihood of row `i` to `out[i]`, flag after flag in `order`."""
-    begin(products)
+    start_products(products)
     for o in range(len(order)):
         j = order[o]
         value = values[i, j]
@@ -87,8 +92,8 @@ def add_log_likelihood(
             false = false_of(counts, betas, j, c) + betas.absent[row, c] * scale
             bottom = true + false
             top = true if value == 1.0 else false
-            multiply(products, c, top / bottom if bottom > 0.0 else 0.0)
-    add_logs(products, out, i)
+            multiply_probability(products, c, top / bottom if bottom > 0.0 else 0.0)
+    add_log_products(products, out, i)
 
 
 @inner
@@ -96,12 +101,12 @@ def learn_row(
     counts: FlagCounts, betas: Betas, values: F64Grid, i: Int, y: Int, weight: float
 ) -> None:
     """Add row `i` to the counts of class `y`, or take it away where the weight is below zero."""
-    counts.examples[y] = moved(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight)
     for j in range(values.shape[1]):
         if values[i, j] == 1.0:
-            counts.true[j, y] = moved(counts.true[j, y], weight)
+            counts.true[j, y] = add_weight(counts.true[j, y], weight)
         elif values[i, j] == 0.0 and not betas.absent_is_false[0]:
-            counts.false[j, y] = moved(counts.false[j, y], weight)
+            counts.false[j, y] = add_weight(counts.false[j, y], weight)
 
 
 @kernel
@@ -113,18 +118,18 @@ def flags(
     labels: I32,
     weights: F64,
     scales: F64,
-    judge: bool,
+    predict: bool,
     learn: bool,
     products: F64Grid,
     out: F64Grid,
 ) -> None:
-    """Add each row's log-likelihood to `out` if `judge`, then learn the row where it has a label.
+    """Add each row's log-likelihood to `out` if `predict`, then learn the row where it has a label.
 
     `values` (n, n_fields) has 1, 0, or nan where the flag is missing. `products` has a row of two
     for each class.
     """
     for i in range(len(labels)):
-        if judge:
+        if predict:
             add_log_likelihood(counts, betas, order, values, i, scales[i], products, out)
         if learn and labels[i] >= 0:
             learn_row(counts, betas, values, i, labels[i], weights[i])

@@ -26,7 +26,7 @@ import numpy as np
 
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, I64, F64Grid
-from streamnb.kernels.posterior import DUST, fold, moved
+from streamnb.kernels.posterior import DUST, add_weight, multiply_scaled
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: cuts a float into halves of 26 bits
 _REST = 2.0**-95  # two floats have 106 bits; sums of a few hundred values lose some of them
@@ -114,7 +114,7 @@ def rounding_of(m2: float, n: float, mean: float) -> float:
 
     It is a share of what M2 was, or what n values would have that differ from their mean by no more
     than a last digit. Left standing, it would be a variance: that of equal values, where there is
-    none, and all judging by them would hang on it.
+    none, and all predictions would hang on it.
     """
     return max(m2 * _REST, n * (mean * _LAST_DIGIT) * (mean * _LAST_DIGIT))
 
@@ -129,7 +129,7 @@ def absorb(
     at no weight is nothing, bit for bit.
     """
     n_held = held.n[r, j]
-    total = moved(n_held, n)
+    total = add_weight(n_held, n)
     if n_held == 0.0 and n > 0.0:
         put(held, r, j, n, mean, mean_low, m2, m2_low)
         return True
@@ -143,19 +143,19 @@ def absorb(
     if 0.0 < n_held < n:
         # The lighter set's share is worked out: of the heavier one's it would be a last digit.
         rest, rest_low = divided(*times(d, d_low, n_held), total)
-        moved_mean, moved_low = add(mean, mean_low, -rest, -rest_low)
+        new_mean, new_low = add(mean, mean_low, -rest, -rest_low)
     else:
         q, q_low = divided(p, p_low, total)
         rest, rest_low = add(d, d_low, -q, -q_low)
-        moved_mean, moved_low = add(held.mean[r, j], held.mean_low[r, j], q, q_low)
+        new_mean, new_low = add(held.mean[r, j], held.mean_low[r, j], q, q_low)
     # M2 grows by M2_b + n·δ·rest
     g, g_low = two_product(p, rest)
     g_low += p * rest_low + p_low * rest
     g, g_low = add(g, g_low, m2, m2_low)
     grown, grown_low = add(held.m2[r, j], held.m2_low[r, j], g, g_low)
-    if n < 0.0 and grown <= rounding_of(held.m2[r, j], total, moved_mean):
+    if n < 0.0 and grown <= rounding_of(held.m2[r, j], total, new_mean):
         grown, grown_low = 0.0, 0.0  # or below zero: all that was apart has been taken away
-    put(held, r, j, total, moved_mean, moved_low, grown, grown_low)
+    put(held, r, j, total, new_mean, new_low, grown, grown_low)
     return fits
 
 
@@ -233,7 +233,7 @@ class Prior(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What a value is judged by, by class and field: a pure function of moments and prior."""
+    """What predictions need, by class and field: a pure function of moments and prior."""
 
     base: F64Grid  # (n_classes, n_fields): m, in two floats
     shift: F64Grid
@@ -315,7 +315,7 @@ def estimate_bayes(
         inverse = 1.0 / (kappa + n)
         apart = (m0 - moments.mean[1 + c, j]) + (m0_low - moments.mean_low[1 + c, j])
         grown = 0.5 * (moments.m2[1 + c, j] / scale + kappa * n * inverse * apart * apart)
-        # m lies between the mean and m₀: told from the nearer one it keeps its digits.
+        # m lies between the mean and m₀: computed from the nearer one it keeps its digits.
         if n >= kappa:
             estimates.base[c, j] = moments.mean[1 + c, j]
             estimates.shift[c, j] = moments.mean_low[1 + c, j] + kappa * inverse * apart
@@ -361,7 +361,7 @@ def estimate(
 
 
 @inner
-def judge_plain(
+def log_normal(
     moments: Moments, estimates: Estimates, floor: float, x: F64Grid, places: I64, i: int, c: int
 ) -> float:
     """Return row `i`'s log-likelihood in class `c` by maximum likelihood."""
@@ -377,7 +377,7 @@ def judge_plain(
         v = estimates.spread[c, j] + floor
         if v > 0.0:
             squares += d * d / v
-            product, logs = fold(product, v, logs)
+            product, logs = multiply_scaled(product, v, logs)
             n_fields += 1
         elif d != 0.0:
             return -np.inf
@@ -385,7 +385,7 @@ def judge_plain(
 
 
 @inner
-def judge_bayes(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -> float:
+def log_student(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -> float:
     """Return row `i`'s log-likelihood in class `c` under Student's t.
 
     With Π(1 + z_j) − 1 as running product the logarithm of all of them together keeps the digits
@@ -414,7 +414,7 @@ def judge_bayes(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -
                 total -= (a + 0.5) * np.log1p(grown)
                 grown = 0.0
         total += step
-        product, logs = fold(product, s2, logs)
+        product, logs = multiply_scaled(product, s2, logs)
         n_fields += 1
     total -= (a + 0.5) * np.log1p(grown)
     return float(total - 0.5 * ((logs + np.log(product)) + n_fields * _LOG_2PI))
@@ -451,9 +451,9 @@ def gaussian(
             estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)
         for c in range(out.shape[1]):
             if bayes:
-                out[i, c] += judge_bayes(estimates, x, places, i, c)
+                out[i, c] += log_student(estimates, x, places, i, c)
             else:
-                out[i, c] += judge_plain(moments, estimates, floor, x, places, i, c)
+                out[i, c] += log_normal(moments, estimates, floor, x, places, i, c)
         if learn and labels[i] >= 0:
             learn_row(moments, x, places, i, labels[i], weights[i])
             estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)

@@ -23,7 +23,7 @@ if TYPE_CHECKING or DISABLED:
         """Write eight bytes from `at` on; all must lie within `data`."""
         data[at : at + 8] = np.frombuffer(int(word).to_bytes(8, "little"), dtype=np.uint8)
 
-    def fetch_soon(array: Any, row: Int) -> None:
+    def prefetch(array: Any, row: Int) -> None:
         """Have an array's row brought near: it is about to be read or written."""
 
 else:
@@ -60,7 +60,7 @@ else:
         return types.void(data, types.int64, types.uint64), generate
 
     @intrinsic
-    def fetch_soon(typing_context, array, row):  # noqa: ANN001, ANN201, ARG001
+    def prefetch(typing_context, array, row):  # noqa: ANN001, ANN201, ARG001
         """Have an array's row brought near: it is about to be read or written."""
 
         def generate(context, builder, signature, arguments):  # noqa: ANN001, ANN202

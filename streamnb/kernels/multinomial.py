@@ -14,14 +14,14 @@ from streamnb.kernels.counting import (
     FULL,
     count_new,
     has_no_room,
-    hurry,
     is_unknown,
     learn_row,
+    prefetch_row,
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows
-from streamnb.kernels.posterior import fold
+from streamnb.kernels.posterior import multiply_scaled
 
 _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 
@@ -54,12 +54,14 @@ def add_log_likelihood(
         if times == 1.0:  # as nearly always
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale
-                scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0], factor, scratch[c, 1])
+                scratch[c, 0], scratch[c, 1] = multiply_scaled(scratch[c, 0], factor, scratch[c, 1])
         elif times <= _REPEATS_MAX and times == np.floor(times):
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale
                 for _ in range(np.int64(times)):
-                    scratch[c, 0], scratch[c, 1] = fold(scratch[c, 0], factor, scratch[c, 1])
+                    scratch[c, 0], scratch[c, 1] = multiply_scaled(
+                        scratch[c, 0], factor, scratch[c, 1]
+                    )
         else:
             for c in range(n_classes):
                 factor = counts.by_word[column, c] + alphas[own, c] * scale
@@ -87,7 +89,7 @@ def multinomial(
     scales: F64,
     present: Flags,
     row: int,
-    n_judged: int,
+    n_predicted: int,
     learn: bool,
     n_words_max: int,
     scratch: F64Grid,
@@ -96,15 +98,15 @@ def multinomial(
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
     `alphas` has one row for all words, or one for each declared word, then with its sum by class in
-    `alpha_sums`; `scratch` has a row of two for each class. Rows before `n_judged` have their
+    `alpha_sums`; `scratch` has a row of two for each class. Rows before `n_predicted` have their
     log-likelihood already. Returns where it stopped, why, and how many new words that row has, as
-    `add_rows` does; the row it stops at has been judged and not learned.
+    `add_rows` does; the row it stops at has been predicted and not learned.
     """
     for i in range(row, len(labels)):
-        hurry(counts, rows, i + 1)
+        prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        if i >= n_judged:
+        if i >= n_predicted:
             add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, scratch, out)
         if learn and labels[i] >= 0:
             n_new = count_new(counts.by_word, rows, i)

@@ -68,7 +68,7 @@ def class_prior(
             out[i, c] = now[c]
         y = labels[i]
         if learn and y >= 0:
-            examples[y] = moved(examples[y], weights[i])
+            examples[y] = add_weight(examples[y], weights[i])
             n = 0.0
             for c in range(n_classes):
                 n += examples[c]
@@ -77,11 +77,11 @@ def class_prior(
 
 @kernel
 def count_classes(examples: F64, labels: I32, weights: F64) -> None:
-    """Count the labelled examples by class, as `class_prior` does while it judges."""
+    """Count the labelled examples by class, as `class_prior` does while it predicts."""
     for i in range(len(labels)):
         y = labels[i]
         if y >= 0:
-            examples[y] = moved(examples[y], weights[i])
+            examples[y] = add_weight(examples[y], weights[i])
 
 
 @short_kernel
@@ -116,29 +116,26 @@ def normalise(joint: F64Grid, prior: F64Grid) -> int:
 
 
 @inner
-def moved(count: float, change: float) -> float:
+def add_weight(count: float, change: float) -> float:
     """Return a count after a change; what is left of it by rounding alone is nothing."""
     left = count + change
     return 0.0 if change < 0.0 and left < -DUST * change else left
 
 
 @inner
-def fold(product: float, factor: float, total: float) -> tuple[float, float]:
-    """Multiply by a factor of any size; what leaves the range goes to a sum of logarithms.
-
-    One logarithm, then, for dozens of factors.
-    """
+def multiply_scaled(product: float, factor: float, log_scale: float) -> tuple[float, float]:
+    """Return product and log-scale after a factor of any size: one logarithm for dozens of them."""
     larger = product * factor
     if larger > _HUGE or larger < _TINY:
-        return 1.0, total + (np.log(product) + np.log(factor))
-    return larger, total
+        return 1.0, log_scale + (np.log(product) + np.log(factor))
+    return larger, log_scale
 
 
 _SMALL = 1e-100  # a smaller factor could take a product below what a float64 holds
 
 
 @inner
-def begin(products: F64Grid) -> None:
+def start_products(products: F64Grid) -> None:
     """Set each class's product to 1."""
     for c in range(len(products)):
         products[c, 0] = 1.0
@@ -146,16 +143,16 @@ def begin(products: F64Grid) -> None:
 
 
 @inner
-def multiply(products: F64Grid, c: Int, factor: float) -> None:
+def multiply_probability(products: F64Grid, c: Int, factor: float) -> None:
     """Multiply a class's product by a probability; zero makes its logarithm -inf for good."""
     if factor < _SMALL:
         products[c, 1] += np.log(factor)
     else:
-        products[c, 0], products[c, 1] = fold(products[c, 0], factor, products[c, 1])
+        products[c, 0], products[c, 1] = multiply_scaled(products[c, 0], factor, products[c, 1])
 
 
 @inner
-def add_logs(products: F64Grid, out: F64Grid, i: Int) -> None:
+def add_log_products(products: F64Grid, out: F64Grid, i: Int) -> None:
     """Add each class's log-product to row `i`."""
     for c in range(len(products)):
         out[i, c] += products[c, 1] + np.log(products[c, 0])

@@ -32,7 +32,7 @@ from streamnb.kernels.layout import (
     Texts,
     TokenizerTables,
 )
-from streamnb.kernels.memory import fetch_soon, store_eight
+from streamnb.kernels.memory import prefetch, store_eight
 from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
 
 PROBES_MAX = 128
@@ -224,7 +224,7 @@ def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
 
 
 @inner
-def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
+def prefetch_slots(n_grams: int, scratch: Scratch, table: Table) -> None:
     """Have the table's slots for a text's n-grams brought near.
 
     In a large table each look-up waits for memory. Asked for beforehand, they all come at once.
@@ -233,23 +233,23 @@ def hurry(n_grams: int, scratch: Scratch, table: Table) -> None:
         return
     mask = np.uint64(len(table.slots) - 1)
     for k in range(n_grams):
-        fetch_soon(table.slots, np.int64(scratch.grams[k] & mask))
+        prefetch(table.slots, np.int64(scratch.grams[k] & mask))
 
 
 @inner
 def look_up(
-    n_grams: int, scratch: Scratch, table: Table, known: int, word_table: bool, rows: Rows, n: int
+    n_grams: int, scratch: Scratch, table: Table, known: int, may_enter: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
     """Write a text's n-grams as columns behind `rows.columns[:n]`; return their end, and the new.
 
     A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
     """
     n_new = 0
-    hurry(n_grams, scratch, table)
+    prefetch_slots(n_grams, scratch, table)
     for k in range(n_grams):
         column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
         if column < 0:
-            if not word_table:
+            if not may_enter:
                 continue
             n_new += 1
             column = -1 - k

@@ -55,14 +55,14 @@ class Estimator(Protocol):
         out: NDArray[np.float64],
         *,
         row: int,
-        n_judged: int,
+        n_predicted: int,
         learn: bool,
         n_words_max: int,
         n_words: int,
     ) -> tuple[int, int, int]:
         """Add log-likelihoods to `out` (n, n_classes) from `row` on, then learn the row.
 
-        Rows before `n_judged` have theirs already. Returns where it stopped, why
+        Rows before `n_predicted` have theirs already. Returns where it stopped, why
         (`kernels.counting.ADDED`, `FULL`) and how many new words that row has.
         """
 

@@ -45,12 +45,12 @@ class BernoulliEstimator:
         out: Floats,
         *,
         row: int,
-        n_judged: int,
+        n_predicted: int,
         learn: bool,
         n_words_max: int,
         n_words: int,
     ) -> tuple[int, int, int]:
-        """Judge, then learn; see `base.Estimator.run`."""
+        """Predict, then learn; see `base.Estimator.run`."""
         base, scratch = np.empty((2, len(counts.examples), 3))
         while True:
             row, why, n = kernel.bernoulli(
@@ -62,7 +62,7 @@ class BernoulliEstimator:
                 *updates,
                 batch.present,
                 row,
-                n_judged,
+                n_predicted,
                 learn,
                 n_words_max,
                 n_words,
@@ -71,10 +71,10 @@ class BernoulliEstimator:
                 out,
             )
             if why == kernel.CROWDED:
-                n_judged = max(n_judged, row + 1)
+                n_predicted = max(n_predicted, row + 1)
                 self._absence = _longer(self._absence, n)
             elif why == kernel.STALE:
-                n_judged = max(n_judged, row)
+                n_predicted = max(n_predicted, row)
                 self._rebuild(counts, n_words, float(updates.scales[min(row, len(out) - 1)]))
             else:
                 return row, why, n

@@ -1,4 +1,4 @@
-"""Complement: each class is told by the words of all the others (Rennie and others 2003).
+"""Complement: each class is known by the words of all the others (Rennie and others 2003).
 
 θ̃_cj = (N_j − N_jc + α) / (N_· − N_·c + α·V), and a text adds −Σ_j x_j·log θ̃_cj to class c. The
 estimates of a small class then rest on much more text than its own.
@@ -53,12 +53,12 @@ class ComplementEstimator:
         out: NDArray[np.float64],
         *,
         row: int,
-        n_judged: int,
+        n_predicted: int,
         learn: bool,
         n_words_max: int,
         n_words: int,  # noqa: ARG002 -- part of the protocol
     ) -> tuple[int, int, int]:
-        """Judge, then learn; see `base.Estimator.run`."""
+        """Predict, then learn; see `base.Estimator.run`."""
         return kernel.complement(
             counts,
             self._alphas,
@@ -69,7 +69,7 @@ class ComplementEstimator:
             *updates,
             batch.present,
             row,
-            n_judged,
+            n_predicted,
             learn,
             n_words_max,
             np.empty((len(counts.examples), 3)),

@@ -164,7 +164,7 @@ class Posterior(NamedTuple):
     kappa : ndarray, float64
         κ + n, how many examples the location is worth; n without a prior.
     speaks : ndarray, bool
-        Whether the field is judged at all.
+        Whether the field says anything at all.
     """
 
     n: Floats

@@ -37,12 +37,12 @@ class MultinomialEstimator:
         out: NDArray[np.float64],
         *,
         row: int,
-        n_judged: int,
+        n_predicted: int,
         learn: bool,
         n_words_max: int,
         n_words: int,  # noqa: ARG002 -- part of the protocol
     ) -> tuple[int, int, int]:
-        """Judge, then learn; see `base.Estimator.run`."""
+        """Predict, then learn; see `base.Estimator.run`."""
         return kernel.multinomial(
             counts,
             self._alphas,
@@ -51,7 +51,7 @@ class MultinomialEstimator:
             *updates,
             batch.present,
             row,
-            n_judged,
+            n_predicted,
             learn,
             n_words_max,
             np.empty((len(counts.examples), 2)),

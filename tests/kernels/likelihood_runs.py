@@ -18,7 +18,7 @@ RELATIVE = 1e-12
 def run(
     estimator: Estimator, counts: Counts, rows: Sequence[Row | None], labels: Sequence[int] = ()
 ) -> NDArray[np.float64]:
-    """Judge rows, and learn those with a label as they come; return their log-likelihoods.
+    """Predict rows, and learn those with a label as they come; return their log-likelihoods.
 
     Without labels nothing is learned.
     """
@@ -29,7 +29,7 @@ def run(
         teaching_of(labels or [-1] * len(rows)),
         out,
         row=0,
-        n_judged=0,
+        n_predicted=0,
         learn=bool(labels),
         n_words_max=1 << 62,
         n_words=len(counts.by_word),

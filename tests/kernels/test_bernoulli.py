@@ -93,7 +93,7 @@ def test_learning_a_long_stream_leaves_the_pure_cache() -> None:
 
 
 def test_a_row_with_more_heavy_words_than_there_is_room_for() -> None:
-    """Heavy lists grow in mid-batch: a row of a thousand words is judged once, and learned."""
+    """Heavy lists grow in mid-batch: a row of a thousand words is predicted once, and learned."""
     rows = [dict.fromkeys(range(start, start + 1000), 1) for start in (0, 300, 0)]
     counts = statistics.empty(Counts, classes=2, columns=1300)
     estimator = rebuilt(counts, Beta())

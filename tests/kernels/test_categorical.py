@@ -43,7 +43,7 @@ def run(
     bound: int = NO_BOUND,
     weight: float = 1.0,
 ) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """Judge, then learn; return log-likelihoods and where it stopped."""
+    """Predict, then learn; return log-likelihoods and where it stopped."""
     n, k = len(labels), counts.seen.shape[1]
     out = np.zeros((n, k))
     ended = categorical(
@@ -112,7 +112,7 @@ def test_what_is_taken_back_leaves_nothing(drawn: Rows, more: Rows) -> None:
 
 
 def test_a_full_table_stops_before_the_row() -> None:
-    """A row whose new values do not fit is judged, left unlearned, and says how many it has."""
+    """A row whose new values do not fit is predicted, left unlearned, and says how many it has."""
     counts = nothing()
     columns = np.array([[0, 4, 8], [1, 4, 9], [0, 4, 8]])
     _, ended = run(counts, scalar(1.0), columns, [0, 1, 2], bound=4)

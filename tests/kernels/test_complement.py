@@ -33,7 +33,7 @@ def run(
     labels: list[int],
     weights: list[float] | None = None,
 ) -> NDArray[np.float64]:
-    """Judge rows, then learn those with a label; return what they told."""
+    """Predict rows, then learn those with a label; return what they told."""
     out = np.zeros((len(rows), len(counts.examples)))
     ended = estimator.run(
         counts,
@@ -41,7 +41,7 @@ def run(
         teaching(labels, weights or [1.0] * len(rows)),
         out,
         row=0,
-        n_judged=0,
+        n_predicted=0,
         learn=True,
         n_words_max=1 << 62,
         n_words=N_WORDS,

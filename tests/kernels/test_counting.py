@@ -83,14 +83,14 @@ def test_both_families_stop_where_counting_does(
     expected = run(other, whole, [row for row, _ in rows], [y for _, y in rows])
     out = np.zeros((len(rows), 3))
 
-    def go_on(row: int, n_judged: int, bound: int) -> tuple[int, int, int]:
+    def go_on(row: int, n_predicted: int, bound: int) -> tuple[int, int, int]:
         return estimator.run(
             counts,
             batch,
             teaching,
             out,
             row=row,
-            n_judged=n_judged,
+            n_predicted=n_predicted,
             learn=True,
             n_words_max=bound,
             n_words=N_WORDS,

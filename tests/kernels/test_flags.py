@@ -38,7 +38,7 @@ def betas(
 def run(
     counts: FlagCounts, prior: Betas, values: np.ndarray, labels: list[int], weight: float = 1.0
 ) -> np.ndarray:
-    """Judge, then learn; return log-likelihoods."""
+    """Predict, then learn; return log-likelihoods."""
     n, k = len(labels), len(counts.examples)
     out = np.zeros((n, k))
     flags(
@@ -108,7 +108,7 @@ def test_it_is_scikit_learns(alpha: float, absent_is_false: bool) -> None:
     """With the same prior, log-likelihoods are those of `BernoulliNB`.
 
     It takes log(1 − exp(log θ)), which loses digits where θ is near 1: a prior as small as 1e-9 is
-    for fifty digits to judge, below.
+    for fifty digits to settle, below.
     """
     rng = np.random.default_rng(5)
     n, n_fields, k = 400, 60, 4

@@ -44,7 +44,7 @@ def run(
     scale: float = 1.0,
     is_open: bool = True,
 ) -> NDArray[np.float64]:
-    """Judge rows, and learn those with a label as they come; return their log-likelihoods."""
+    """Predict rows, and learn those with a label as they come; return their log-likelihoods."""
     n = len(given_rows)
     held = statistics.empty(Moments, classes=N_CLASSES, fields=N_FIELDS)
     out = np.zeros((n, N_CLASSES))
@@ -188,7 +188,7 @@ def test_a_class_without_variance_is_a_point() -> None:
 
 
 def test_an_empirical_prior_waits_for_a_scale() -> None:
-    """Until a field has varied there is nothing to judge by; from then on every class answers."""
+    """Until a field has varied nothing can be predicted; from then on every class answers."""
     nan = math.nan
     stream: list[Row] = [
         ([2.0, nan, nan], 0),
@@ -214,7 +214,7 @@ def test_a_declared_field_has_its_prior_from_the_start() -> None:
 
 
 def test_scale_and_place_of_the_data_do_not_matter() -> None:
-    """Moved and stretched by powers of two, data are judged alike but for the Jacobian."""
+    """Moved and stretched by powers of two, data are predicted alike but for the Jacobian."""
     generator = np.random.default_rng(9)
     x = np.round(generator.normal(size=(40, N_FIELDS)) * 1024) / 1024
     labels = [i % N_CLASSES for i in range(40)]

@@ -88,7 +88,7 @@ def test_class_prior_is_read_before_each_example(alpha: float) -> None:
             counts[y] += 1
 
 
-def test_judging_leaves_the_class_counts() -> None:
+def test_predicting_leaves_the_class_counts() -> None:
     """Without learning, labels change nothing."""
     found = priors([3.0, 1.0], 0.0, [0, 1, 1], learn=False)
     assert np.exp(found).tolist() == [[0.75, 0.25]] * 3

@@ -137,8 +137,8 @@ def test_text_stays_within_its_room(room: int) -> None:
     assert state.vocabulary.words(np.arange(2)) == ["not", "¬" + long.casefold()]
 
 
-def test_judging_never_enters_words() -> None:
-    """Texts to be judged, and texts without a label among learned ones, leave the table alone."""
+def test_predicting_never_enters_words() -> None:
+    """Texts to predict, and texts without a label among learned ones, leave the table alone."""
     state = state_of()
     column = text_column([b"old", b"new words", None])
     nobody = np.array([0, -1, 0], dtype=np.int32)

@@ -43,7 +43,7 @@ def teach(
     return out
 
 
-def judge(
+def predict(
     state: GroupState, xs: Sequence[Mapping[str, Any]], scale: float = 1.0
 ) -> NDArray[np.float64]:
     """Return log-likelihoods, ndarray of shape (n, n_classes)."""
@@ -95,4 +95,6 @@ def reloaded(state: GroupState, n_classes: int) -> GroupState:
 
 def equal(one: GroupState, other: GroupState, xs: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether two states hold and answer the same, bit for bit."""
-    return packed(one) == packed(other) and bool(np.array_equal(judge(one, xs), judge(other, xs)))
+    return packed(one) == packed(other) and bool(
+        np.array_equal(predict(one, xs), predict(other, xs))
+    )

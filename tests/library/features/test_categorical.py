@@ -19,8 +19,8 @@ from tests.library.features.group_states import (
     KEY,
     Example,
     equal,
-    judge,
     packed,
+    predict,
     reloaded,
     teach,
     unlearn,
@@ -49,7 +49,7 @@ def test_the_loan() -> None:
             pairs = zip(values, by_class[y], strict=True)
             columns[name] = [value for value, times in pairs for _ in range(times)]
         teach(state, [({name: columns[name][i] for name in table}, y) for i in range(n)])
-    (found,) = judge(state, [{"score": "low", "income": "low", "missed": True, "stable": True}])
+    (found,) = predict(state, [{"score": "low", "income": "low", "missed": True, "stable": True}])
     joint = np.exp(found) * [0.3, 0.7]
     assert joint.tolist() == pytest.approx([0.0027, 0.16128], rel=1e-14)
     assert joint[0] / joint.sum() == pytest.approx(float(Fraction(15, 911)), rel=1e-14)
@@ -69,7 +69,7 @@ def test_cold_and_brown() -> None:
     ]
     state = started(Categories(Categorical(Dirichlet(0.0))), 2)
     teach(state, stream)
-    joint = np.exp(judge(state, [{"warmth": "cold", "colour": "brown"}])[0]) * [31 / 64, 33 / 64]
+    joint = np.exp(predict(state, [{"warmth": "cold", "colour": "brown"}])[0]) * [31 / 64, 33 / 64]
     assert joint[0] / joint.sum() == pytest.approx(float(Fraction(484, 1569)), rel=1e-14)
 
 
@@ -84,7 +84,7 @@ def test_29_dots(alpha: float, expected: list[float]) -> None:
     for y in range(3):
         pairs = zip(np.repeat([*"abc"], first[y]), np.repeat([*"αβγ"], second[y]), strict=True)
         teach(state, [({"first": a, "second": b}, y) for a, b in pairs])
-    joint = np.exp(judge(state, [{"first": "b", "second": "β"}])[0]) * [11 / 29, 11 / 29, 7 / 29]
+    joint = np.exp(predict(state, [{"first": "b", "second": "β"}])[0]) * [11 / 29, 11 / 29, 7 / 29]
     assert (joint / joint.sum()).tolist() == pytest.approx(
         expected, rel=1e-14 if not alpha else 2e-4
     )
@@ -96,19 +96,21 @@ def test_zeros_and_values_never_seen() -> None:
     smooth, plain = started(Categories()), started(Categories(Categorical(Dirichlet(0.0))))
     teach(smooth, stream)
     teach(plain, stream)
-    assert np.exp(judge(smooth, [{"p": "new"}])[0]).tolist() == pytest.approx([1 / 4, 1 / 3, 1 / 2])
-    assert judge(plain, [{"p": "new"}]).tolist() == [[-np.inf] * 3]
-    assert judge(plain, [{"p": "a"}]).tolist() == [[0.0, -np.inf, -np.inf]]
-    assert judge(plain, [{"q": "a"}, {}]).tolist() == [[0.0] * 3] * 2
+    assert np.exp(predict(smooth, [{"p": "new"}])[0]).tolist() == pytest.approx(
+        [1 / 4, 1 / 3, 1 / 2]
+    )
+    assert predict(plain, [{"p": "new"}]).tolist() == [[-np.inf] * 3]
+    assert predict(plain, [{"p": "a"}]).tolist() == [[0.0, -np.inf, -np.inf]]
+    assert predict(plain, [{"q": "a"}, {}]).tolist() == [[0.0] * 3] * 2
 
 
 def test_declared_values_are_all_there_are() -> None:
     """With declared values e is their number from the start, and others are skipped."""
     state = started(Categories(fields=["p"], values={"p": ["a", "b", "c", "d"]}), 2)
-    assert np.exp(judge(state, [{"p": "a"}])[0]).tolist() == pytest.approx([0.25, 0.25])
+    assert np.exp(predict(state, [{"p": "a"}])[0]).tolist() == pytest.approx([0.25, 0.25])
     teach(state, [({"p": "a"}, 0), ({"p": "elsewhere"}, 1)])
-    assert np.exp(judge(state, [{"p": "a"}])[0]).tolist() == pytest.approx([2 / 5, 1 / 4])
-    assert judge(state, [{"p": "elsewhere"}]).tolist() == [[0.0, 0.0]]
+    assert np.exp(predict(state, [{"p": "a"}])[0]).tolist() == pytest.approx([2 / 5, 1 / 4])
+    assert predict(state, [{"p": "elsewhere"}]).tolist() == [[0.0, 0.0]]
 
 
 def test_a_prior_may_differ_by_value_and_class() -> None:
@@ -120,7 +122,7 @@ def test_a_prior_may_differ_by_value_and_class() -> None:
     counts = np.array([[0, 0], [2, 0], [0, 1]])
     expected = np.log((counts + alpha) / (counts + alpha).sum(axis=0))
     asked = [{"p": "x"}, {"p": "y"}, {"p": "z"}]
-    assert deviation(judge(state, asked), expected.tolist()) < RELATIVE
+    assert deviation(predict(state, asked), expected.tolist()) < RELATIVE
     assert equal(reloaded(state, 2), state, asked)
     with pytest.raises(InputError, match="2 classes"):
         started(spec, 3)
@@ -169,7 +171,7 @@ def test_long_values_differ_by_all_of_their_text() -> None:
     kept = [value for _, value in state.table.values(state.live_values().columns)]
     assert len(set(kept)) == 3
     assert max(map(len, kept)) < 250
-    assert np.argmax(judge(state, [{"p": long + "b"}])[0]) == 1
+    assert np.argmax(predict(state, [{"p": long + "b"}])[0]) == 1
 
 
 @pytest.mark.parametrize("value", [b"bytes", ["a"], {"a": 1}, object(), 1j])

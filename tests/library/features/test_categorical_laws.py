@@ -17,8 +17,8 @@ from tests.library.features.group_states import (
     KEY,
     Example,
     equal,
-    judge,
     packed,
+    predict,
     reloaded,
     teach,
     unlearn,
@@ -70,14 +70,14 @@ def test_answers_are_the_twins(
         expected.append(twin.joint(example))
         twin.learn(example, y)
     assert deviation(found, expected) < RELATIVE
-    assert deviation(judge(state, [x]), [twin.joint(x)]) < RELATIVE
+    assert deviation(predict(state, [x]), [twin.joint(x)]) < RELATIVE
 
 
 @given(specs(), streams(), st.lists(st.integers(0, 25), max_size=4).map(sorted), xs())
 def test_a_batch_is_its_examples_one_by_one(
     spec: Categories, stream: list[Example], cuts: list[int], x: dict[str, str | None]
 ) -> None:
-    """However a stream is cut, judgements and state are the same, bit for bit."""
+    """However a stream is cut, predictions and state are the same, bit for bit."""
     whole, cut = started(spec), started(spec)
     found = teach(whole, stream)
     bounds = [0, *(min(c, len(stream)) for c in cuts), len(stream)]
@@ -138,7 +138,7 @@ def test_unlearned_is_never_learned(
     if weight == int(weight):
         assert equal(state, alone, [x])
     else:
-        assert deviation(judge(state, [x]), judge(alone, [x]).tolist()) < 1e-9
+        assert deviation(predict(state, [x]), predict(alone, [x]).tolist()) < 1e-9
         assert state.counts.state[0] == alone.counts.state[0]
 
 
@@ -174,7 +174,7 @@ def test_scaled_counts_answer_as_scaled_priors(
     state, twin = started(spec), started(spec)
     teach(state, stream)
     teach(twin, stream, scale, scale=scale)
-    assert deviation(judge(twin, [x], scale), judge(state, [x]).tolist()) < RELATIVE
+    assert deviation(predict(twin, [x], scale), predict(state, [x]).tolist()) < RELATIVE
 
 
 @given(specs(), streams(), xs())
@@ -186,7 +186,7 @@ def test_rescaling_by_a_power_of_two_is_exact(
     teach(state, stream)
     teach(twin, stream)
     twin.rescale(2.0**-40)
-    assert np.array_equal(judge(twin, [x], 2.0**-40), judge(state, [x]))
+    assert np.array_equal(predict(twin, [x], 2.0**-40), predict(state, [x]))
 
 
 @given(specs(), streams(), streams(), xs())
@@ -234,12 +234,12 @@ def test_a_crowded_table_is_made_anew() -> None:
     state = started(Categories(max_values=300))
     teach(state, [({"p": str(i % 2000), "q": str(i % 7)}, i % 3) for i in range(6000)])
     x = {"p": "1999", "q": "3"}
-    before, was = judge(state, [x]), packed(state)
+    before, was = predict(state, [x]), packed(state)
     columns = state.compact()
     assert columns is not None
     assert state.table.vocabulary.n_words == len(columns) <= 300
     assert packed(state) == was
-    assert np.array_equal(judge(state, [x]), before)
+    assert np.array_equal(predict(state, [x]), before)
 
 
 def test_a_frozen_state_stays() -> None:
@@ -247,9 +247,9 @@ def test_a_frozen_state_stays() -> None:
     state = started(Categories())
     teach(state, [({"p": "a"}, 0), ({"p": "b"}, 1)])
     frozen = state.frozen_copy()
-    before, was = judge(frozen, [{"p": "a", "z": "q"}]), packed(frozen)
+    before, was = predict(frozen, [{"p": "a", "z": "q"}]), packed(frozen)
     teach(state, [({"z": "q", "p": str(i)}, 2) for i in range(3000)])
-    assert np.array_equal(judge(frozen, [{"p": "a", "z": "q"}]), before)
+    assert np.array_equal(predict(frozen, [{"p": "a", "z": "q"}]), before)
     assert packed(frozen) == was
 
 

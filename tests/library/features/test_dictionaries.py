@@ -44,7 +44,7 @@ def test_words_outside_are_ignored(likelihood: Any, stream: list[Example]) -> No
 
 @pytest.mark.parametrize("likelihood", FAMILIES)
 def test_a_declared_word_that_never_came_has_its_probability(likelihood: Any) -> None:
-    """It is judged by the prior from the first example on, and is never dropped."""
+    """It is predicted by the prior from the first example on, and is never dropped."""
     model = model_of({"text": Words(likelihood, dictionary=WORDS, max_words=2)})
     learn(model, [Example(" ".join(WORDS[:8]), None, "ham"), Example("a a", None, "spam")])
     assert model.words_dropped == 0

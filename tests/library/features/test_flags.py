@@ -21,8 +21,8 @@ from tests.library.features.group_states import (
     KEY,
     Example,
     equal,
-    judge,
     packed,
+    predict,
     reloaded,
     teach,
     unlearn,
@@ -77,14 +77,14 @@ def test_answers_are_the_twins(
         expected.append(twin.joint(example))
         twin.learn(example, y)
     assert deviation(found, expected) < RELATIVE
-    assert deviation(judge(state, [x]), [twin.joint(x)]) < RELATIVE
+    assert deviation(predict(state, [x]), [twin.joint(x)]) < RELATIVE
 
 
 @given(specs(), streams(), st.lists(st.integers(0, 25), max_size=4).map(sorted), xs())
 def test_a_batch_is_its_examples_one_by_one(
     spec: Flags, stream: list[Example], cuts: list[int], x: dict[str, bool | None]
 ) -> None:
-    """However a stream is cut, judgements and state are the same, bit for bit."""
+    """However a stream is cut, predictions and state are the same, bit for bit."""
     whole, cut = started(spec), started(spec)
     found = teach(whole, stream)
     bounds = [0, *(min(c, len(stream)) for c in cuts), len(stream)]
@@ -136,7 +136,7 @@ def test_unlearned_is_never_learned(
     if weight == int(weight):
         assert equal(state, alone, [x])
     elif spec.likelihood.prior.present > 0 and spec.likelihood.prior.absent > 0:
-        assert deviation(judge(state, [x]), judge(alone, [x]).tolist()) < 1e-6
+        assert deviation(predict(state, [x]), predict(alone, [x]).tolist()) < 1e-6
 
 
 @given(specs(), streams(), xs())
@@ -169,11 +169,11 @@ def test_scaled_counts_answer_as_scaled_priors(
     state, twin = started(spec), started(spec)
     teach(state, stream)
     teach(twin, stream, scale, scale=scale)
-    assert deviation(judge(twin, [x], scale), judge(state, [x]).tolist()) < RELATIVE
+    assert deviation(predict(twin, [x], scale), predict(state, [x]).tolist()) < RELATIVE
     twin = started(spec)
     teach(twin, stream)
     twin.rescale(2.0**-40)
-    assert np.array_equal(judge(twin, [x], 2.0**-40), judge(state, [x]))
+    assert np.array_equal(predict(twin, [x], 2.0**-40), predict(state, [x]))
 
 
 @given(specs(), streams(), streams(), xs())
@@ -215,7 +215,7 @@ def test_a_thousand_flags_and_one_never_seen() -> None:
     asked = dict.fromkeys(names, True)
     plain = started(Flags(Bernoulli(Beta(0, 0))), 2)
     teach(plain, stream)
-    assert judge(plain, [asked]).tolist() == [[-np.inf, 0.0]]
+    assert predict(plain, [asked]).tolist() == [[-np.inf, 0.0]]
     for c in (1.0, 0.5):
         state = started(Flags(Bernoulli(Beta(c, c))), 2)
         teach(state, stream)
@@ -224,15 +224,15 @@ def test_a_thousand_flags_and_one_never_seen() -> None:
             lasting + np.log(c / (3 + 2 * c)),
             lasting + np.log((3 + c) / (3 + 2 * c)),
         ]
-        assert deviation(judge(state, [asked]), [expected]) < RELATIVE
+        assert deviation(predict(state, [asked]), [expected]) < RELATIVE
 
 
 def test_nothing_known_says_nothing_and_never_nan() -> None:
     """0/0 is left out where no class knows a flag, and impossible where another class does."""
     state = started(Flags(Bernoulli(Beta(0, 0)), ["p", "q"]))
-    assert judge(state, [{"p": True, "q": False}]).tolist() == [[0.0] * 3]
+    assert predict(state, [{"p": True, "q": False}]).tolist() == [[0.0] * 3]
     teach(state, [({"p": True}, 0), ({"p": False}, 1)])
-    found = judge(state, [{"p": True, "q": True}, {"p": False}, {}])
+    found = predict(state, [{"p": True, "q": True}, {"p": False}, {}])
     assert found.tolist() == [[0, -np.inf, -np.inf], [-np.inf, 0, -np.inf], [0, 0, 0]]
 
 
@@ -246,9 +246,9 @@ def test_absence_may_mean_false() -> None:
     teach(late, stream)
     teach(declared, [({}, 0), ({}, 0), ({}, 1), ({"p": True}, 0)])
     p = np.log([(1 + 1) / (3 + 2), (0 + 1) / (1 + 2), 1 / 2])
-    assert deviation(judge(declared, [{"p": True}]), [p.tolist()]) < RELATIVE
+    assert deviation(predict(declared, [{"p": True}]), [p.tolist()]) < RELATIVE
     q = np.log([1 - (1 + 1) / (3 + 2), 1 - (0 + 1) / (1 + 2), 1 / 2])
-    assert deviation(judge(late, [{"p": True}]), [(p + q).tolist()]) < RELATIVE
+    assert deviation(predict(late, [{"p": True}]), [(p + q).tolist()]) < RELATIVE
 
 
 def test_a_prior_may_differ_by_field_and_class() -> None:
@@ -260,7 +260,7 @@ def test_a_prior_may_differ_by_field_and_class() -> None:
     theta = np.array([[2 / 7, 2 / 4], [3 / 5, 4 / 6]])
     expected = np.log(theta[0]) + np.log(1 - theta[1])
     asked = [{"z": True, "a": False}]
-    assert deviation(judge(state, asked), [expected.tolist()]) < RELATIVE
+    assert deviation(predict(state, asked), [expected.tolist()]) < RELATIVE
     assert equal(reloaded(state, 2), state, asked)
     for fields, n_classes in ((None, 2), (["z"], 2), (["z", "a"], 3)):
         with pytest.raises(InputError, match="has numbers for"):
@@ -324,9 +324,9 @@ def test_a_frozen_state_stays() -> None:
     state = started(Flags())
     teach(state, [({"p": True}, 0), ({"p": False}, 1)])
     frozen = state.frozen_copy()
-    before = judge(frozen, [{"p": True, "z": True}])
+    before = predict(frozen, [{"p": True, "z": True}])
     teach(state, [({"z": True, "p": True}, 2)])
-    assert np.array_equal(judge(frozen, [{"p": True, "z": True}]), before)
+    assert np.array_equal(predict(frozen, [{"p": True, "z": True}]), before)
 
 
 @given(specs())

@@ -213,7 +213,7 @@ def test_decay_is_the_plain_formula(stream: list[Example]) -> None:
 
 
 def test_a_new_field_is_as_one_that_was_always_there() -> None:
-    """A field that comes late is judged by what it has seen; before that it says nothing."""
+    """A field that comes late is predicted by what it has seen; before that it says nothing."""
     model = made(Numbers())
     for i in range(20):
         model.learn_one({"a": i % 7}, "yes" if i % 2 else "no")

@@ -20,7 +20,7 @@ from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Beta, Dirichlet
 from tests.kernels.likelihood_runs import RELATIVE, deviation
-from tests.library.features.group_states import KEY, Example, columns_of, judge, teach
+from tests.library.features.group_states import KEY, Example, columns_of, predict, teach
 
 N_CLASSES = 3
 
@@ -73,7 +73,7 @@ def test_contributions_add_up_to_the_answer(taught: Any) -> None:
     state, view, _, x = taught
     parts = view(state, 1.0).contributions(state.read(columns_of([x]), 1), 0)
     total = sum((each.by_class for each in parts), np.zeros(N_CLASSES))
-    assert deviation(total[None, :], judge(state, [x]).tolist()) < RELATIVE
+    assert deviation(total[None, :], predict(state, [x]).tolist()) < RELATIVE
 
 
 @given(taught)
@@ -89,7 +89,7 @@ def test_the_training_log_likelihood_needs_the_counts_alone(taught: Any) -> None
         state = state.spec.start("group", N_CLASSES, KEY)
         teach(state, stream)
     found = view(state, 1.0).log_likelihood()
-    expected = sum(judge(state, [x])[0, y] for x, y in stream)
+    expected = sum(predict(state, [x])[0, y] for x, y in stream)
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
     scaled = state.spec.start("group", N_CLASSES, KEY)
     teach(scaled, stream, 4.0, scale=4.0)
@@ -118,11 +118,11 @@ def test_the_linear_form_answers_alike() -> None:
     form = CategoriesView(things, 1.0).linear()
     assert form.names == ["income=high", "income=low", "income=mid", "score=high", "score=low"]
     x = np.array([name in {"income=low", "score=high"} for name in form.names], dtype=float)
-    answer = judge(things, [{"income": "low", "score": "high"}])
+    answer = predict(things, [{"income": "low", "score": "high"}])
     assert deviation((x @ form.weights + form.constants)[None, :], answer.tolist()) < RELATIVE
     form = FlagsView(signs, 1.0).linear()
     for missed, stable in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        answer = judge(signs, [{"missed": missed, "stable": stable}])
+        answer = predict(signs, [{"missed": missed, "stable": stable}])
         found = np.array([missed, stable]) @ form.weights + form.constants
         assert deviation(found[None, :], answer.tolist()) < RELATIVE
 
@@ -144,7 +144,7 @@ def test_samples_follow_the_estimates() -> None:
         drawn = view(state, 1.0).sample(labels, rng)
         for name, values in drawn.items():
             for value in set(values):
-                answer = np.exp(judge(state, [{name: value}])[0])
+                answer = np.exp(predict(state, [{name: value}])[0])
                 for c in range(2):
                     share = np.mean([v == value for v in values[c * 20_000 : (c + 1) * 20_000]])
                     assert share == pytest.approx(answer[c], abs=0.02)
@@ -176,7 +176,7 @@ def test_draws_scatter_around_the_estimate() -> None:
             teach(state, [(x, 0)] * n + [(other, 0)] * n + [(other, 1)] * n)
             drawn = view(state, 1.0).draws(state.read(columns_of([x]), 1), 0, 20_000, rng)
             assert np.exp(drawn).mean(axis=0) == pytest.approx(
-                np.exp(judge(state, [x])[0]), rel=0.05
+                np.exp(predict(state, [x])[0]), rel=0.05
             )
             spreads.append(np.exp(drawn).std(axis=0)[0])
         assert spreads[1] < spreads[0] / 5
