@@ -24,25 +24,14 @@ from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 
 
 class SparseRows(NamedTuple):
-    """Counts of examples: row i is entries indptr[i] to indptr[i + 1], none of them zero.
+    """Counts of examples: row i is entries indptr[i] to indptr[i + 1], none of them zero."""
 
-    Attributes
-    ----------
-    names : sequence of str
-        The words that occur; a declared dictionary itself where a matrix has a column for each.
-    names_at : ndarray of shape (n_entries,), int64
-        Each entry's place in `names`.
-    counts : ndarray of shape (n_entries,), float64
-    indptr : ndarray of shape (n + 1,), int64
-    present : ndarray of shape (n,), bool
-        False where an example's counts are missing altogether.
-    """
-
+    # The words that occur; a declared dictionary itself where a matrix has a column for each.
     names: Sequence[str]
-    names_at: NDArray[np.int64]
-    counts: NDArray[np.float64]
-    indptr: NDArray[np.int64]
-    present: NDArray[np.bool_]
+    names_at: NDArray[np.int64]  # (n_entries,): each entry's place in `names`
+    counts: NDArray[np.float64]  # (n_entries,)
+    indptr: NDArray[np.int64]  # (n + 1,)
+    present: NDArray[np.bool_]  # (n,): false where an example's counts are missing altogether
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +75,7 @@ class CountTable:
 def from_columns(columns: Mapping[str, Any], n: int) -> SparseRows:
     """Read columns that are words themselves; what is missing is no count.
 
-    Raises
-    ------
-    InputError
-        For a value that is no number of at least 0: field, row, value.
+    Raises InputError for a value that is no number of at least 0: field, row, value.
     """
     # In the order of their names: in which one they came is not to be seen, not in the last digit.
     given = [(str(name), values) for name, values in columns.items() if values is not None]
@@ -108,10 +94,7 @@ def from_columns(columns: Mapping[str, Any], n: int) -> SparseRows:
 def from_mappings(field: str, values: Any, n: int) -> SparseRows:
     """Read a field of mappings of word to count, or of lists of words; None is missing.
 
-    Raises
-    ------
-    InputError
-        For a value that is neither, or a count that is no number of at least 0.
+    Raises InputError for a value that is neither, or a count that is no number of at least 0.
     """
     places: dict[str, int] = {}
     at: list[int] = []
@@ -181,10 +164,8 @@ def is_sparse(values: Any) -> bool:
 def from_sparse(field: str, matrix: Any, dictionary: Sequence[str] | None, n: int) -> SparseRows:
     """Read a SciPy sparse matrix with a row an example and a column a declared word.
 
-    Raises
-    ------
-    InputError
-        Where it does not fit the dictionary, or holds a count that is negative or not finite.
+    Raises InputError if it does not fit the dictionary, or holds a count that is negative or not
+    finite.
     """
     rows = _sound_rows(field, matrix)
     if dictionary is None or rows.shape != (n, len(dictionary)):
@@ -213,10 +194,7 @@ def _sound_rows(field: str, matrix: Any) -> Any:
     SciPy's own conversions, as our kernels, take a matrix's places on trust: they are checked
     before and after. What a matrix says of itself (`has_canonical_format`) is not relied on.
 
-    Raises
-    ------
-    InputError
-        Where it is damaged, or holds no numbers.
+    Raises InputError if it is damaged, or holds no numbers.
     """
     if getattr(matrix.dtype, "kind", "?") not in "biuf":
         raise InputError(f"field {field!r}: counts must be numbers. Got {matrix.dtype} instead.")

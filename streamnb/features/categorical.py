@@ -41,24 +41,13 @@ from streamnb.likelihoods.categorical import Categorical
 
 
 class CategoryBatch(NamedTuple):
-    """Rows of categories as columns of the group's vocabulary.
+    """Rows of categories as columns of the group's vocabulary."""
 
-    Attributes
-    ----------
-    columns : ndarray of shape (n, n_fields), int32
-        -1 where a value was never seen, -2 where there is none.
-    fields : FieldTable
-        As they were when the rows were looked up.
-    source : ValueColumns, optional
-        What was read, to name a value in an error.
-    begin : int
-        The first row's place there.
-    """
-
+    # (n, n_fields): -1 where a value was never seen, -2 where there is none.
     columns: NDArray[np.int32]
-    fields: FieldTable
-    source: ValueColumns | None = None
-    begin: int = 0
+    fields: FieldTable  # as they were when the rows were looked up
+    source: ValueColumns | None = None  # what was read, to name a value in an error
+    begin: int = 0  # the first row's place there
 
     def present(self) -> list[str]:
         """Return the fields that the first row has a value of, also those that nobody knows."""
@@ -80,27 +69,11 @@ _LOOSE = 1024  # so many columns at zero are no reason for a new table
 class CategoriesState(GroupState):
     """The state of `Categories`.
 
-    Parameters
-    ----------
-    spec : Categories
-    name : str
-    n_classes : int
-    hash_key : int
-        128 bits.
-
-    Attributes
-    ----------
-    table : ValueTable
-        Field and value → column.
-    counts : ValueCounts
-        N_jvc, N_jc and e_j.
-    alphas : Alphas
-        The prior, for the fields that the counts have room for.
-    n_values_max : int
-        The bound that learning keeps to.
+    `hash_key`: 128 bits. `table`: field and value → column. `alphas`: the prior, for the fields
+    that the counts have room for. `n_values_max`: the bound that learning keeps to.
     """
 
-    counts: ValueCounts
+    counts: ValueCounts  # N_jvc, N_jc and e_j
     one_may_lack_fields = True
 
     def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:

@@ -38,24 +38,9 @@ _SOME_LABEL = np.zeros(1, dtype=np.int32)
 class ValueTable:
     """The columns of a group's values.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The fields known from the start.
-    declared : sequence of (str, sequence of str)
-        The values that some of them have.
-    hash_key : int
-        128 bits.
-
-    Attributes
-    ----------
-    fields : FieldTable
-        In the order they came.
-    vocabulary : Vocabulary
-    field_of : ndarray of shape (capacity,), int32
-        The place of each column's field.
-    n_declared : int
-        How many values are declared, over all fields.
+    `names`: the fields known from the start. `declared`: the values that some of them have.
+    `hash_key`: 128 bits. `fields`: in the order they came. `field_of` (capacity,): the place of
+    each column's field. `n_declared`: how many values are declared, over all fields.
     """
 
     def __init__(
@@ -198,10 +183,7 @@ class ValueTable:
     def rekey(self, hash_key: int) -> NDArray[np.int64]:
         """Go on with another hash key, unless a value's text is cut short.
 
-        Returns
-        -------
-        ndarray of int64
-            The columns whose text is cut short; where there are any, nothing has changed.
+        Returns the columns whose text is cut short; where there are any, nothing has changed.
         """
         n = self.vocabulary.n_words
         fps = self.vocabulary.table.fingerprints[:n]
@@ -259,17 +241,10 @@ _TRUTH = {False: "false", True: "true"}
 
 @dataclass(frozen=True, slots=True)
 class ValueColumns:
-    """The fields of some examples as columns of text.
-
-    Attributes
-    ----------
-    columns : mapping of str to TextPieces
-    n : int
-        How many examples there are.
-    """
+    """The fields of some examples as columns of text."""
 
     columns: Mapping[str, TextPieces]
-    n: int
+    n: int  # how many examples there are
 
     def text(self, field: str, row: int) -> str | None:
         """Return one value's text, None where it is missing."""
@@ -284,10 +259,8 @@ class ValueColumns:
 def value_text(field: str, row: int, value: Any) -> str | None:
     """Return a value's text, None where it is missing.
 
-    Raises
-    ------
-    InputError
-        Where it is no text, number or truth value; it names the field, the row and the value.
+    Raises InputError if it is no text, number or truth value; it names the field, the row and the
+    value.
     """
     kind = type(value)
     if kind is str:
@@ -317,10 +290,7 @@ def _float_text(value: float) -> str | None:
 def value_column(field: str, values: Any, n: int) -> TextPieces:
     """Return a column of `n` values as text.
 
-    Raises
-    ------
-    InputError
-        Where one is no category, or there are not `n` of them.
+    Raises InputError if one is no category, or there are not `n` of them.
     """
     text = _column(field, values)
     check_length(field, text, n)
@@ -381,16 +351,10 @@ def _is_missing(value: Any) -> bool:
 
 
 class LiveValues(NamedTuple):
-    """The columns and fields that a file holds.
+    """The columns and fields that a file holds."""
 
-    Attributes
-    ----------
-    columns : ndarray of shape (n_values,), int64
-    fields : ndarray of shape (n_fields,), int64
-    """
-
-    columns: NDArray[np.int64]
-    fields: NDArray[np.int64]
+    columns: NDArray[np.int64]  # (n_values,)
+    fields: NDArray[np.int64]  # (n_fields,)
 
 
 def pack_table(prefix: str, table: ValueTable, chosen: LiveValues) -> Arrays:

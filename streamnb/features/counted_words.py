@@ -34,29 +34,12 @@ from streamnb.vocabulary import Vocabulary
 class CountedState(GroupState):
     """The state of a group of words.
 
-    Parameters
-    ----------
-    spec : Words or Bag
-    name : str
-    n_classes : int
-    key : ndarray of shape (2,), uint64
-        SipHash's key.
-    dictionary : sequence of str or None
-        The words that there are; None where they come as they please.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-        Word → column.
-    counts : Counts
-        N_jc, N_c, N_·c and V, by the vocabulary's columns.
-    n_words_max : int
-        The bound on V that learning keeps to.
-    n_declared : int or None
-        How many words the dictionary declares; None where words come as they please.
+    `key` (2,): SipHash's key. `dictionary`: the words that there are; None where they come as they
+    please. `vocabulary`: word → column. `n_words_max`: the bound on V that learning keeps to.
+    `n_declared`: how many words the dictionary declares; None where words come as they please.
     """
 
-    counts: Counts
+    counts: Counts  # N_jc, N_c, N_·c and V, by the vocabulary's columns
 
     def __init__(
         self,

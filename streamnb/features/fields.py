@@ -22,23 +22,15 @@ FIELDS_MAX = 4096  # a batch has a place for each field of each row
 class FieldTable:
     """Field ↔ place; a value, so that whoever holds an older one goes on with it undisturbed.
 
-    Attributes
-    ----------
-    names : tuple of str
-        By place.
-    places : dict of str to int
-    order : ndarray of shape (n_fields,), int64
-        The places in the order of the names.
-
     Examples
     --------
     >>> FieldTable.of(["b", "a"]).order.tolist()
     [1, 0]
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # by place
     places: Mapping[str, int]
-    order: NDArray[np.int64]
+    order: NDArray[np.int64]  # (n_fields,): the places in the order of the names
 
     @classmethod
     def of(cls, names: Sequence[str]) -> FieldTable:
@@ -62,10 +54,7 @@ class FieldTable:
 def check_fields(fields: Any) -> tuple[str, ...] | None:
     """Return the names of a group's fields; None where they come as they please.
 
-    Raises
-    ------
-    InputError
-        Where they are no sequence of different texts.
+    Raises InputError if they are no sequence of different texts.
     """
     if fields is None:
         return None
@@ -104,10 +93,7 @@ def to_read(
 ) -> list[str]:
     """Return the columns that a group reads: those it names, or if it is open all there are.
 
-    Raises
-    ------
-    InputError
-        Where a new field's name is none, or there would be more fields than can be kept.
+    Raises InputError if a new field's name is none, or there would be more fields than can be kept.
     """
     if named is not None:
         return [name for name in named if columns.get(name) is not None]

@@ -37,56 +37,27 @@ from streamnb.likelihoods.bernoulli import Bernoulli
 
 @dataclass(frozen=True, slots=True)
 class FlagColumns:
-    """The flags of some examples.
-
-    Attributes
-    ----------
-    names : list of str
-    values : ndarray of shape (n, n_names), float64
-        1, 0, or nan where a flag is missing.
-    """
+    """The flags of some examples."""
 
     names: list[str]
-    values: Floats
+    values: Floats  # (n, n_names): 1, 0, or nan where a flag is missing
 
 
 class FlagBatch(NamedTuple):
-    """Rows of flags.
+    """Rows of flags."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n, n_fields), float64
-        1, 0, or nan where a flag is missing.
-    fields : FieldTable
-        As they were when the rows were read.
-    unknown : dict of str to float
-        Flags of the first row that are there and that nobody knows.
-    """
-
-    values: Floats
-    fields: FieldTable
-    unknown: dict[str, float]
+    values: Floats  # (n, n_fields): 1, 0, or nan where a flag is missing
+    fields: FieldTable  # as they were when the rows were read
+    unknown: dict[str, float]  # flags of the first row that are there and that nobody knows
 
 
 class FlagsState(GroupState):
     """The state of `Flags`.
 
-    Parameters
-    ----------
-    spec : Flags
-    name : str
-    n_classes : int
-
-    Attributes
-    ----------
-    table : FieldTable
-    counts : FlagCounts
-        N_jc, n_jc − N_jc and N_c, by the table's places.
-    betas : Betas
-        The prior.
+    `betas`: the prior.
     """
 
-    counts: FlagCounts
+    counts: FlagCounts  # N_jc, n_jc − N_jc and N_c, by the table's places
 
     def __init__(self, spec: Any, name: str, n_classes: int) -> None:
         self.spec = spec

@@ -29,39 +29,21 @@ from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator, Posterior
 
 
 class NumberRows(NamedTuple):
-    """Numbers of a call, read and checked.
+    """Numbers of a call, read and checked."""
 
-    Attributes
-    ----------
-    names : list of str
-        The fields, in alphabetical order: the one in which all sums over fields are formed.
-    matrix : ndarray of shape (n, n_names), float64
-        nan where a value is missing.
-    """
-
+    # The fields, in alphabetical order: the one in which all sums over fields are formed.
     names: list[str]
-    matrix: Floats
+    matrix: Floats  # (n, n_names): nan where a value is missing
 
 
 class NumberBatch(NamedTuple):
-    """Some rows of numbers.
+    """Some rows of numbers."""
 
-    Attributes
-    ----------
-    x : ndarray of shape (n, n_columns), float64
-        nan where a value is missing.
-    places : ndarray of shape (n_columns,), int64
-        The place of each column's field; -1: not known, ignored.
-    table : FieldTable
-        As it was when the rows were read.
-    names : sequence of str
-        The fields of the columns.
-    """
-
-    x: Floats
+    x: Floats  # (n, n_columns): nan where a value is missing
+    # (n_columns,): the place of each column's field; -1: not known, ignored.
     places: NDArray[np.int64]
-    table: FieldTable
-    names: Any
+    table: FieldTable  # as it was when the rows were read
+    names: Any  # the fields of the columns
 
 
 # Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
@@ -72,21 +54,10 @@ _FORGOTTEN = 1e-200
 class NumbersState(GroupState):
     """The state of `Numbers`.
 
-    Parameters
-    ----------
-    spec : Numbers
-    name : str
-    n_classes : int
-
-    Attributes
-    ----------
-    table : FieldTable
-        Field ↔ place.
-    counts : Moments
-        n, mean and M2 by class and field.
+    `table`: field ↔ place.
     """
 
-    counts: Moments
+    counts: Moments  # n, mean and M2 by class and field
     sums_exactly = False  # Chan's sums round; how depends on the order
 
     def __init__(self, spec: Any, name: str, n_classes: int) -> None:
@@ -190,10 +161,8 @@ class NumbersState(GroupState):
     def moments(self) -> dict[str, Floats]:
         """Return n, mean and M2 by field and class.
 
-        Returns
-        -------
-        dict of str to ndarray of shape (n_fields, n_classes), float64
-            Under `n`, `mean` and `M2`; n is the sum of weights. Zeros where n is 0.
+        Shape (n_fields, n_classes): under `n`, `mean` and `M2`; n is the sum of weights. Zeros
+        where n is 0.
         """
         self._grow_to_table()
         n, mean, _, m2, _ = (array[1:].T.copy() for array in self.counts)

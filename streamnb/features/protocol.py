@@ -42,18 +42,12 @@ __all__ = [
 
 @dataclass
 class GroupPart:
-    """One log's own statistics of a group, over whatever the group shares (its vocabulary).
+    """One log's own statistics of a group, over whatever the group shares (its vocabulary)."""
 
-    Attributes
-    ----------
-    counts : Counts, ValueCounts, FlagCounts or Moments
-        Its columns and fields are the group's, as far as there were any when it last learned.
-    n_dropped : int
-        Features that have left it because it was full: by its own bound and its own counts,
-        whatever other parts hold.
-    """
-
+    # Its columns and fields are the group's, as far as there were any when it last learned.
     counts: Any
+    # Features that have left it because it was full: by its own bound and its own counts, whatever
+    # other parts hold.
     n_dropped: int = 0
 
     def set_classes(self, n_classes: int) -> None:
@@ -66,39 +60,21 @@ class GroupPart:
 
 
 class GroupState(ABC):
-    """The state of a group: its statistics, and the operations that learn and read them.
+    """The state of a group: its statistics, and the operations that learn and read them."""
 
-    Attributes
-    ----------
-    spec : Group
-        The specification.
-    name : str
-    counts : Counts, ValueCounts, FlagCounts or Moments
-        The sufficient statistics.
-    n_dropped : int
-        Features that have left because the group was full.
-    n_skipped : int
-        Features that were not unlearned because they had left before.
-    is_open : bool
-        Whether it adopts new fields that no other group names.
-    may_lack_fields : bool
-        Whether an example without any of its fields is normal: its fields are words, or flags that
-        are false when absent.
-    one_may_lack_fields : bool
-        Whether `can_encode_one` takes an example without any of its fields.
-    sums_exactly : bool
-        Whether parts add up to the same sum in any order, so that rows can be added to the sum too.
-    """
-
-    spec: Any
+    spec: Any  # the specification
     name: str
-    counts: Any
+    counts: Any  # the sufficient statistics
     _unpacked: Places
-    n_dropped: int = 0
-    n_skipped: int = 0
-    is_open: bool = False
+    n_dropped: int = 0  # features that have left because the group was full
+    n_skipped: int = 0  # features that were not unlearned because they had left before
+    is_open: bool = False  # whether it adopts new fields that no other group names
+    # Whether an example without any of its fields is normal: its fields are words, or flags that
+    # are false when absent.
     may_lack_fields: bool = False
+    # Whether `can_encode_one` takes an example without any of its fields.
     one_may_lack_fields: bool = False
+    # Whether parts add up to the same sum in any order, so that rows can be added to the sum too.
     sums_exactly: bool = True
 
     # ---- fields --------------------------------------------------------------------------------
@@ -118,10 +94,8 @@ class GroupState(ABC):
     def read(self, columns: Mapping[str, Any], n: int) -> Any:
         """Return this group's fields of `n` examples, ready to be cut into pieces.
 
-        Raises
-        ------
-        InputError
-            If a value cannot be used: field, row, value, and what is allowed. Nothing has changed.
+        Raises InputError if a value cannot be used: field, row, value, and what is allowed. Nothing
+        has changed.
         """
 
     @abstractmethod
@@ -159,49 +133,29 @@ class GroupState(ABC):
     ) -> tuple[Any, int]:
         """Return the part of a one-row batch that can be unlearned, and how many features it skips.
 
-        Raises
-        ------
-        InputError
-            If more would be unlearned than was learned.
+        Raises InputError if more would be unlearned than was learned.
         """
 
     @abstractmethod
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's statistics (`sign` 1) or take them away (-1).
 
-        Parameters
-        ----------
-        other : GroupState
-            Of an equal specification.
-        places : ndarray of shape (n_classes of other,), int64
-            The index here of each of its classes.
-        factor : float
-            A power of two that its counts are multiplied by first.
-        sign : {1, -1}
-
-        Raises
-        ------
-        InputError
-            If more would be subtracted than there is; the caller discards this group then.
+        `other`: of an equal specification. `places` (n_classes of other,): the index here of each
+        of its classes. `factor`: a power of two that its counts are multiplied by first. Raises
+        InputError if more would be subtracted than there is; the caller discards this group then.
         """
 
     def rekey(self, hash_key: int) -> None:  # noqa: B027 -- most hash nothing
         """Change the hash key, with new fingerprints of the stored texts; nothing else changes.
 
-        Raises
-        ------
-        InputError
-            If a text is not stored whole.
+        Raises InputError if a text is not stored whole.
         """
 
     @abstractmethod
     def set_classes(self, n_classes: int) -> None:
         """Add room for new classes, or remove the last ones, which are empty.
 
-        Raises
-        ------
-        InputError
-            If a prior lists its classes one by one; nothing has changed.
+        Raises InputError if a prior lists its classes one by one; nothing has changed.
         """
 
     def frozen_copy(self) -> Self:
@@ -317,13 +271,8 @@ def learn_within_bound(
     Features leave the sum right after the row that filled the part, not at the end of the batch, so
     that later rows are predicted alike however the batch was cut.
 
-    Parameters
-    ----------
-    group : CountedState or CategoriesState
-        It learns rows into counts (`learn_rows`), and drops features from a part and from its sum
-        (`drop_from_part`).
-    n_max : int
-        The bound on the part's features.
+    `group`: it learns rows into counts (`learn_rows`), and drops features from a part and from its
+    sum (`drop_from_part`). `n_max`: the bound on the part's features.
     """
     part.counts = group.grow(part.counts)
     row = n_learned = 0
@@ -349,12 +298,7 @@ def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputE
 
 
 def check_examples(group: str, weight: float, held: float) -> None:
-    """Refuse to unlearn an example from a class that holds less than its weight.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse to unlearn an example from a class that holds less than its weight."""
     if held < weight * (1.0 - DUST):
         raise InputError(
             f"group {group!r}: an example of weight {weight:g} cannot be unlearned, as its class"

@@ -26,18 +26,9 @@ _VALUES_MAX, _VALUE_CHARS_MAX = 64, 64
 class ExampleScratch:
     """Buffers for one group's part of an example: a text, or the values of its fields.
 
-    Attributes
-    ----------
-    text : Texts
-        The text that was put there last, as a batch of one.
-    batch : Batch
-        Where its columns and counts go.
-    updates : RowUpdates
-        The updates of one row: its label, weight 1, without decay.
-    words : ndarray of uint64
-        Room for the longest value that fits.
-    places : list of ndarray of int64
-        The first n places, by n.
+    `text`: the text that was put there last, as a batch of one. `batch`: where its columns and
+    counts go. `updates`: the updates of one row: its label, weight 1, without decay. `words`: room
+    for the longest value that fits. `places`: the first n places, by n.
     """
 
     def __init__(self) -> None:

@@ -63,12 +63,8 @@ _EXACT = 2.0**53  # below, whole numbers are themselves
 def empty(kind: type[S], **sizes: int) -> S:
     """Return statistics of nothing.
 
-    Parameters
-    ----------
-    kind : type
-        `Counts`, `ValueCounts`, `FlagCounts` or `Moments`.
-    **sizes : int
-        The length of each axis: `classes`, and `columns` or `fields` as the kind has them.
+    `kind`: `Counts`, `ValueCounts`, `FlagCounts` or `Moments`. `**sizes`: the length of each axis:
+    `classes`, and `columns` or `fields` as the kind has them.
 
     Examples
     --------
@@ -169,11 +165,8 @@ def rescale(statistics: S, factor: float) -> None:
 def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
     """Return what a file holds, under names that begin with `prefix`.
 
-    Parameters
-    ----------
-    places : dict of str to ndarray of int64
-        The columns and fields that the file has, in its order. Of columns only those that are not
-        zero are packed, behind an array that says which.
+    `places`: the columns and fields that the file has, in its order. Of columns only those that are
+    not zero are packed, behind an array that says which.
     """
     for axis, at in places.items():
         statistics = take(statistics, axis, at)
@@ -189,10 +182,7 @@ def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
 def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Places]) -> None:
     """Write what `pack` gave into statistics that are at zero, and have room for it.
 
-    Raises
-    ------
-    InputError
-        Where an array has another shape.
+    Raises InputError if an array has another shape.
     """
     if "columns" in places:
         places = places | {"columns": places["columns"][arrays[f"{prefix}/columns"]]}
@@ -210,10 +200,7 @@ def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Places]
 def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
     """Return an array of a file, which numpy would otherwise stretch to fit, or kernels overrun.
 
-    Raises
-    ------
-    InputError
-        Where it has another shape.
+    Raises InputError if it has another shape.
     """
     found = arrays[name]
     if found.shape != shape:

@@ -126,12 +126,7 @@ _NONE = unlabelled(1)
 
 
 def check_words(group: str, likelihood: Any, field: Any) -> None:
-    """Refuse what is no likelihood of words, or no name of a field.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is no likelihood of words, or no name of a field."""
     # Any family that says whether repetitions count: a class does not, only its objects do.
     if not isinstance(getattr(likelihood, "counts_occurrences", None), bool):
         raise InputError(

@@ -147,11 +147,6 @@ class EntryPoint(Generic[P, R]):
     and nothing to choose, so the compiled function is called directly: each kernel is the only
     instance of a class of its own, whose `__call__` becomes the compiled function. Whoever calls
     answers for the types; in tests `check_types` sends every call through numba's dispatch.
-
-    Attributes
-    ----------
-    dispatcher : numba dispatcher
-    signature : numba signature
     """
 
     checking: ClassVar[bool] = False
@@ -212,15 +207,8 @@ class EntryPoint(Generic[P, R]):
 def compiled_type(hint: Any) -> types.Type:
     """Return numba's type of an annotation.
 
-    Parameters
-    ----------
-    hint : type
-        An annotated array of `kernels.layout`, a named tuple of such, a tuple, a number, or None.
-
-    Raises
-    ------
-    TypeError
-        If kernels have no such type.
+    `hint`: an annotated array of `kernels.layout`, a named tuple of such, a tuple, a number, or
+    None. Raises TypeError if kernels have no such type.
     """
     if hint in _PLAIN_TYPES:
         return _PLAIN_TYPES[hint]

@@ -15,17 +15,10 @@ from streamnb.labels import RowUpdates
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Examples as a likelihood sees them.
+    """Examples in sparse rows, for a likelihood of words."""
 
-    Attributes
-    ----------
-    rows : Rows
-        Columns and their counts, row by row.
-    present : ndarray of shape (n,), bool
-        False where the text is missing: that row says nothing in this group.
-    """
-
-    rows: Rows
+    rows: Rows  # columns and their counts, row by row
+    # (n,): false where the text is missing: that row says nothing in this group.
     present: NDArray[np.bool_]
 
 
@@ -34,14 +27,9 @@ class BatchToUnlearn(Batch):
     """One row to be taken back, looked up in the vocabulary and never entered into it.
 
     The column of a word that the vocabulary lacks is -1.
-
-    Attributes
-    ----------
-    word : callable
-        Returns the text of an entry, for an error.
     """
 
-    word: Callable[[int], str]
+    word: Callable[[int], str]  # returns the text of an entry, for an error
 
 
 class Estimator(Protocol):

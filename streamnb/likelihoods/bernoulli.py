@@ -26,10 +26,7 @@ Floats = NDArray[np.float64]
 class BernoulliEstimator:
     """Answers from counts and from what `kernels.absence` keeps of them.
 
-    Parameters
-    ----------
-    present, absent : ndarray of shape (n_classes,), float64
-        β₁ and β₂.
+    `present`, `absent` (n_classes,): β₁ and β₂.
     """
 
     def __init__(self, present: Floats, absent: Floats, absence: Absence | None = None) -> None:

@@ -24,13 +24,9 @@ from streamnb.priors import Dirichlet, as_lists
 class ComplementEstimator:
     """Answers from the counts, and from the sums that `kernels.complement` keeps of them.
 
-    Parameters
-    ----------
-    alphas : ndarray of shape (1, n_classes) or (n_declared, n_classes), float64
-        α, for all words or for each declared one.
-    normalise : bool
-    sums : ndarray of shape (n_classes, 2), int64, optional
-        The sums as they stand; by default those of counts that are yet to be shown to `rebuild`.
+    `alphas` (1, n_classes) or (n_declared, n_classes): α, for all words or for each declared one.
+    `sums` (n_classes, 2): the sums as they stand; by default those of counts that are yet to be
+    shown to `rebuild`.
     """
 
     def __init__(

@@ -147,45 +147,22 @@ __all__ = ["Gaussian", "GaussianEstimator", "NormalInverseGamma", "Posterior", "
 
 
 class Posterior(NamedTuple):
-    """What is known of mean and variance, by class and field, all of shape (n_classes, n_fields).
+    """What is known of mean and variance; all arrays of shape (n_classes, n_fields)."""
 
-    Attributes
-    ----------
-    n : ndarray, float64
-        The sum of weights, as decay has left it.
-    mean, m2 : ndarray, float64
-        Of the data, as decay has left it.
-    location : ndarray, float64
-        What a value is compared with: the mean, or the posterior's m.
-    variance : ndarray, float64
-        M2/n with the floor, or b/a.
-    shape : ndarray, float64
-        a, half of Student's degrees of freedom; infinite without a prior.
-    kappa : ndarray, float64
-        κ + n, how many examples the location is worth; n without a prior.
-    speaks : ndarray, bool
-        Whether the field says anything at all.
-    """
-
-    n: Floats
-    mean: Floats
+    n: Floats  # the sum of weights, as decay has left it
+    mean: Floats  # of the data, as decay has left it
     m2: Floats
-    location: Floats
-    variance: Floats
-    shape: Floats
-    kappa: Floats
-    speaks: NDArray[np.bool_]
+    location: Floats  # what a value is compared with: the mean, or the posterior's m
+    variance: Floats  # M2/n with the floor, or b/a
+    shape: Floats  # a, half of Student's degrees of freedom; infinite without a prior
+    kappa: Floats  # κ + n, how many examples the location is worth; n without a prior
+    speaks: NDArray[np.bool_]  # whether the field says anything at all
 
 
 class GaussianEstimator:
     """Answers from the moments alone; it caches nothing but room.
 
-    Parameters
-    ----------
-    likelihood : Gaussian
-    n_fields, n_classes : int
-    is_open : bool
-        Whether fields come as they please: one that no class has seen says nothing then.
+    `is_open`: whether fields come as they please: one that no class has seen says nothing then.
     """
 
     def __init__(

@@ -19,10 +19,7 @@ from streamnb.priors import Dirichlet, as_lists
 class MultinomialEstimator:
     """Answers from the counts alone; it caches nothing.
 
-    Parameters
-    ----------
-    alphas : ndarray of shape (1, n_classes) or (n_declared, n_classes), float64
-        α, for all words or for each declared one.
+    `alphas` (1, n_classes) or (n_declared, n_classes): α, for all words or for each declared one.
     """
 
     def __init__(self, alphas: NDArray[np.float64]) -> None:
