@@ -16,11 +16,10 @@ import pytest
 from consumers import warm_up as warming
 from consumers.config.settings import Settings
 from consumers.warm_up import WarmUp, needed
-from streamnb.kernels.jit import DISABLED
 from tests.consumers.search.stores import Clock
 from tests.endtoend.daemon_process import Daemon, environment, write_config
 
-pytestmark = pytest.mark.skipif(DISABLED, reason="nothing is compiled")
+pytestmark = pytest.mark.compiled
 
 # Runs a configuration to its end, and tells which kernels were compiled though they were not
 # foreseen.
