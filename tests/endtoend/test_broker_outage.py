@@ -14,7 +14,7 @@ from tests.endtoend.expected_counts import counts_at, counts_of, examples, messa
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.slow,
+    pytest.mark.deep,
     # The client leaves the sockets of failed attempts to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]

@@ -29,6 +29,7 @@ def until_all_are_kept(daemon: Daemon) -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(240)
 def test_corrections_are_exact_when_the_daemon_is_killed(tmp_path: Path) -> None:
     """Killed amid corrections, with old checkpoints and fresh ones, it loses and doubles none."""
@@ -114,6 +115,7 @@ def test_a_line_that_is_no_correction_stops_nothing(tmp_path: Path) -> None:
     assert [reject["reason"] for reject in rejects] == ["not_json", "correction"]
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_corrections_of_a_label_topic_are_exact_when_the_daemon_is_killed(

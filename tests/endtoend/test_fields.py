@@ -63,6 +63,7 @@ def inspected(folder: Path) -> dict[str, Any]:
     return found | {"path": None, "sections": sorted(found["sections"], key=str)}
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", STREAMS)

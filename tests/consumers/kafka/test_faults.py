@@ -28,6 +28,7 @@ def read(request: pytest.FixtureRequest) -> Read:
     return partial(Reader, client=request.param)
 
 
+@pytest.mark.deep
 def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
     """A broker that is away at the start, killed in mid-stream and back costs no message.
 

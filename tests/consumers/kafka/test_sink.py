@@ -63,6 +63,7 @@ def test_a_key_decides_its_partition(broker: Broker, new_topic: NewTopic) -> Non
         assert len(reader.values) == 3
 
 
+@pytest.mark.deep
 def test_what_a_dead_broker_owes_is_sent_when_it_is_back(own_broker: Broker) -> None:
     """A flush that cannot be kept is refused; the records wait, and a later flush writes them."""
     own_broker.reserve()
