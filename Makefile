@@ -28,7 +28,7 @@ run: ## Learn from the made-up stream and show it live; ARGS go to `streamnb run
 	@exec $(BIN)/streamnb run $(ARGS)
 
 .PHONY: test
-test: setup lint ## Run linters, types, import contracts and the tests; ARGS go to pytest
+test: setup ## Run linters, types, import contracts and the tests; ARGS go to pytest
 	@scripts/test.sh $(ARGS)
 
 .PHONY: test-all
@@ -41,10 +41,7 @@ boundscheck: setup ## Test kernels and library with checked indices, a deep run;
 
 .PHONY: lint
 lint: setup ## Check style, formatting, types and import contracts
-	$(BIN)/ruff check --quiet .
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	@scripts/lint.sh
 
 .PHONY: format
 format: setup ## Format the code and mend what ruff can mend

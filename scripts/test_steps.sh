@@ -1,10 +1,12 @@
-# What the test scripts share: steps that are announced and timed, and a summary at the end.
+# What the test scripts share: steps that are announced and timed, what runs beside them, a summary.
 # shellcheck shell=bash
 
-# One pytest worker for each core, and no more than eight: each has a Kafka broker of its own.
+# One pytest worker for each core, and no more than eight: each has a Kafka broker of its own. Many
+# tests wait for a broker or a daemon, so with these one worker more keeps the cores busy.
 n_workers="$(nproc)"
 ((n_workers > 8)) && n_workers=8
 parallel=(--numprocesses "$n_workers" --dist worksteal)
+waiting=(--numprocesses "$((n_workers + 1))" --dist worksteal)
 
 color=()
 [[ -t 1 ]] && color=(--color=yes)  # pytest writes into a pipe, and would leave colours out
@@ -25,6 +27,40 @@ step() {
     rm -f "$log"
 }
 
+# aside NAME COMMAND...: run a command while the next steps run. Its output waits until `finish`, where
+# it is printed whole. Whatever ends the script ends the command too.
+aside_names=()
+aside_logs=()
+aside_processes=()
+aside() {
+    local name="$1" log
+    shift
+    say "$name, meanwhile: $*"
+    log="$(mktemp)"
+    "$@" >"$log" 2>&1 &
+    aside_names+=("$name")
+    aside_logs+=("$log")
+    aside_processes+=($!)
+    trap 'kill "${aside_processes[@]}" 2>/dev/null || true' EXIT
+}
+
+# Wait for what runs aside, print what it said, and remember its closing line.
+collect() {
+    local i status
+    for i in "${!aside_processes[@]}"; do
+        status=0
+        wait "${aside_processes[i]}" || status=$?
+        say "${aside_names[i]}, meanwhile:"
+        cat "${aside_logs[i]}"
+        ((status == 0)) || n_failed=$((n_failed + 1))
+        results+=("$(printf '%s (exit code %d): %s' \
+            "${aside_names[i]}" "$status" "$(tail -n 1 "${aside_logs[i]}")")")
+        rm -f "${aside_logs[i]}"
+    done
+    aside_processes=()
+    trap - EXIT
+}
+
 # checked_indices PYTEST-ARGUMENT...: test kernels and library with every index of the compiled code
 # checked: one outside its array is an IndexError, where otherwise it touches foreign memory.
 checked_indices() {
@@ -37,6 +73,7 @@ checked_indices() {
 # finish: print each step's closing line again, and fail if a step did.
 finish() {
     local result
+    collect
     for result in "${results[@]}"; do say "$result"; done
     ((n_failed == 0)) || die "$n_failed of ${#results[@]} steps failed"
 }
