@@ -100,7 +100,7 @@ class TextColumn:
 
 
 def _is_plain_array(array: Any, dtype: np.dtype[Any]) -> bool:
-    """Tell whether something is an array of one dimension as kernels take it on trust."""
+    """Return whether something is an array of one dimension as kernels take it on trust."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         return False
     flags = array.flags
@@ -141,10 +141,8 @@ class Strings:
 def text_column(field: str, values: Any) -> TextPieces:
     """Return a column of text from whatever holds strings; `None` and `nan` are missing.
 
-    Raises
-    ------
-    InputError
-        Where a value is neither text nor missing; it names the field, the row and the value.
+    Raises an InputError if a value is neither text nor missing; it names the field, the row and the
+    value.
     """
     if isinstance(values, TextColumn):
         values.check()  # its arrays are the caller's, and may have changed since it was made
@@ -182,17 +180,9 @@ def _text_or_none(field: str, row: int, value: Any) -> str | None:
 
 
 def to_mapping(columns: Any) -> Mapping[str, Any]:
-    """Return columns by name.
+    """Return columns by name, of a mapping, structured array, or frame that narwhals understands.
 
-    Parameters
-    ----------
-    columns : mapping of names to sequences, data frame, or structured array
-        Any data frame that narwhals understands: pandas, Polars, Arrow, ….
-
-    Raises
-    ------
-    InputError
-        Where it is none of these, or two of its columns have one name.
+    Raises an InputError if it is none of these, or two of its columns have one name.
     """
     if isinstance(columns, Mapping):
         return columns
@@ -216,7 +206,7 @@ def to_mapping(columns: Any) -> Mapping[str, Any]:
 
 
 def is_frame(columns: Any) -> bool:
-    """Tell whether something is a data frame that narwhals understands."""
+    """Return whether something is a data frame that narwhals understands."""
     import narwhals as nw  # noqa: PLC0415 -- as above
 
     return isinstance(nw.from_native(columns, eager_only=True, pass_through=True), nw.DataFrame)
@@ -239,10 +229,7 @@ def _plain(series: Any) -> Any:
 def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     """Return the length that all columns of `fields` share.
 
-    Raises
-    ------
-    InputError
-        Where none of the fields is there, one is no sequence, or lengths differ.
+    Raises an InputError if none of the fields is there, one is no sequence, or lengths differ.
     """
     lengths: dict[str, int] = {}
     for field in fields:
@@ -278,27 +265,13 @@ LARGEST = 1e60
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the values of a field may be.
+    """What the values of a field may be."""
 
-    Attributes
-    ----------
-    allowed : str
-        In words, for the error.
-    types : frozenset of type
-        The plain Python types that may come: of int, float and bool.
-    dtypes : str
-        The kinds of numpy arrays that hold such types, by numpy's letters.
-    unfit : callable
-        Marks, in an array of float64, what may not be; never nan.
-    suits : callable
-        Tells whether plain values, all of `types`, are fit for sure.
-    """
-
-    allowed: str
-    types: frozenset[type]
-    dtypes: str
-    unfit: Callable[[Floats], NDArray[np.bool_]]
-    suits: Callable[[Sequence[Any]], bool]
+    allowed: str  # in words, for the error
+    types: frozenset[type]  # plain Python types
+    dtypes: str  # the kinds of numpy arrays that hold such types, by numpy's letters
+    unfit: Callable[[Floats], NDArray[np.bool_]]  # marks what may not be; never nan
+    suits: Callable[[Sequence[Any]], bool]  # whether plain values, all of `types`, are fit for sure
 
 
 NUMBERS = Kind(
@@ -318,7 +291,7 @@ FLAGS = Kind(
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value stands for one that is not there: None, nan, pandas' NA.
+    """Return whether a value stands for a missing one: None, nan, pandas' NA.
 
     Examples
     --------
@@ -332,12 +305,7 @@ def is_missing(value: Any) -> bool:
 
 
 def accepts(kind: Kind, values: Any) -> bool:
-    """Tell whether the first value that is there is of a kind: what a new field is known by.
-
-    Parameters
-    ----------
-    kind : Kind
-    values : sequence
+    """Return whether the first value that is there is of a kind: what a new field is known by.
 
     Examples
     --------
@@ -364,28 +332,10 @@ def first_present(values: Any) -> Any:
 
 
 def read_matrix(kind: Kind, columns: Mapping[str, Any], names: Sequence[str], n: int) -> Floats:
-    """Return columns side by side.
+    """Return columns side by side, a new array of shape (n, n_names) with nan for missing values.
 
-    Parameters
-    ----------
-    kind : Kind
-    columns : mapping of str to sequence
-        Lists, arrays of any numeric type, series of a data frame. One that is not there, or None,
-        is missing throughout.
-    names : sequence of str
-        The fields wanted, in the order of the matrix's columns.
-    n : int
-        Rows.
-
-    Returns
-    -------
-    ndarray of shape (n, n_names), float64, C-contiguous, writable
-        nan where a value is missing. A new array.
-
-    Raises
-    ------
-    InputError
-        Where a value is not of the kind, or a column has another length.
+    A column that is not there, or None, is missing throughout. Raises an InputError if a value is
+    not of the kind, or a column has another length.
 
     Examples
     --------
@@ -403,10 +353,7 @@ def read_matrix(kind: Kind, columns: Mapping[str, Any], names: Sequence[str], n:
 def read_column(kind: Kind, field: str, values: Any, n: int) -> Floats:
     """Return one column, of shape (n,), float64; it may be the caller's own memory.
 
-    Raises
-    ------
-    InputError
-        Where a value is not of the kind, or there are not `n` of them.
+    Raises an InputError if a value is not of the kind, or there are not `n` of them.
     """
     array = as_array(values)
     if array is not None and array.ndim == 1 and array.dtype.kind in kind.dtypes:
@@ -424,12 +371,7 @@ def read_column(kind: Kind, field: str, values: Any, n: int) -> Floats:
 
 
 def check_length(field: str, column: Sized, n: int) -> None:
-    """Refuse a column that was read to another length than `n`, which kernels take on trust.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a column that was read to another length than `n`, which kernels take on trust."""
     if len(column) != n:
         raise InputError(
             f"field {field!r}: its length is {n}, and it yielded {len(column)} values."
@@ -483,13 +425,7 @@ def _refusal(kind: Kind, field: str, row: int, value: Any) -> InputError:
 
 
 class OneRow:
-    """Reads one example's fields out of a `dict`, where all of them are there and plain.
-
-    Parameters
-    ----------
-    kind : Kind
-    names : sequence of str
-    """
+    """Reads one example's fields out of a `dict`, if all of them are there and plain."""
 
     def __init__(self, kind: Kind, names: Sequence[str]) -> None:
         self._types = kind.types
@@ -500,7 +436,7 @@ class OneRow:
         )
 
     def has(self, x: Mapping[str, Any]) -> bool:
-        """Tell whether `put` can take an example; one that it cannot goes as a batch of one."""
+        """Return whether `put` can take an example; otherwise it goes as a batch of one."""
         try:
             values = self.values_of(x)
             if self._is_one:

@@ -1,10 +1,10 @@
-"""Forgetting: an example's weight halves with each half-life, at no cost a feature.
+"""Forgetting: an example's weight halves with each half-life, at no cost per feature.
 
 This is forward decay (Cormode, Shkapenyuk, Srivastava and Xu 2009): nothing that was counted is
 ever touched. Instead an example at time t enters with weight g(t) = 2^((t − L)/h), L a landmark and
 h the half-life, and an estimate at time t is read from N/g(t). As all counts share that factor, it
-moves to the prior: (N/g + α)/(N_·/g + α·V) = (N + α·g)/(N_· + α·V·g). So a *scale* g is all that
-travels with a row.
+moves to the prior: (N/g + α)/(N_·/g + α·V) = (N + α·g)/(N_· + α·V·g). So all that a row needs is
+its *scale* g.
 
 Before g grows large, the landmark moves on by a multiple of `_SPAN` half-lives and every count is
 multiplied by that power of two, which is exact; once in `_SPAN` half-lives at most.
@@ -27,11 +27,11 @@ from streamnb.priors import check
 
 _SPAN = 32.0  # half-lives
 _FAR = 64.0  # half-lives beyond the landmark, where it moves: more would cost digits
-_LEAP = 256.0  # where it has to: 2^256 times the largest weight and count is in float64
-_LIVES_MAX = 1e15  # beyond, float64 does not tell one half-life from the next
-# Decay makes counts larger: with this bound on weights and counts no sum of them leaves float64.
+_LEAP = 256.0  # where it must move: 2^256 times the largest weight and count is in float64
+_LIVES_MAX = 1e15  # beyond, two half-lives in a row are the same number in float64
+# Decay makes counts larger: up to this weight and count, no sum of them overflows float64.
 WEIGHT_MAX = 1e50
-# And with this one no product of a weight and a count is lost below what float64 tells from zero.
+# From this weight and count on, no product of the two underflows to zero.
 WEIGHT_MIN = 1e-100
 _NOTHING = 1e-200
 AMOUNTS = f"0, or a number from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}"
@@ -76,13 +76,7 @@ class HalfLife:
 
 
 def check_forgets(half_life: HalfLife | None, specs: Mapping[str, Any]) -> None:
-    """Refuse decay for a group that could not follow it at a flat cost.
-
-    Raises
-    ------
-    InputError
-        It names the group.
-    """
+    """Refuse decay for a group that could not follow it at a flat cost."""
     if half_life is None:
         return
     for name, spec in specs.items():
@@ -95,16 +89,9 @@ def check_forgets(half_life: HalfLife | None, specs: Mapping[str, Any]) -> None:
 
 
 class Move(NamedTuple):
-    """A landmark that moves on.
+    """A landmark that moves on: before `row`, every count is multiplied by `factor`, 2 to a power.
 
-    Attributes
-    ----------
-    row : int
-        Before which every count is multiplied.
-    factor : float
-        A power of two.
-    scale : float
-        g before the row, at the old landmark: by what stood then, the row is judged.
+    `scale` is g before the row, at the old landmark: the row is predicted by what was known then.
     """
 
     row: int
@@ -113,16 +100,7 @@ class Move(NamedTuple):
 
 
 class DecaySchedule(NamedTuple):
-    """The weight and scale of each row of a batch, and where its landmark moves.
-
-    Attributes
-    ----------
-    updates : RowUpdates
-    moves : list of Move
-        In the order of their rows.
-    clock : Clock
-        As it stands behind the batch.
-    """
+    """A batch's weights and scales, the moves of its landmark in order, and the clock after it."""
 
     updates: RowUpdates
     moves: list[Move]
@@ -131,25 +109,15 @@ class DecaySchedule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far decay has come; a value.
+    """How far decay has come; a value."""
 
-    Attributes
-    ----------
-    half_life : HalfLife or None
-        None: nothing is forgotten, and all scales are 1.
-    now : float or None
-        Examples learned, or the latest time; None before the first.
-    landmark : float
-        L, in half-lives.
-    """
-
-    half_life: HalfLife | None = None
-    now: float | None = None
-    landmark: float = 0.0
+    half_life: HalfLife | None = None  # None: nothing is forgotten, and all scales are 1
+    now: float | None = None  # examples learned, or the latest time; None before the first
+    landmark: float = 0.0  # L, in half-lives
 
     @property
     def scale(self) -> float:
-        """G now: what all counts are scaled up by."""
+        """How far decay has scaled all counts by now: g."""
         if self.half_life is None or self.now is None:
             return 1.0
         return float(_growth(np.float64(self.now / self.half_life.length), self.landmark))
@@ -160,13 +128,7 @@ class Clock:
         weights: NDArray[np.float64] | None,
         times_s: NDArray[np.float64] | None,
     ) -> DecaySchedule:
-        """Return how rows with these labels are learned, one after the other.
-
-        Raises
-        ------
-        InputError
-            Where the half-life is in seconds and times are missing.
-        """
+        """Return how rows with these labels are learned, one after the other."""
         n = len(labels)
         every_one = ones(n)
         given = every_one if weights is None else weights
@@ -188,8 +150,8 @@ class Clock:
         landmarks = np.empty(n)
         begin = 0
         while begin <= n:
-            # Once the clock is far beyond the landmark, that moves, behind the example that brought
-            # it there. An example that leaps beyond all measure moves it before it is learned.
+            # Once the clock is far beyond the landmark, the landmark moves after the example that
+            # brought the clock there. An example that leaps too far moves it before it is learned.
             is_far = before_lives[begin:] >= landmark + _FAR
             far = np.flatnonzero(is_far[:-1] | (own_lives[begin:] >= landmark + _LEAP))
             end = begin + int(far[0]) if len(far) else n
@@ -211,7 +173,7 @@ class Clock:
             scales = _growth(before_lives[:n], landmarks)
             scales[np.isnan(scales)] = 1.0  # nothing is learned yet: no count to compare a prior to
             grown = given * _growth(own_lives, landmarks)
-        # So old that float64 knows no such weight: it is nothing.
+        # So old that float64 cannot hold its weight: it teaches nothing.
         labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
@@ -220,7 +182,7 @@ class Clock:
     def _times(
         self, labels: NDArray[np.int32], times_s: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Return each row's own time, the clock's before it (nan: none), and the last."""
+        """Return each row's own time, the clock's before it (nan: none yet), and the last."""
         n = len(labels)
         learned = labels != UNLABELLED
         start = math.nan if self.now is None else self.now
@@ -235,16 +197,13 @@ class Clock:
         return own, after[:-1], float(after[-1])
 
     def moved_to(self, landmark: float) -> tuple[Clock, float]:
-        """Return this clock at another landmark, and the power of two that its counts take."""
+        """Return this clock at another landmark, and the power of two to multiply its counts by."""
         return Clock(self.half_life, self.now, landmark), _power(self.landmark - landmark)
 
     def weight_at(self, time_s: float | None) -> float:
-        """Return what an example of a time weighs in the counts as they stand.
+        """Return the weight in today's counts of an example learned at a time.
 
-        Raises
-        ------
-        InputError
-            Where the half-life is in examples: which one it was is not known any more.
+        It is refused if the half-life is in examples: which one it was is not known any more.
         """
         if self.half_life is None:
             return 1.0
@@ -269,7 +228,7 @@ class Clock:
             )
 
     def to_dict(self) -> dict[str, Any] | None:
-        """Return what the file's header says of it."""
+        """Return the clock as the file's header has it."""
         if self.half_life is None:
             return None
         return {"now": self.now, "landmark": self.landmark}
@@ -288,32 +247,22 @@ def _landmark(lives: float) -> float:
 
 
 def _power(exponent: float) -> float:
-    """Return 2 to a whole exponent; 0 where it is too small to be told from it."""
+    """Return 2 to a whole exponent; 0 if the result is too small for float64."""
     return math.ldexp(1.0, max(int(exponent), -2000)) if exponent <= 1000 else math.inf
 
 
 def read_times(times_s: Any, n: int) -> NDArray[np.float64] | None:
-    """Return times of `n` examples as float64, or say what is wrong with them.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return times of `n` examples as float64, or say what is wrong with them."""
     return None if times_s is None else _read("times_s", times_s, n, low=-math.inf)
 
 
 def read_weights(weights: Any, n: int) -> NDArray[np.float64] | None:
-    """Return weights of `n` examples as float64, or say what is wrong with them.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return weights of `n` examples as float64, or say what is wrong with them."""
     return None if weights is None else _read("weights", weights, n, low=0.0)
 
 
 def are_amounts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Tell of each weight or count whether it is one: 0, or between the bounds."""
+    """Return for each value whether it is a weight or count: 0, or between the bounds."""
     fits: NDArray[np.bool_] = (values == 0) | ((values >= WEIGHT_MIN) & (values <= WEIGHT_MAX))
     return fits
 

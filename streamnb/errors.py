@@ -44,36 +44,20 @@ class PredictorStopped(PredictorError):  # noqa: N818 -- a state, named for what
 
 
 def check_kind(name: str, value: object, *kinds: type) -> None:
-    """Refuse a value that is of none of these types.
-
-    Raises
-    ------
-    InputError
-        It says what `name` must be, and what came instead.
-    """
+    """Refuse a value that is of none of these types."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise InputError(f"{name} must be a {wanted}. Got {value!r} instead.")
 
 
 def check_bool(name: str, value: object) -> None:
-    """Refuse a value that is not True or False.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a value that is not True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False. Got {value!r} instead.")
 
 
 def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse a value that is no whole number, or below the least one.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a value that is no whole number, or below the least one."""
     is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_whole or value < least:  # type: ignore[operator]  # an index can be compared
         raise InputError(
@@ -82,12 +66,7 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 
 def check_has(name: str, value: object, *methods: str) -> None:
-    """Refuse a value without these methods; `__call__` is what a function has.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a value without these methods; `__call__` is what a function has."""
     lacking = [each for each in methods if not callable(getattr(value, each, None))]
     if isinstance(value, type) or lacking:
         wanted = "callable" if methods == ("__call__",) else f"an object with {', '.join(methods)}"

@@ -86,12 +86,7 @@ def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> 
 
 
 def write_beside(path: Path, data: bytes) -> None:
-    """Write a file beside the one it replaces, then take its place.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Write a file beside the one it replaces, then take its place."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         fresh.write_bytes(data)

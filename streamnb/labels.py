@@ -73,13 +73,7 @@ class Codes:
 
 
 def check_label(where: str, i: int, label: Any) -> Label:
-    """Return a label as plain Python, or say what is wrong with it.
-
-    Raises
-    ------
-    InputError
-        Where it is not a str, int or bool.
-    """
+    """Return a label as plain Python; refuse what is no str, int or bool."""
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str | int):
@@ -106,13 +100,7 @@ def shown_classes(classes: Sequence[Label]) -> str:
 
 
 def read_labels(labels: Any, n: int) -> Codes:
-    """Return labels, checked, as codes.
-
-    Raises
-    ------
-    InputError
-        Where there are not `n` of them, or one is no label.
-    """
+    """Return `n` labels, checked, as codes."""
     if isinstance(labels, Codes):
         _check_length(len(labels), n)
         return Codes(labels.codes, labels.classes)  # checked again: their owner may change them
@@ -166,18 +154,11 @@ def unlabelled(n: int) -> NDArray[np.int32]:
 
 
 class RowUpdates(NamedTuple):
-    """What a batch's rows add to the counts.
+    """What a batch's rows add to the counts; all arrays have the shape (n,).
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,), int32
-        The index of each row's class; `UNLABELLED` (-1) for a row that is predicted and not
-        learned.
-    weights : ndarray of shape (n,), float64
-        What a row adds to its counts, never zero. A negative weight unlearns the row.
-    scales : ndarray of shape (n,), float64
-        How far decay has scaled the counts when the row is predicted: priors are multiplied by it.
-        1 without decay.
+    `labels` are indices of classes, `UNLABELLED` (-1) for a row that is predicted and not learned.
+    `weights` are never zero; a negative weight unlearns the row. `scales` say how far decay has
+    scaled the counts when the row is predicted, and so multiply priors; they are 1 without decay.
     """
 
     labels: NDArray[np.int32]

@@ -79,18 +79,7 @@ def prequential(
     times_s: Sequence[float] | Floats | None = None,
     part: str | None = None,
 ) -> Floats:
-    """Learn examples in order; see `NaiveBayes.prequential_many`.
-
-    Returns
-    -------
-    ndarray of shape (n, n_classes), in nats
-        Log-posteriors from before each was learned; -inf for a class that had not come yet.
-
-    Raises
-    ------
-    InputError
-        For a value, label or weight that cannot be used; the state is unchanged.
-    """
+    """Learn examples in order; see `NaiveBayes.prequential_many`."""
     fields, n = read(state, columns)
     codes = read_labels(labels, n)
     given = read_weights(weights, n)
@@ -142,13 +131,10 @@ def _prepare_row(
     schedule: DecaySchedule,
     coming: Mapping[int, Label],
 ) -> Floats | None:
-    """Move the landmark and add the class that a row brings, if it does.
+    """Move the landmark and add the class that a row brings, if it does either.
 
-    Returns
-    -------
-    ndarray of shape (n_classes before,), in nats, or None
-        The row's log-posteriors from before either: after a long silence little of what was known
-        may outlive the move, and a new class is not among those that the row is judged by.
+    Then return the row's log-posteriors from before: after a long silence little of what was known
+    may outlive the move, and a new class is not among those that the row is predicted by.
     """
     is_moving = bool(schedule.moves) and schedule.moves[0].row <= row
     if not is_moving and row not in coming:
@@ -253,13 +239,7 @@ def learn_batches(
 
 
 def add_class(state: ModelState, label: Any) -> None:
-    """Let a class join, declared or not, of which nothing is learned yet.
-
-    Raises
-    ------
-    InputError
-        If it is no label, or a prior has no number for it.
-    """
+    """Let a class join, declared or not; see `NaiveBayes.add_class`."""
     label = check_label("classes", len(state.classes), label)
     if label not in state.class_index:
         state.check_classes([*state.classes, label])
@@ -267,13 +247,7 @@ def add_class(state: ModelState, label: Any) -> None:
 
 
 def known_part(state: ModelState, name: Any) -> PartState | None:
-    """Return the part of a name; None for a model kept whole.
-
-    Raises
-    ------
-    InputError
-        If the model is kept in parts and none is named, or it has no such part.
-    """
+    """Return the part of a name; None, without a name, for a model kept whole."""
     if name is None and state.parts:
         raise InputError(
             f"this model is kept in parts ({', '.join(state.parts)}):"

@@ -75,13 +75,7 @@ def subtract(first: ModelState, other: ModelState) -> ModelState:
 
 
 def check_alike(first: ModelState, other: ModelState) -> None:
-    """Refuse models that do not count the same things.
-
-    Raises
-    ------
-    InputError
-        It names what differs, with both values.
-    """
+    """Refuse models that do not count the same things; name what differs, with both values."""
     ours, theirs = first.describe(), other.describe()
     differing = [
         f"{name} ({ours[name]!r}, {theirs[name]!r})"
@@ -106,11 +100,8 @@ def check_alike(first: ModelState, other: ModelState) -> None:
 def _with_key(state: ModelState, hash_key: int) -> ModelState:
     """Return a copy of a model under another hash key, with the same counts.
 
-    Raises
-    ------
-    InputError
-        If a text is not kept whole, as of categories of more than 200 bytes. It holds no key:
-        who knows one can make words that collide.
+    It is refused if a text is not kept whole, as of categories of more than 200 bytes. The error
+    shows no key: who knows one can make words that collide.
     """
     copy = clone(state, whole=True)
     for group in copy.groups.values():

@@ -76,13 +76,7 @@ def joint_and_prior(state: ModelState, columns: Any) -> tuple[Floats, Floats]:
 
 
 def best_classes(state: ModelState, columns: Any) -> list[Label]:
-    """Return the most probable class of each example.
-
-    Raises
-    ------
-    InputError
-        For a value that cannot be used, or a model without classes.
-    """
+    """Return the most probable class of each example."""
     found = log_posteriors(state, columns)
     check_has_classes(state.classes)
     return [state.classes[c] for c in found.argmax(axis=1).tolist()]
@@ -113,13 +107,7 @@ def log_posteriors_one(state: ModelState, x: Mapping[str, Any]) -> Floats:
 
 
 def judge_one(state: ModelState, x: Mapping[str, Any]) -> Judgement:
-    """Return the posterior of one example, and whether the class prior alone answered.
-
-    Raises
-    ------
-    InputError
-        For a value that cannot be used, or a model without classes.
-    """
+    """Return the posterior of one example, and whether the class prior alone answered."""
     check_has_classes(state.classes)
     found, by_prior = judge(state, to_columns(state, x))
     label = state.classes[int(np.argmax(found[0]))]
@@ -135,23 +123,12 @@ def run_one(state: ModelState, x: Any, label: int, part: PartState | None = None
     """Return the log-posteriors of a short example, and learn it if it has a label.
 
     The kernels are those of a batch; only what a batch needs before and after them is left out.
-    Every group reads before one learns, so that a refused value leaves the model as it was.
+    Every group reads before one learns, so that a refused value leaves the model as it was. `label`
+    is the place of its class, or `UNLABELLED`; a `part` learns it as well.
 
-    Parameters
-    ----------
-    state : ModelState
-    x : mapping of str to value
-    label : int
-        The place of its class, or `UNLABELLED`.
-    part : PartState, optional
-        Learns it as well.
-
-    Returns
-    -------
-    ndarray of shape (n_classes,), in nats, or None
-        None if the example has to go the long way: it holds values that are long, of other types
-        or new to an open group, or the model decays. A subclass of `dict` does too: the long way
-        asks it once for each value and no more.
+    Returns None if the example has to go the long way: it holds values that are long, of other
+    types or new to an open group, or the model decays. A subclass of `dict` does too: the long way
+    asks it once for each value and no more.
     """
     if type(x) is not dict or state.clock.half_life is not None:
         return None
@@ -181,13 +158,7 @@ def run_one(state: ModelState, x: Any, label: int, part: PartState | None = None
 
 
 def to_columns(state: ModelState, x: Any) -> dict[str, list[Any]]:
-    """Return one example as columns of one row.
-
-    Raises
-    ------
-    InputError
-        If it is no mapping, or no group reads a single one of its fields.
-    """
+    """Return one example as columns of one row; refuse it if no group reads any of its fields."""
     if not isinstance(x, Mapping):
         raise InputError(
             f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
@@ -206,13 +177,7 @@ def to_columns(state: ModelState, x: Any) -> dict[str, list[Any]]:
 
 
 def read(state: ModelState, columns: Any) -> tuple[dict[str, Any], int]:
-    """Return each group's fields, checked, and the number of rows.
-
-    Raises
-    ------
-    InputError
-        For a value that cannot be used; nothing has changed.
-    """
+    """Return each group's fields, checked, and the number of rows."""
     by_name = to_mapping(columns)
     groups = state.groups
     names: list[str] = []
@@ -317,25 +282,10 @@ def run(
     learn: bool,
     part: PartState | None = None,
 ) -> Floats:
-    """Write rows' joint log-likelihoods, learning the rows that have a label if `learn`.
+    """Write rows' log p(x, c) into `joint` (n, n_classes), learning labelled rows if `learn`.
 
-    Parameters
-    ----------
-    state : ModelState
-    batches : sequence of batches, or None
-        One for each group; None for the class prior alone.
-    updates : RowUpdates
-        Labels, weights and scales of the rows.
-    joint : ndarray of shape (n, n_classes)
-        Receives log p(x, c), in nats.
-    learn : bool
-    part : PartState, optional
-        Learns the rows as well.
-
-    Returns
-    -------
-    ndarray of shape (n, n_classes), in nats
-        The log class prior as it stood before each row.
+    There is a batch for each group, or None for the class prior alone; a `part` learns the rows as
+    well. Returns the log class prior as it stood before each row, shape (n, n_classes).
     """
     prior = np.empty((1, len(state.classes)))
     posterior.class_prior(

@@ -34,12 +34,7 @@ _LEAST, _LARGEST = 1e-60, 1e60
 
 
 def check(name: str, value: Any, *, above: float | None = None) -> float:
-    """Return a finite number of at least 0 (or above `above`), or say what is wrong with it.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return a finite number of at least 0 (or above `above`), or say what is wrong with it."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
         value, bool
     )
@@ -64,10 +59,7 @@ def _pseudo_count(name: str, value: Any) -> float:
 def check_values(name: str, value: Any) -> Values:
     """Return a number, or numbers by feature, or by feature and class, as plain tuples.
 
-    Raises
-    ------
-    InputError
-        Where one of them is neither 0 nor between 1e-60 and 1e60, or rows differ in length.
+    Each must be 0 or between 1e-60 and 1e60, and rows of one length.
     """
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -87,26 +79,10 @@ def check_values(name: str, value: Any) -> Values:
 
 
 def to_grid(name: str, values: Values, n_features: int | None, n_classes: int) -> NDArray[Any]:
-    """Return a prior's numbers as a grid.
+    """Return what `check_values` returned as a new grid, with one row or `n_features`.
 
-    Parameters
-    ----------
-    name : str
-        Of the prior, for the error.
-    values : float, or tuple, or tuple of tuples
-        What `check_values` returned.
-    n_features : int or None
-        None where features come as they please: then one row has to do for all.
-    n_classes : int
-
-    Returns
-    -------
-    ndarray of shape (1, n_classes) or (n_features, n_classes), float64, writable
-
-    Raises
-    ------
-    InputError
-        Where the numbers do not fit the features or classes there are.
+    Its shape is (1, n_classes) or (n_features, n_classes). `n_features` is None if features are not
+    declared; then one row has to do for all. Raises an InputError if the numbers do not fit.
     """
     grid = np.asarray(values, dtype=np.float64)
     grid = grid.reshape((-1, 1)) if grid.ndim < 2 else grid
@@ -229,17 +205,7 @@ ClassPrior = Dirichlet | Fixed
 
 
 def pseudo_counts(prior: ClassPrior, classes: Sequence[Any]) -> NDArray[Any]:
-    """Return what a class prior says of each class: its α, or its probability where it is fixed.
-
-    Returns
-    -------
-    ndarray of shape (n_classes,), float64
-
-    Raises
-    ------
-    InputError
-        Where it says nothing of one of them.
-    """
+    """Return each class's α, or its probability if the prior is fixed, shape (n_classes,)."""
     if isinstance(prior, Fixed):
         known = dict(prior.probabilities)
         unknown = [label for label in classes if label not in known]

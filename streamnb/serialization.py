@@ -77,13 +77,7 @@ def to_blocks(header: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview
 
 
 def from_bytes(data: bytes) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and arrays of a container, once its digest is right.
-
-    Raises
-    ------
-    StoreError
-        Where it is damaged, foreign, or of another version.
-    """
+    """Return the header and arrays of a container, once its digest is right."""
     if not isinstance(data, bytes):  # a bytearray or memoryview, as sockets and shared memory give
         data = bytes(memoryview(data))
     check(io.BytesIO(data), len(data), "these bytes")
@@ -95,10 +89,7 @@ def from_bytes(data: bytes) -> tuple[dict[str, Any], Arrays]:
 def check(file: BinaryIO, n_bytes: int, where: str) -> str:
     """Return the digest of a container of `n_bytes` once format, version and digest are right.
 
-    Raises
-    ------
-    StoreError
-        It begins with `where`.
+    Otherwise a StoreError says so, beginning with `where`.
     """
     size = int.from_bytes(file.read(8), "little")
     # A length is believed only as far as the file goes, so that none can ask for memory.
@@ -162,17 +153,8 @@ _SIGNED = ("mean", "mean_low", "m2_low")
 def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model; arrays may share the state's memory.
 
-    Parameters
-    ----------
-    state : ModelState
-        To be saved on another thread than the one that teaches it, it must be `frozen`.
-    positions : mapping of str to int
-        The next offset of each part's log, if there is one.
-
-    Raises
-    ------
-    InputError
-        If a position is given for a part that does not exist, or a group's name is no text.
+    A state that another thread goes on teaching must be a `frozen_copy`. `positions` holds the next
+    offset of parts' logs.
     """
     _check_names(state)
     parts = _sections(state)
@@ -189,10 +171,11 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
         arrays |= packed
     sections = []
     for i, (part_name, part) in enumerate(parts):
+        position = None if part_name is None else positions.get(part_name)
         sections.append(
             {
                 "part": part_name,
-                "position": _position(positions, part_name),
+                "position": None if position is None else int(position),  # of any kind of integer
                 "n_examples": part.n_examples,
                 "n_dropped": part.n_dropped,
             }
@@ -289,13 +272,6 @@ def _check_names(state: ModelState) -> None:
                 f"group {name!r}: its name has no UTF-8 form, so no file could hold it. Give it"
                 " another one."
             ) from None
-
-
-def _position(positions: Mapping[str, int], part_name: str | None) -> int | None:
-    """Return a part's position as plain Python, whatever kind of integer was given."""
-    if part_name is None or part_name not in positions:
-        return None
-    return int(positions[part_name])
 
 
 def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:

@@ -28,17 +28,7 @@ from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, p
 
 @dataclass(slots=True)
 class PartState:
-    """Statistics of one log.
-
-    Attributes
-    ----------
-    class_counts : ndarray of shape (n_classes,)
-        N_c.
-    groups : dict of str to GroupPart
-        By group, in the order of the model's groups.
-    n_examples : int
-        Number of examples learned from this log.
-    """
+    """Statistics of one log: N_c, and each group's, in the order of the model's groups."""
 
     class_counts: Floats
     groups: dict[str, GroupPart]
@@ -87,51 +77,22 @@ class PartState:
 
 @dataclass(slots=True)
 class ModelState:
-    """All that there is to know of a model.
+    """All that there is to know of a model."""
 
-    Attributes
-    ----------
-    classes : list of label
-        In the order of all arrays.
-    class_index : dict of label to int
-        The place of each class.
-    n_declared_classes : int
-        How many of the classes were declared; they lead the list and never leave it.
-    new_classes : bool
-        Whether other classes may join those that were declared.
-    class_prior : Dirichlet or Fixed
-    pseudo_counts : ndarray of shape (n_classes,)
-        α_c, or the probabilities of a fixed prior.
-    class_counts : ndarray of shape (n_classes,)
-        N_c, weighted, and scaled by decay.
-    groups : dict of str to GroupState
-    clock : Clock
-        How far decay has come.
-    hash_key : int
-        128 bits that key the words' fingerprints; a secret.
-    n_examples : int
-        Number of examples learned, each counting one whatever its weight.
-    n_threads : {1, 2}
-    parts : dict of str to PartState
-        The parts that this model is the sum of; empty if it is kept whole.
-    is_prior_fixed : bool
-        Whether no data moves the class prior.
-    """
-
-    classes: list[Label]
+    classes: list[Label]  # in the order of all arrays
     class_index: dict[Label, int]
-    n_declared_classes: int
-    new_classes: bool
+    n_declared_classes: int  # those declared lead the list and never leave it
+    new_classes: bool  # whether other classes may join those that were declared
     class_prior: ClassPrior
-    pseudo_counts: Floats
-    class_counts: Floats
+    pseudo_counts: Floats  # α_c, or the probabilities of a fixed prior
+    class_counts: Floats  # N_c, weighted, and scaled by decay
     groups: dict[str, GroupState]
-    clock: Clock
-    hash_key: int
-    n_examples: int = 0
+    clock: Clock  # how far decay has come
+    hash_key: int  # 128 bits that key the words' fingerprints; a secret
+    n_examples: int = 0  # learned, each counting one whatever its weight
     n_threads: int = 1
-    parts: dict[str, PartState] = field(default_factory=dict)
-    is_prior_fixed: bool = field(init=False)
+    parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
+    is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior
 
     def __post_init__(self) -> None:
         self.is_prior_fixed = isinstance(self.class_prior, Fixed)
@@ -177,12 +138,7 @@ class ModelState:
         )
 
     def check_classes(self, classes: Sequence[Label]) -> None:
-        """Refuse classes that a prior has no number for; nothing changes.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse classes that a prior has no number for; nothing changes."""
         if len(classes) > len(self.classes):
             pseudo_counts(self.class_prior, classes)
             for group in self.groups.values():
@@ -255,13 +211,7 @@ def new_state(
     n_threads: int = 1,
     new_classes: bool = False,
 ) -> ModelState:
-    """Return the state of an untrained model; `NaiveBayes` describes the parameters.
-
-    Raises
-    ------
-    InputError
-        For an argument that cannot be used.
-    """
+    """Return the state of an untrained model; `NaiveBayes` describes the parameters."""
     if type(n_threads) is not int or n_threads not in (1, 2):
         raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
     check_bool("new_classes", new_classes)

@@ -176,13 +176,7 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def positions_of(path: Path) -> dict[str, int]:
-    """Return the positions that one file holds by its header alone; its arrays are not looked at.
-
-    Raises
-    ------
-    StoreError
-        Where it has no header that can be read.
-    """
+    """Return the positions that one file holds by its header alone; its arrays are not read."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             sections = json.loads(file.metadata()["header"])["sections"]

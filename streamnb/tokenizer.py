@@ -1,12 +1,12 @@
-"""What a tokeniser is set to, and the tables that the kernels read for it.
+"""The options of the tokeniser, and the tables that its kernels read.
 
-Emoticons and negating words are data, here, and nowhere else.
+Emoticons and negating words are data, and listed here alone.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,18 +16,15 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_bool
 from streamnb.kernels import tokenize as characters
-from streamnb.kernels import tokenize as tokenise
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
 NGRAM_MAX = 8  # the longest n-gram, in words
-GRAMS_MAX = (
-    1 << 17
-) - 1  # tokens and distinct n-grams of one text; `kernels.bernoulli` counts on it
+# Tokens and distinct n-grams of one text; `kernels.bernoulli` relies on it.
+GRAMS_MAX = (1 << 17) - 1
 _SCRATCH_KEPT_BYTES = 1 << 16
 
-# As they read best: in a row.
-EMOTICONS = (  # noqa: SIM905
+EMOTICONS = (  # noqa: SIM905 -- easier to read in a row
     ":) :-) :] :-] :} :'-) :') =) =] ;) ;-) ;] ;D ;-D :D :-D =D xD XD :P :-P :p :-p =P =p ;P ;p"
     " :3 :* :-* ;* ^^ ^_^ ^.^ ^-^ \\o/ <3 (: (-: (; (= [: C: c: :o) :^) :> :-> B-)"
     " :( :-( :[ :-[ :{ :c :'( :'-( =( =[ ): )-: )= ]: D: D= D8 :/ :-/ :\\ :-\\ =/ =\\ :| :-| =|"
@@ -44,14 +41,14 @@ NEGATORS = (  # noqa: SIM905
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """How text becomes words; part of the model's header, because another setting is another model.
+    """How text becomes words; saved with the model, since other options make another model.
 
     Parameters
     ----------
     ngrams : tuple of two int
         Shortest and longest n-gram, in words.
     negation : bool
-        Mark the two words after a negating one, unless the clause ends before.
+        Mark the two words after a negating one, as far as the clause goes.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
         Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as
         words.
@@ -67,25 +64,13 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         check_ngrams(self.ngrams)
-        for name in (
-            "negation",
-            "case_fold",
-            "fold_mentions",
-            "fold_links",
-            "squeeze",
-            "emoticons",
-        ):
-            check_bool(name, getattr(self, name))
+        for each in fields(self)[1:]:
+            check_bool(each.name, getattr(self, each.name))
 
     def reader(self, hash_key: int, *, occurrence: bool) -> TokenizerTables:
         """Return the arrays that the kernels read text by.
 
-        Parameters
-        ----------
-        hash_key : int
-            128 bits.
-        occurrence : bool
-            Count every occurrence of a word, not only its presence.
+        With `occurrence` they count every occurrence of a word, not only its presence.
         """
         options = np.zeros(characters.N_OPTIONS, dtype=np.int64)
         options[characters.OPT_CASE] = self.case_fold
@@ -119,13 +104,7 @@ class Tokenizer:
 
 
 def check_ngrams(ngrams: Any) -> tuple[int, int]:
-    """Return the shortest and the longest n-gram, in words.
-
-    Raises
-    ------
-    InputError
-        Where they are not two whole numbers from 1 to 8, the shortest first.
-    """
+    """Return the shortest and the longest n-gram, two whole numbers of words from 1 to 8."""
     if isinstance(ngrams, tuple | list) and [type(n) for n in ngrams] == [int, int]:
         shortest, longest = ngrams
         if 1 <= shortest <= longest <= NGRAM_MAX:
@@ -142,18 +121,10 @@ def hash_key_words(hash_key: int) -> np.ndarray:
 
 
 def fingerprints(words: list[str], key: np.ndarray) -> np.ndarray:
-    """Return the fingerprints of words or n-grams in the form `words` are shown in.
+    """Return the fingerprints of words or n-grams, in the form that they are shown in, (n,) uint64.
 
-    Parameters
-    ----------
-    words : list of str
-        N-grams have single spaces between their words; a negated word is led by `¬`.
-    key : ndarray of shape (2,), uint64
-        The hash key.
-
-    Returns
-    -------
-    ndarray of shape (n,), uint64
+    N-grams have single spaces between their words; a negated word begins with `¬`. `key` is what
+    `hash_key_words` returned.
     """
     encoded = [word.encode("utf-8", "replace") for word in words]
     ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
@@ -171,7 +142,7 @@ def fingerprints_of(texts: Texts, key: np.ndarray) -> np.ndarray:
 
 
 def _negator_slots(fps: np.ndarray) -> np.ndarray:
-    """Lay fingerprints into a table with one slot each, so that membership is one look."""
+    """Return a table with a slot of its own for each fingerprint: a look-up reads one slot."""
     size = 256
     while True:
         places = fps & np.uint64(size - 1)
@@ -189,7 +160,7 @@ def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.ndarray:
-    """Return what each ASCII letter is written as, 0 for other bytes: one look for most text."""
+    """Return the form in which each ASCII letter is written, 0 for other bytes."""
     letters = np.zeros(256, dtype=np.uint8)
     for byte in range(128):
         if classes[byte] == characters.LETTER:  # the first block of the tables holds ASCII
@@ -198,7 +169,7 @@ def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.
 
 
 def _stops(classes: np.ndarray) -> np.ndarray:
-    """Mark the ASCII signs at which any word ends."""
+    """Mark the ASCII characters at which any word ends."""
     inside = (characters.LETTER, characters.DIGIT, characters.APOSTROPHE)
     stops = np.zeros(256, dtype=np.uint8)
     stops[:128] = ~np.isin(classes[:128], inside)
@@ -206,10 +177,10 @@ def _stops(classes: np.ndarray) -> np.ndarray:
 
 
 def _openers(letters: np.ndarray, *, links: bool, emoticons: bool) -> np.ndarray:
-    """Return for each byte from how many letters on it opens a word for sure; 0 where it may not.
+    """Return how many letters, from each byte on, are sure to open a word; 0 if none are.
 
-    A letter that also opens an emoticon needs a second one to be sure, and is never sure where an
-    emoticon goes on with one (`xD`).
+    A letter that also opens an emoticon needs a second letter, unless the emoticon's next character
+    is a letter too (`xD`): then nothing is sure.
     """
     openers: np.ndarray = (letters != 0).astype(np.uint8)
     if emoticons:
@@ -219,7 +190,7 @@ def _openers(letters: np.ndarray, *, links: bool, emoticons: bool) -> np.ndarray
                 openers[byte] = 0 if emoticon[1:2].isalnum() else 2
     if links:
         for byte in b"hHwW":
-            openers[byte] |= tokenise.MAY_OPEN_LINK if openers[byte] else 0
+            openers[byte] |= characters.MAY_OPEN_LINK if openers[byte] else 0
     return openers
 
 
@@ -248,7 +219,7 @@ Size = TypeVar("Size", int, NDArray[np.int64])
 
 
 def tokens_max(n_bytes: Size) -> Size:
-    """Return the most tokens that a text of so many bytes can hold: `a:)b:)` has four in six."""
+    """Return the most tokens that `n_bytes` of text can hold: `a:)b:)` has four in six bytes."""
     return (2 * n_bytes + 2) // 3
 
 
@@ -260,7 +231,7 @@ _kept = _ThreadTokens()
 
 
 def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:
-    """Return room for a text of `n_bytes`; each thread keeps one of common size."""
+    """Return buffers for a text of `n_bytes`; each thread keeps those of common size."""
     if n_bytes <= _SCRATCH_KEPT_BYTES:
         if _kept.scratch is None:
             _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, NGRAM_MAX)
@@ -272,8 +243,8 @@ def _make_scratch(n_bytes: int, longest_ngram: int) -> Scratch:
     n_tokens = min(tokens_max(n_bytes), GRAMS_MAX)
     n_grams = min(n_tokens * longest_ngram, GRAMS_MAX)
     n_seen = 1 << (2 * n_grams).bit_length()
-    # A character may fold to three, and `@a` becomes `<user>`: at most thrice as long, and eight
-    # more a token.
+    # A character may fold to three, and `@a` becomes `<user>`: at most three times as long, and
+    # eight bytes more for each token.
     text_words = np.empty((3 * n_bytes + 8 * n_tokens) // 8 + 16, dtype=np.uint64)
     return Scratch(
         text=text_words.view(np.uint8),

@@ -28,14 +28,7 @@ def unlearn_one(
     time_s: float | None = None,
     part: str | None = None,
 ) -> None:
-    """Take one example back; see `NaiveBayes.unlearn_one`.
-
-    Raises
-    ------
-    InputError
-        If more would be taken back than was learned, or a value cannot be used; the state is
-        unchanged.
-    """
+    """Take one example back; see `NaiveBayes.unlearn_one`."""
     check_label("y", 0, y)
     weight = check("weight", weight)
     if not weight:  # it taught nothing, so that not even its class or part need be known

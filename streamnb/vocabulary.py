@@ -23,12 +23,7 @@ _MANY_WORDS, _MANY_BYTES = 1 << 20, 1 << 24
 
 
 class Vocabulary:
-    """A growing table of words.
-
-    Parameters
-    ----------
-    table : Table, optional
-        Arrays to go on with; an empty table by default.
+    """A growing table of words, empty or over the arrays of another one.
 
     Examples
     --------
@@ -73,13 +68,7 @@ class Vocabulary:
         self.table = table._replace(slots=slots)
 
     def keep(self, columns: np.ndarray) -> Vocabulary:
-        """Return a new vocabulary of the given columns, in their order.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (n,), int64
-            Ascending.
-        """
+        """Return a new vocabulary of the given columns (int64, ascending)."""
         table = self.table
         ends = table.word_ends[: self.n_words]
         sizes = np.diff(ends, prepend=0)[columns]
@@ -104,29 +93,15 @@ class Vocabulary:
         return cls(made._replace(slots=slots))
 
     def with_fingerprints(self, fps: np.ndarray) -> Vocabulary:
-        """Return a new vocabulary of the same columns under other fingerprints.
-
-        Parameters
-        ----------
-        fps : ndarray of shape (n_words,), uint64
-            By column.
-        """
+        """Return a new vocabulary of the same columns under other fingerprints (uint64)."""
         n = self.n_words
         words = self.table.words[: int(self.table.state[word_table.TEXT_BYTES])]
         return Vocabulary.from_arrays(fps, words, self.table.word_ends[:n])
 
     def enter(self, fps: np.ndarray, texts: Texts) -> np.ndarray:
-        """Return the columns of whole texts; those that are new get one.
+        """Return the columns (int32) of whole texts, each as it is shown; a new text gets one.
 
-        Parameters
-        ----------
-        fps : ndarray of shape (n,), uint64
-        texts : Texts, of length n
-            Each as it is to be shown.
-
-        Returns
-        -------
-        ndarray of shape (n,), int32
+        `fps` are their fingerprints, uint64.
         """
         _check_texts(len(fps), texts.starts, texts.ends, texts.data)
         out = np.empty(len(fps), dtype=np.int32)

@@ -33,16 +33,10 @@ def log_ratio(tops: Floats, bottoms: Floats) -> Floats:
 
 
 class ObservedValue(NamedTuple):
-    """One value of an example, with θ = top / bottom and its Beta posterior.
+    """One value of an example, such as `income=high`, with θ = top / bottom by class.
 
-    Attributes
-    ----------
-    feature : str
-        Such as `income=high`.
-    top, rest, bottom : ndarray of shape (n_classes,)
-        The posterior is Beta(top, rest), scaled by decay.
-    is_false : bool
-        Whether it is a false flag, whose probability is drawn as 1 − θ of the true one.
+    Its posterior is Beta(top, rest), scaled by decay. The probability of a false flag is drawn as
+    1 − θ of the true one.
     """
 
     feature: str
@@ -96,27 +90,14 @@ class _ValuesView(GroupView):
 
 
 class FieldProbabilities(NamedTuple):
-    """The probabilities of a field's values.
-
-    Attributes
-    ----------
-    name : str
-    columns : ndarray of shape (n_values,), int64
-    values : list of str
-    tops : ndarray of shape (n_values, n_classes)
-        The numerators N_jvc + α.
-    unseen : ndarray of shape (n_classes,)
-        The numerator of a value never seen.
-    bottoms : ndarray of shape (n_classes,)
-        The denominators N_jc + α·e_j.
-    """
+    """The probabilities of a field's values, as numerators and denominators."""
 
     name: str
-    columns: NDArray[np.int64]
+    columns: NDArray[np.int64]  # (n_values,)
     values: list[str]
-    tops: Floats
-    unseen: Floats
-    bottoms: Floats
+    tops: Floats  # (n_values, n_classes): N_jvc + α
+    unseen: Floats  # (n_classes,): that of a value never seen
+    bottoms: Floats  # (n_classes,): N_jc + α·e_j
 
     @property
     def log_theta(self) -> Floats:
@@ -264,39 +245,28 @@ class CategoriesView(_ValuesView, of=CategoriesState):
 
 
 class FlagProbabilities(NamedTuple):
-    """The probabilities of flags.
+    """The probabilities of flags; all arrays have the shape (n_flags, n_classes)."""
 
-    Attributes
-    ----------
-    places : list of int
-        Where the flags are among the group's counts.
-    names : list of str
-    true, false : ndarray of shape (n_flags, n_classes)
-        N_jc and n_jc − N_jc; if absent flags count as false, those are in it.
-    true_top, false_top : ndarray of shape (n_flags, n_classes)
-        N_jc + β₁ and n_jc − N_jc + β₂.
-    """
-
-    places: list[int]
+    places: list[int]  # where the flags are among the group's counts
     names: list[str]
-    true: Floats
-    false: Floats
-    true_top: Floats
-    false_top: Floats
+    true: Floats  # N_jc
+    false: Floats  # n_jc − N_jc; if absent flags count as false, those are in it
+    true_top: Floats  # N_jc + β₁
+    false_top: Floats  # n_jc − N_jc + β₂
 
     @property
     def bottoms(self) -> Floats:
-        """n_jc + β₁ + β₂, ndarray of shape (n_flags, n_classes)."""
+        """n_jc + β₁ + β₂."""
         return self.true_top + self.false_top
 
     @property
     def log_true(self) -> Floats:
-        """Log θ_jc, ndarray of shape (n_flags, n_classes), in nats."""
+        """Log θ_jc, in nats."""
         return log_ratio(self.true_top, self.bottoms)
 
     @property
     def log_false(self) -> Floats:
-        """log(1 − θ_jc), ndarray of shape (n_flags, n_classes), in nats."""
+        """log(1 − θ_jc), in nats."""
         return log_ratio(self.false_top, self.bottoms)
 
 
@@ -359,10 +329,7 @@ class FlagsView(_ValuesView, of=FlagsState):
     def linear(self) -> Linear:
         """Return w_jc = log θ_jc/(1 − θ_jc) and b_c = Σ_j log(1 − θ_jc), if no flag is missing.
 
-        Raises
-        ------
-        InputError
-            If a flag is certain: log(1 − θ) is infinite, and no weight could take it back.
+        A flag that is certain is refused: log(1 − θ) is infinite, and no weight could take it back.
         """
         flags = self._flags()
         certain = np.flatnonzero((flags.false_top <= 0.0).any(axis=1))

@@ -130,13 +130,7 @@ class Explanation:
 
 
 def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
-    """Return what the class prior and each feature add to the log-odds of the likeliest class.
-
-    Raises
-    ------
-    InputError
-        For a value that cannot be used, or fewer than two classes: there is nothing to tell apart.
-    """
+    """Return what the class prior and each feature add; see `ModelReader.explain_one`."""
     columns = predict.to_columns(state, x)
     log_posteriors, answered_by_prior = predict.judge(state, columns)
     fields, _ = predict.read(state, columns)
@@ -206,13 +200,7 @@ class RankedFeature(NamedTuple):
 def most_informative(
     state: ModelState, n: int, group: str | None
 ) -> dict[Label, list[RankedFeature]]:
-    """Return the `n` features of each class that distinguish it best from the others.
-
-    Raises
-    ------
-    InputError
-        If there is no such group, or `n` is below 0.
-    """
+    """Return the `n` most distinctive features by class; see `ModelReader.most_informative`."""
     check_whole("n", n, 0)
     views = views_of(state)
     if group is not None and group not in list(views):
@@ -228,16 +216,9 @@ def rank(
 
     Ties are broken by the log-likelihood in the class, then by the names of group and feature.
 
-    Parameters
-    ----------
-    views : mapping of str to GroupView
-        The groups to rank.
-    classes : sequence of str, int or bool
-    n : int
-    score : {"log_odds", "contribution"}
-        log θ_jc − log mean_o θ_jo over the other classes o; or that times θ_jc, which is what the
-        feature adds on average to the log-odds of an example of the class. For numbers both are
-        the mean log-likelihood ratio over the class's own examples.
+    "log_odds" is log θ_jc − log mean_o θ_jo over the other classes o; "contribution" is that times
+    θ_jc, which the feature adds on average to the log-odds of an example of the class. For numbers
+    both are the mean log-likelihood ratio over the class's own examples.
     """
     ranked: dict[Label, list[RankedFeature]] = {label: [] for label in classes}
     for group, view in views.items():
@@ -248,13 +229,7 @@ def rank(
 
 
 def against_others(log_likelihoods: Floats, c: int) -> Floats:
-    """Return log θ_jc − log mean_o θ_jo over the other classes; -inf if θ_jc is zero.
-
-    Parameters
-    ----------
-    log_likelihoods : ndarray of shape (n, n_classes), in nats
-    c : int
-    """
+    """Return log θ_jc − log mean_o θ_jo over the other classes, shape (n,); -inf if θ_jc is 0."""
     own = log_likelihoods[:, c]
     others = np.delete(log_likelihoods, c, axis=1)
     if not others.shape[1]:
@@ -265,13 +240,7 @@ def against_others(log_likelihoods: Floats, c: int) -> Floats:
 
 
 def mean_contributions(log_likelihoods: Floats, c: int) -> Floats:
-    """Return θ_jc·log(θ_jc / mean_o θ_jo) over the other classes; 0 if θ_jc is zero.
-
-    Parameters
-    ----------
-    log_likelihoods : ndarray of shape (n, n_classes), in nats
-    c : int
-    """
+    """Return θ_jc·log(θ_jc / mean_o θ_jo) over the other classes, shape (n,); 0 if θ_jc is 0."""
     theta = np.exp(log_likelihoods)
     own, others = theta[:, c], np.delete(theta, c, axis=1)
     rest = others.mean(axis=1) if others.shape[1] else own

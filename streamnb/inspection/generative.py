@@ -106,13 +106,9 @@ def training_log_likelihood(state: ModelState) -> float:
 
 
 def sample_many(state: ModelState, n: int, seed: Seed) -> tuple[dict[str, list[Any]], list[Label]]:
-    """Draw `n` examples: a class from π, then each group's fields.
+    """Draw `n` examples: a class from π, then each group's fields; see `ModelReader.sample_many`.
 
-    Raises
-    ------
-    InputError
-        If the model generates nothing, or two groups read one field: drawn independently, they
-        would not agree on its value.
+    Two groups that read one field are refused: drawn independently, they would not agree on it.
     """
     rng = to_rng(seed)
     check_whole("n", n, 0)

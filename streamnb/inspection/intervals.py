@@ -53,12 +53,7 @@ def credible_interval_one(
 
 
 def check_level(level: Any) -> float:
-    """Return a level between 0 and 1.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return a level between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.95. Got {level!r} instead.")
     return float(level)
@@ -84,11 +79,8 @@ def prior_moments(shapes: Floats) -> tuple[Floats, Floats]:
 def sampled_interval(joint: Floats, prior: Floats, level: float) -> Floats:
     """Return quantiles of p(c | x) under draws, ndarray of shape (2, n_classes).
 
-    Parameters
-    ----------
-    joint, prior : ndarray of shape (n, n_classes)
-        log p(x, c), and log π_c alone: it answers where every class is impossible.
-    level : float
+    `joint` has log p(x, c) and `prior` log π_c, which answers if every class is impossible, both of
+    shape (n, n_classes).
     """
     joint = np.where((joint == -np.inf).all(axis=1, keepdims=True), prior, joint)
     posteriors = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
@@ -103,13 +95,8 @@ def delta_interval(
 
     The log-odds of a class against all others, s_c − log Σ_o exp(s_o), is taken to be normal, with
     the moments of its first-order expansion around the means. Of two classes both are exact.
-
-    Parameters
-    ----------
-    prior, groups : tuple of two ndarrays of shape (n_classes,), and a list of such
-        Means and variances of log π_c and of each group's log-likelihood, independent of each other
-        and of other classes'.
-    level : float
+    `prior` and `groups` are means and variances by class, of log π_c and of each group's
+    log-likelihood, independent of each other and of other classes'.
     """
     mean = sum((each for each, _ in groups), prior[0])
     variance = sum((each for _, each in groups), prior[1])
@@ -179,18 +166,9 @@ def log_gammas(shape: Floats, n: int, rng: np.random.Generator) -> Floats:
 def log_betas(
     present: Floats, absent: Floats, n: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Draw log θ and log(1 − θ) with θ ~ Beta(present, absent).
+    """Draw log θ and log(1 − θ) with θ ~ Beta(present, absent), each of shape (n, k).
 
-    Parameters
-    ----------
-    present, absent : ndarray of shape (k,)
-        At least 0; where both are, nothing is known and both logarithms are -inf.
-    n : int
-    rng : Generator
-
-    Returns
-    -------
-    tuple of two ndarrays of shape (n, k), in nats
+    Where both parameters are 0, nothing is known and both logarithms are -inf.
     """
     one, other = log_gammas(present, n, rng), log_gammas(absent, n, rng)
     total = np.logaddexp(one, other)

@@ -42,12 +42,7 @@ class NumbersView(GroupView, of=NumbersState):
     def log_likelihood(self) -> float:
         """Return Σ log p(x | y) of all that was learned, from n, mean and M2 alone.
 
-        A point mass adds nothing.
-
-        Raises
-        ------
-        InputError
-            Under a prior: Student's t depends on more of the numbers than n, mean and M2.
+        A point mass adds nothing. Under a prior it is refused: Student's t depends on more.
         """
         if self._is_bayes:
             raise InputError(

@@ -169,12 +169,6 @@ def difference(first: Floats, second: Floats) -> Floats:
 
 
 def linear_form(state: ModelState) -> LinearForm:
-    """Return the linear form of the joint log-likelihood.
-
-    Raises
-    ------
-    InputError
-        If there is none, as with numbers whose variance each class has for itself.
-    """
+    """Return the linear form of the joint log-likelihood; see `ModelReader.weights`."""
     groups = {name: view.linear() for name, view in views_of(state).items()}
     return LinearForm(tuple(state.classes), log_class_priors(state), groups)

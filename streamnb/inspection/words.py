@@ -113,12 +113,9 @@ class WordsView(GroupView):
         return [word for _, word in sorted(counted, key=lambda each: (-each[0], each[1]))[:n]]
 
     def by_text(self, words: Any, values_of: Callable[[NDArray[np.int64]], Floats]) -> Floats:
-        """Return the values of words by their text, shape (n, n_classes); 0 if it is not known.
+        """Return values of words by their texts, shape (n, n_classes); 0 if a word is not known.
 
-        Raises
-        ------
-        InputError
-            For what is no sequence of str: a single one would be read letter by letter.
+        A single text is refused: it would be read letter by letter.
         """
         texts = words.tolist() if hasattr(words, "tolist") else words
         is_many = isinstance(texts, Sequence) and not isinstance(texts, str | bytes)
@@ -522,13 +519,7 @@ def word_groups(state: ModelState) -> dict[str, CountedState]:
 
 
 def word_group(state: ModelState, name: str | None) -> CountedState:
-    """Return a group of words by its name; without one, the only group of words.
-
-    Raises
-    ------
-    InputError
-        If there is no such group.
-    """
+    """Return a group of words by its name; without one, the only group of words."""
     groups = word_groups(state)
     if name is None and len(groups) == 1:
         return next(iter(groups.values()))

@@ -132,10 +132,6 @@ def must_know_alike(
         more.
     sizes : mapping of str to float
         The largest number that each field ever had, where that has been forgotten since.
-
-    Raises
-    ------
-    Broken
     """
     ours, wanted = known(found), known(expected)
     most = wanted if peak is None else known(peak)
@@ -179,12 +175,7 @@ def _compare(
 
 
 def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fields]) -> None:
-    """Compare two models bit for bit: classes in order, statistics, answers.
-
-    Raises
-    ------
-    Broken
-    """
+    """Compare two models bit for bit: classes in order, statistics, answers."""
     if found.classes != expected.classes:
         raise Broken(f"the classes are {found.classes!r}, not {expected.classes!r}")
     if found.n_examples != expected.n_examples:
@@ -206,10 +197,6 @@ def must_answer_alike(
     probes : sequence of mapping
     within : float
         How far they may be apart, of their size; 0: not a bit.
-
-    Raises
-    ------
-    Broken
     """
     if set(found.classes) != set(expected.classes):
         raise Broken(f"the classes are {found.classes!r}, not {expected.classes!r}")
