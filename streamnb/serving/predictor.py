@@ -10,17 +10,26 @@ says which; within its class, requests are answered in their order.
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from streamnb.errors import InputError, PredictorError, check_has, check_whole
+from streamnb.errors import (
+    InputError,
+    PredictorError,
+    PredictorStopped,
+    QueueFullError,
+    check_has,
+    check_whole,
+)
 from streamnb.features.protocol import Floats
 from streamnb.labels import Label
 from streamnb.serving.snapshot import Snapshot, SnapshotBoard
-from streamnb.serving.worker import QueuedCall, Request, Worker, stopped
 
 T = TypeVar("T")
 
@@ -52,7 +61,7 @@ class Predictor:
     Parameters
     ----------
     board : SnapshotBoard
-        Where snapshots are put up; there must be one before the first request.
+        Holds the newest snapshot; there must be one before the first request.
     queue_size_max : int
         How many requests of each class may wait; at least 1.
 
@@ -72,16 +81,16 @@ class Predictor:
 
     @property
     def failure(self) -> BaseException | None:
-        """What kept an answer from being handed on; such an answer is lost, and `drain` refuses."""
+        """Why an answer did not reach its `then`; that answer is lost, and `drain` raises."""
         return self._stream.failure or self._urgent.failure
 
     @property
     def n_waiting(self) -> int:
-        """Requests that wait, of both classes."""
+        """Number of requests that wait, of both classes."""
         return self._stream.n_waiting + self._urgent.n_waiting
 
     def start(self) -> None:
-        """Start the threads; once stopped, that is refused as all asking is."""
+        """Start the threads; a stopped predictor refuses, as it refuses all questions."""
         if self._stopped:
             raise stopped()
         self._stream.thread.start()
@@ -102,12 +111,12 @@ class Predictor:
         columns : mapping of str to sequence, or data frame
             As for `NaiveBayes.predict_log_proba_many`.
         then : callable, optional
-            Called with the answer, on the thread that answered. What it raises comes out of
-            `drain`, and so does what kept the answer from it.
+            Called with the answer, on the thread that answered. `drain` raises what it raises, and
+            also the error that kept the answer from it.
         timeout_s : float
             How long to wait for a place in the queue.
         urgent : bool
-            Whether somebody waits for the answer: it then overtakes everything that is not urgent.
+            Whether somebody waits for the answer: it then overtakes all that is not urgent.
 
         Returns
         -------
@@ -117,9 +126,9 @@ class Predictor:
         Raises
         ------
         QueueFullError
-            Where the queue stayed full.
+            If the queue stayed full.
         PredictorStopped
-            Where the predictor has been stopped.
+            If the predictor has been stopped.
         """
         request = Request(lambda snapshot: _judge(snapshot, columns), then)
         self._put(self._urgent if urgent else self._stream, request, timeout_s)
@@ -132,7 +141,7 @@ class Predictor:
         ----------
         question : callable
             Called with the snapshot, on the thread that answers. It should be quick: whoever asks
-            next waits for it. What it raises comes out of the future.
+            next waits for it. The future raises what it raises.
         timeout_s : float
             How long to wait for a place in the queue.
 
@@ -144,30 +153,30 @@ class Predictor:
         Raises
         ------
         QueueFullError
-            Where the queue stayed full.
+            If the queue stayed full.
         PredictorStopped
-            Where the predictor has been stopped.
+            If the predictor has been stopped.
         """
         request = Request(question, None)
         self._put(self._urgent, request, timeout_s)
         return cast("Future[T]", request.future)
 
     def call(self, run: Callable[[], None], *, timeout_s: float = 0.0) -> None:
-        """Have something done behind all stream batches asked so far, on the thread they are on.
+        """Run a callback on the predictor thread after every stream batch submitted so far.
 
         Parameters
         ----------
         run : callable
-            What it raises comes out of `drain`, as for `submit`'s `then`.
+            `drain` raises what it raises, as for `submit`'s `then`.
         timeout_s : float
             How long to wait for a place in the queue.
 
         Raises
         ------
         QueueFullError
-            Where the queue stayed full.
+            If the queue stayed full.
         PredictorStopped
-            Where the predictor has been stopped.
+            If the predictor has been stopped.
         """
         self._put(self._stream, QueuedCall(run), timeout_s)
 
@@ -192,7 +201,7 @@ class Predictor:
         Raises
         ------
         PredictorError
-            Where there was no place (`QueueFullError`) or no answer in time, or no snapshot yet.
+            If there was no place (`QueueFullError`) or no answer in time, or no snapshot yet.
         InputError
             For a value that cannot be used.
         """
@@ -212,7 +221,7 @@ class Predictor:
         Raises
         ------
         PredictorError
-            Where that took longer than `timeout_s`, or a `then` failed or got no answer.
+            If that took longer than `timeout_s`, or a `then` failed or got no answer.
         """
         deadline = time.monotonic() + timeout_s
         for worker in (self._stream, self._urgent):
@@ -223,7 +232,7 @@ class Predictor:
                     " start again from the last checkpoint."
                 )
         if self.failure is not None:
-            # It stays: an answer was lost, and no later checkpoint may pass over it.
+            # It is never cleared: an answer was lost, and no later checkpoint may pass over it.
             raise PredictorError(
                 f"handing on an answer failed: {self.failure}."
                 " Start again from the last checkpoint."
@@ -235,7 +244,7 @@ class Predictor:
         Parameters
         ----------
         timeout_s : float
-            How long to wait for that; a thread is left to itself then, and asked no more.
+            How long to wait for that; after it a thread is left alone.
         """
         deadline = time.monotonic() + timeout_s
         self._stopped = True
@@ -251,3 +260,128 @@ class Predictor:
 def _judge(snapshot: Snapshot, columns: Any) -> Answer:
     posteriors = snapshot.predict_log_proba_many(columns)
     return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
+
+
+# ---- one class of work ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question to the snapshot that is current in its turn, and what to do with the answer."""
+
+    question: Callable[[Snapshot], Any]
+    then: Callable[[Any], None] | None
+    future: Future[Any] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedCall:
+    """Something to do in its turn, without an answer."""
+
+    run: Callable[[], None]
+
+
+class Worker:
+    """A bounded queue, and the thread of a given name that works it off in order."""
+
+    def __init__(self, board: SnapshotBoard, queue_size_max: int, name: str) -> None:
+        self._board = board
+        self._queue: queue.Queue[Request | QueuedCall | None] = queue.Queue(queue_size_max)
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._ended = False
+        self.failure: BaseException | None = None
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of requests and calls that wait."""
+        return self._queue.qsize()
+
+    def put(self, work: Request | QueuedCall, timeout_s: float) -> None:
+        """Put work in, or raise `QueueFullError` if there was no place in time."""
+        try:
+            self._queue.put(work, block=timeout_s > 0, timeout=timeout_s or None)
+        except queue.Full:
+            raise QueueFullError(
+                f"{self._queue.maxsize} requests are waiting already; ask again later, or raise"
+                " queue_size_max."
+            ) from None
+        if self._ended:
+            self._refuse_rest()  # the thread ended just before this one came
+
+    def drain(self, deadline: float) -> int:
+        """Wait until nothing is left, the deadline or the thread's end; return how much is left."""
+        with self._queue.all_tasks_done:
+            while self._queue.unfinished_tasks:
+                rest = deadline - time.monotonic()
+                if rest <= 0 or not self.thread.is_alive():
+                    break
+                self._queue.all_tasks_done.wait(rest)
+            return self._queue.unfinished_tasks
+
+    def stop(self, deadline: float) -> None:
+        """Answer what waits, then end the thread, within the deadline."""
+        if not self.thread.is_alive():
+            self._end()
+            return
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=max(0.0, deadline - time.monotonic()))
+        self.thread.join(max(0.0, deadline - time.monotonic()))
+        if self._ended:
+            self._refuse_rest()  # the thread ended before it read our word that it should
+
+    def _serve(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                if isinstance(work, QueuedCall):
+                    work.run()
+                # The caller may have cancelled it; from here on nobody can.
+                elif work.future.set_running_or_notify_cancel():
+                    self._serve_one(work)
+            except BaseException as error:  # noqa: BLE001 -- `drain` raises it, on the thread that can act on it
+                # Even `SystemExit`: if the thread ended here, later callers would wait for ever.
+                self.failure = error
+            finally:
+                self._queue.task_done()
+        self._queue.task_done()
+        self._end()
+
+    def _serve_one(self, request: Request) -> None:
+        try:
+            answer = request.question(self._snapshot())
+        except BaseException as error:  # noqa: BLE001 -- the caller gets it; the thread lives on
+            self._fail(request, error)
+        else:
+            request.future.set_result(answer)
+            if request.then is not None:
+                request.then(answer)
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self._board.current()
+        if snapshot is None:
+            raise PredictorError("there is no snapshot yet; publish one before asking.")
+        return snapshot
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        if request.then is not None:
+            self.failure = error  # `then` will never get its answer
+        request.future.set_exception(error)
+
+    def _end(self) -> None:
+        # In this order: a request is either refused with the rest, or sees that it is too late.
+        self._ended = True
+        self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                work = self._queue.get_nowait()
+                if isinstance(work, QueuedCall):
+                    self.failure = stopped()
+                elif work is not None and work.future.set_running_or_notify_cancel():
+                    self._fail(work, stopped())
+                self._queue.task_done()
+
+
+def stopped() -> PredictorStopped:
+    """Return the error for whoever asks too late."""
+    return PredictorStopped("the predictor has been stopped; start another one.")

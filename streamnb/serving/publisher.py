@@ -1,8 +1,8 @@
-"""The learner: the single writer. It teaches the model and puts snapshots on the board.
+"""The learner: the single writer. It teaches the model and publishes snapshots on the board.
 
-A snapshot copies every count, so publishing follows a policy: by time for a daemon, stretched where
-the vocabulary is so large that copying would take more than a set share of the learner's time; by
-number of examples for replay, where runs must not differ.
+A snapshot copies every count, so publishing follows a policy. A daemon publishes by time, less
+often if copying a large vocabulary would take more than a set share of the learner's time; a
+replay, whose runs must not differ, publishes by the number of examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PublishPolicy(Protocol):
     """Decides when a snapshot is due."""
 
     def is_due(self, n_examples: int) -> bool:
-        """Tell whether to publish now."""
+        """Return whether to publish now."""
 
     def published(self, n_examples: int, seconds: float) -> None:
         """Note that a snapshot was published, and how long it took."""
@@ -50,7 +50,7 @@ class EveryInterval:
         self._due_at = clock()
 
     def is_due(self, n_examples: int) -> bool:  # noqa: ARG002 -- this policy goes by time
-        """Tell whether the interval is over."""
+        """Return whether the interval is over."""
         return self._clock() >= self._due_at
 
     def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
@@ -59,7 +59,7 @@ class EveryInterval:
 
 
 class EveryExamples:
-    """Publish each time `n` more examples have been learned: so every replay publishes alike.
+    """Publish each time `n` more examples have been learned, so that replays publish alike.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ class EveryExamples:
         self._due_at = n
 
     def is_due(self, n_examples: int) -> bool:
-        """Tell whether enough examples have come."""
+        """Return whether enough examples have come."""
         return n_examples >= self._due_at
 
     def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
-        """Begin the next stretch."""
+        """Begin to count the next `n`."""
         self._due_at = n_examples + self._n
 
 
@@ -112,9 +112,8 @@ class Learner:
         self._policy = policy
         self._clock = clock
         self._version = 0
-        self._changed = (
-            False  # since the last snapshot; a correction may leave n_examples as it was
-        )
+        # Since the last snapshot: a correction may leave n_examples as it was.
+        self._changed = False
         self.publish()
 
     @property
@@ -183,7 +182,7 @@ class Learner:
         Raises
         ------
         InputError
-            Where more would be taken back than was learned, or a value cannot be used; the model is
+            If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
         self.model.unlearn_one(x, y, part=part)
@@ -192,8 +191,8 @@ class Learner:
     def publish_if_due(self) -> bool:
         """Publish if the policy says so, and return whether it was due.
 
-        `learn` does so by itself. Ask between batches where time passes without any, and behind
-        `learn_one` and `unlearn_one`. An unchanged model's snapshot simply stays.
+        `learn` calls it. Call it between batches if time passes without any, and after `learn_one`
+        and `unlearn_one`. If the model has not changed, its snapshot stays.
         """
         if not self._policy.is_due(self.model.n_examples):
             return False

@@ -18,7 +18,7 @@ class Snapshot(ModelReader):
     Attributes
     ----------
     version : int
-        Rising by one with each snapshot published.
+        Rises by one with each snapshot published.
     n_examples : int
         How many examples it has seen.
     """
@@ -52,7 +52,7 @@ class SnapshotBoard:
         self._posted = threading.Event()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Put up a snapshot in place of the one before. Called by the learning thread alone."""
+        """Replace the snapshot by a newer one. Only the learning thread calls this."""
         check_kind("snapshot", snapshot, Snapshot)
         self._current = snapshot
         self._posted.set()
