@@ -31,9 +31,8 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import ConfigError
 from consumers.features import extra_fields, kinds_of
-from consumers.http.serializers import ApiEventSerializer
 from consumers.http.server import HttpServer
-from consumers.http.state import AppState
+from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics

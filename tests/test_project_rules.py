@@ -30,7 +30,6 @@ SHORT_FILES = {
     "consumers/cli/exit_codes.py": "the exit codes, which a supervisor relies on",
     "consumers/cli/options.py": "options that several commands share",
     "consumers/errors.py": "the errors of the daemon, which every layer imports",
-    "consumers/http/state.py": "what the daemon hands to the application, below all of `http`",
     "consumers/left_out.py": "acts before a library is imported, so it imports nothing itself",
     "consumers/shutdown_signals.py": "signal handlers, at the bottom of the layers",
     "consumers/sources/base.py": "the protocol of a source",

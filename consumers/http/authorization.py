@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from consumers.config.settings import HttpSettings
-from consumers.http.responses import ProblemError
+from consumers.http.requests import ProblemError
 
 _LOCALHOST = "localhost"
 _HOST = re.compile(

@@ -31,8 +31,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from consumers.errors import ConfigError
-from consumers.http.middleware import HEADERS, RequestMiddleware
-from consumers.http.responses import ProblemError
+from consumers.http.app import HEADERS, RequestMiddleware
+from consumers.http.requests import ProblemError
 from consumers.monitoring.metrics import OTHER, HttpMetrics
 
 HEAD_BYTES_MAX = 65_536

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from consumers.http.responses import PROBLEM_MEDIA_TYPE
+from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from consumers.http.schemas import ApiProblem
 from streamnb import __version__
 

@@ -1,27 +1,89 @@
-"""What a request brings: its body, its parameters and the id at the end of its path.
+"""What a request brings, and the answers to it.
 
-All are read strictly. An unknown name, a value of another kind or bytes that are not UTF-8 are a
-problem that says so, instead of an answer to another question.
+A request's body, parameters, id and examples are read strictly. An unknown name, a value of another
+kind or bytes that are not UTF-8 are a problem that says so, instead of an answer to another
+question; examples that the stream would refuse are refused in the same words, with the place in the
+request. A problem (RFC 9457) says what was found and the way out, and nothing of the machine: no
+path, no traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+import http
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+import numpy as np
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
+from consumers.config.model import Kind
+from consumers.config.settings import Settings
+from consumers.decode.decoder import Decoder
+from consumers.decode.example_input import example_at, text_field
 from consumers.decode.json import replace_lone_surrogates
-from consumers.http.responses import RETRY_SOON, ProblemError
-from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX
+from consumers.decode.labels import NoLabels
+from consumers.features import columns_of, kinds_of
+from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX, ApiProblem
+from consumers.messages import Partition, RawColumns
 
-T = TypeVar("T")
-
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+NO_STORE = {"Cache-Control": "no-store"}
+RETRY_SOON = {"Retry-After": "1"}
 HELD_BYTES_MAX = 64 << 20  # of all bodies together, whoever sends them
+T = TypeVar("T")
 _JSON = "application/json"
 _PAIRS_MAX = 64
+_REQUEST = Partition("request", 0)
+_TYPE = "about:blank"  # the status says what kind of problem it is; RFC 9457, 4.2.1
+
+
+def json_response(answer: msgspec.Struct | bytes, status: int = 200) -> Response:
+    """Return a schema, or its JSON, as an answer; numbers that are not finite become null."""
+    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    return Response(body, status, NO_STORE, "application/json")
+
+
+class ProblemError(Exception):
+    """A request that is answered by a problem.
+
+    `detail` says what was found and the way out; `instance` names this occurrence in the log;
+    `title` is the status's own phrase if it is left out.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        instance: str | None = None,
+        title: str | None = None,
+    ) -> None:
+        super().__init__(detail)
+        title = title or http.HTTPStatus(status).phrase
+        self.problem = ApiProblem(_TYPE, title, status, detail, instance)
+        self.headers = dict(headers or {})
+
+    def response(self) -> Response:
+        """Return the answer."""
+        body, headers = msgspec.json.encode(self.problem), NO_STORE | self.headers
+        return Response(body, self.problem.status, headers, PROBLEM_MEDIA_TYPE)
+
+
+def component_is_off(what: str, setting: str, status: int = 404) -> ProblemError:
+    """Return the problem of asking a component that the settings turn off."""
+    return ProblemError(status, f"{what}; set {setting}, and start the daemon again")
+
+
+def corrections_setting(settings: Settings) -> str:
+    """Return the setting without which no corrections are taken."""
+    if settings.corrections.to == "none":
+        return "corrections.to: journal"
+    return "checkpoint.folder, where their journal is kept"
 
 
 class BodyReader:
@@ -214,3 +276,75 @@ def message_id(request: Request, prefix: str) -> str:
             f"no message has such an id: it holds a NUL, or more than {ID_CHARS_MAX} characters",
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class RequestExamples:
+    """Examples as columns of the model's fields, each of length `n`."""
+
+    columns: dict[str, Any]
+    n: int
+    kinds: Mapping[str, Kind] | None = None  # None if the columns are lists of texts
+
+    def example(self, i: int) -> dict[str, Any]:
+        """Return one example, its fields by name."""
+        if self.kinds is None:
+            return {name: column[i] for name, column in self.columns.items()}
+        return example_at(self.columns, self.kinds, i)
+
+
+class ExampleDecoder:
+    """Decodes the texts and messages of requests as the settings say for the stream's."""
+
+    def __init__(self, settings: Settings) -> None:
+        model = settings.model
+        self._kinds = kinds_of(model)
+        self.text_field = text_field(self._kinds)  # of a text alone; None if none, or several
+        self._decoder = Decoder(settings.message, NoLabels(model.classes), reads=self._kinds)
+
+    def texts(self, texts: Sequence[str]) -> RequestExamples:
+        """Return texts as examples; 422 if the model reads no text, or several."""
+        if self.text_field is None:
+            raise ProblemError(
+                422,
+                "the model does not read one text alone; send a message with its fields: "
+                + ", ".join(self._kinds),
+            )
+        return RequestExamples({self.text_field: texts}, len(texts))
+
+    def messages(self, messages: Sequence[bytes], name: str) -> RequestExamples:
+        """Return messages, as JSON objects, as examples; `name` is what the request calls them.
+
+        Raises
+        ------
+        ProblemError
+            422 for the first that the stream would reject, or that is a deletion.
+        """
+        decoded = self._decoder.decode(_raw(messages))
+        for reject in decoded.rejects:
+            place = _place(name, reject.offset)
+            raise ProblemError(422, f"{place} cannot be used ({reject.reason}): {reject.detail}")
+        rows = decoded.to_predict
+        if len(rows) != len(messages):
+            at = int(np.setdiff1d(np.arange(len(messages)), rows)[0])
+            raise ProblemError(
+                422, f"{_place(name, at)} is a deletion: there is nothing in it to judge"
+            )
+        columns = columns_of(decoded, rows, list(self._kinds))
+        return RequestExamples(dict(columns), len(messages), self._kinds)
+
+
+def _place(name: str, i: int) -> str:
+    return f"{name}[{i}]" if name == "messages" else name
+
+
+def _raw(messages: Sequence[bytes]) -> RawColumns:
+    """Return messages as a source hands them over; their offsets are their places."""
+    n = len(messages)
+    ends = np.cumsum(np.fromiter(map(len, messages), np.int64, n))
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    nothing = np.full(n, -1, np.int64)
+    return RawColumns(
+        _REQUEST, b"".join(messages), starts, ends, np.zeros(n, np.int64), nothing,
+        np.arange(n, dtype=np.int64), nothing, n,
+    )  # fmt: skip

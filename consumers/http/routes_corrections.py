@@ -25,19 +25,21 @@ from consumers.corrections.model import (
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, CorrectionService, Receipt
 from consumers.http.authorization import check_change
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
-from consumers.http.request_examples import ExampleDecoder
-from consumers.http.requests import BodyReader, QueryParameters, message_id
-from consumers.http.responses import (
+from consumers.http.requests import (
     RETRY_SOON,
+    BodyReader,
+    ExampleDecoder,
     ProblemError,
+    QueryParameters,
     component_is_off,
     corrections_setting,
     json_response,
+    message_id,
 )
 from consumers.http.routes_search import MESSAGES
 from consumers.http.schemas import DeleteReceipt, LabelReceipt, LabelRequest
 from consumers.http.state import AppState
-from consumers.http.workers import TaskTimeoutError, WorkerPool
+from consumers.http.threads import TaskTimeoutError, WorkerPool
 
 _PROBLEMS = {
     401: "The token is missing or another one.",

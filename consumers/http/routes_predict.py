@@ -12,11 +12,15 @@ from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.http.batcher import Batcher, predict_columns
 from consumers.http.openapi import ApiOperation, ApiRoute
-from consumers.http.request_examples import ExampleDecoder, RequestExamples
-from consumers.http.requests import BodyReader, QueryParameters
-from consumers.http.responses import ProblemError, json_response
+from consumers.http.requests import (
+    BodyReader,
+    ExampleDecoder,
+    ProblemError,
+    QueryParameters,
+    RequestExamples,
+    json_response,
+)
 from consumers.http.schemas import (
     EXPLAINED_MAX,
     TEXTS_MAX,
@@ -26,6 +30,7 @@ from consumers.http.schemas import (
     PredictAnswer,
     PredictRequest,
 )
+from consumers.http.threads import Batcher, predict_columns
 from streamnb import Snapshot
 from streamnb.errors import InputError
 from streamnb.labels import Label

@@ -9,10 +9,14 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consumers.http.batcher import Batcher
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
-from consumers.http.requests import QueryParameters, message_id
-from consumers.http.responses import ProblemError, component_is_off, json_response
+from consumers.http.requests import (
+    ProblemError,
+    QueryParameters,
+    component_is_off,
+    json_response,
+    message_id,
+)
 from consumers.http.routes_predict import credible_interval, explain
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
@@ -23,9 +27,8 @@ from consumers.http.schemas import (
     Now,
     SearchAnswer,
 )
-from consumers.http.serializers import Serializer
-from consumers.http.state import AppState
-from consumers.http.workers import WorkerPool
+from consumers.http.state import AppState, Serializer
+from consumers.http.threads import Batcher, WorkerPool
 from consumers.search.query import parse
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore

@@ -11,10 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consumers.http.authorization import NOT_OPEN, is_open, needs_token
-from consumers.http.batcher import Batcher
 from consumers.http.openapi import ApiOperation, ApiRoute
-from consumers.http.requests import QueryParameters
-from consumers.http.responses import NO_STORE, corrections_setting, json_response
+from consumers.http.requests import NO_STORE, QueryParameters, corrections_setting, json_response
 from consumers.http.schemas import (
     LANG_CHARS_MAX,
     CheckpointAge,
@@ -24,9 +22,8 @@ from consumers.http.schemas import (
     PageAnswer,
     SnapshotAge,
 )
-from consumers.http.serializers import sample_of
-from consumers.http.state import AppState
-from consumers.http.workers import WorkerPool
+from consumers.http.state import AppState, sample_of
+from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.health import HealthReport
 from streamnb import Snapshot, __version__
 

@@ -13,11 +13,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
-from consumers.http.requests import QueryParameters
-from consumers.http.responses import NO_STORE, ProblemError, component_is_off
+from consumers.http.requests import NO_STORE, ProblemError, QueryParameters, component_is_off
 from consumers.http.schemas import LANG_CHARS_MAX, QUERIES_MAX, QUERY_CHARS_MAX
 from consumers.http.state import AppState
-from consumers.http.workers import call_soon
+from consumers.http.threads import call_soon
 from consumers.search.subscriptions import NotWatchedError, Subscription, WatchRequest
 
 HEARTBEAT_S = 10.0

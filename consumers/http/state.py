@@ -1,20 +1,35 @@
-"""Everything the HTTP side answers from, in one frozen value that the daemon fills.
+"""What the HTTP side answers from, and its values in the form of the API.
 
-A component that the settings turn off is None, and its routes say which setting turns it on.
+`AppState` is one frozen value that the daemon fills. A component that the settings turn off is
+None, and its routes say which setting turns it on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
+from consumers.http.schemas import (
+    ApiSummary,
+    ChangeEvent,
+    Message,
+    MessagesEvent,
+    ProblemEvent,
+    Sample,
+    SearchAnswer,
+    Series,
+    StatusEvent,
+    Step,
+)
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
+from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from streamnb import Predictor
 
 if TYPE_CHECKING:
@@ -36,3 +51,136 @@ class AppState:
     recent: RecentStore | None = None
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None
+
+
+def sample_of(state: RecentState) -> Sample:
+    """Return which part of the stream the store holds."""
+    return Sample(
+        share=state.share,
+        stored_per_s=state.stored_per_s,
+        offered_per_s=state.offered_per_s,
+        messages=state.n_messages,
+        messages_max=state.messages_max,
+        age_max_s=state.age_max_s,
+    )
+
+
+class Serializer:
+    """Puts the store's values into the form of the API."""
+
+    def __init__(self, app_state: AppState) -> None:
+        settings = app_state.settings
+        self._classes = list(settings.model.classes)
+        self._unsure_below = settings.page.unsure_below
+        self._shares = app_state.shares
+
+    def message(self, row: MessageRow, marked: Sequence[str]) -> Message:
+        """Return a message."""
+        return Message(
+            key=row.key,
+            id=row.id,
+            time_ms=row.time_ms if row.time_ms >= 0 else row.arrived_ms,
+            user=row.user,
+            lang=row.lang,
+            text=row.text,
+            marked=list(marked),
+            label=row.label,
+            probability=row.probability,
+            probabilities=dict(zip(self._classes, row.probabilities, strict=True)),
+            unsure=row.probability < self._unsure_below,
+            truth=row.truth,
+            corrected=row.corrected,
+        )
+
+    def search_answer(
+        self, query: Query, lang: str | None, found: Found, state: RecentState
+    ) -> SearchAnswer:
+        """Return the messages that a search found."""
+        return SearchAnswer(
+            query=query.text,
+            lang=lang,
+            messages=[self.message(each.row, each.marked) for each in found.rows],
+            more=found.more,
+            before=found.before,
+            sample=sample_of(state),
+        )
+
+    def summary(
+        self, query: Query, lang: str | None, counted: Counted, state: RecentState
+    ) -> ApiSummary:
+        """Return shares and counts of the messages that match."""
+        shares = self._shares()
+        # The words of the query are evidence too: among these messages the model has error rates of
+        # its own, which the labelled ones among them show.
+        estimate = shares.of(counted.counts, counted.confusion)
+        is_everything = query.is_everything and lang is None
+        if is_everything and estimate.corrected is None:
+            estimate = shares.of_stream(counted.counts)
+        return ApiSummary(
+            query=query.text,
+            lang=lang,
+            is_everything=is_everything,
+            n=counted.n,
+            n_max=counted.n_max,
+            newest_only=counted.newest_only,
+            n_unsure=counted.n_unsure,
+            enough=estimate.enough,
+            messages_min=estimate.messages_min,
+            classes=self._classes,
+            counts=estimate.counts,
+            raw=estimate.raw,
+            corrected=estimate.corrected,
+            corrected_reason=estimate.corrected_reason,
+            series=Series(
+                counted.step_s,
+                [
+                    Step(time_ms, dict(zip(self._classes, own, strict=True)))
+                    for time_ms, own in zip(counted.times_ms, counted.series, strict=True)
+                ],
+            ),
+            sample=sample_of(state),
+        )
+
+
+class ApiEventSerializer:
+    """Encodes what open pages receive; see `consumers.search.subscriptions`."""
+
+    def __init__(self, app_state: AppState) -> None:
+        self._state = app_state
+        self._serializer = Serializer(app_state)
+
+    def summary(
+        self, query: Query, lang: str | None, counted: Counted, state: RecentState
+    ) -> bytes:
+        """Return what `/v1/summary` answers."""
+        return msgspec.json.encode(self._serializer.summary(query, lang, counted, state))
+
+    def messages(self, found: Sequence[FoundRow]) -> bytes:
+        """Return messages as `/v1/search` shows them."""
+        shown = [self._serializer.message(each.row, each.marked) for each in found]
+        return msgspec.json.encode(MessagesEvent(shown))
+
+    def status(self) -> bytes:
+        """Return the daemon's state."""
+        status = self._state.status()
+        return msgspec.json.encode(
+            StatusEvent(
+                state=status.health.state,
+                rate_per_s=status.rate_per_s,
+                lag=status.lag_total,
+                n_examples=status.n_examples,
+                snapshot_version=status.snapshot_version,
+                snapshot_age_s=status.snapshot_age_s,
+                accuracy=status.window_accuracy,
+                n_messages=status.n_messages,
+                note=status.note,
+            )
+        )
+
+    def change(self, change: Change) -> bytes:
+        """Return what happened to one message."""
+        return msgspec.json.encode(ChangeEvent(change.id, change.corrected, change.removed))
+
+    def problem(self, detail: str) -> bytes:
+        """Return why a query cannot be answered."""
+        return msgspec.json.encode(ProblemEvent(detail))

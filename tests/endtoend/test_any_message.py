@@ -24,7 +24,7 @@ from consumers.daemon import run
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import NoLabels
 from consumers.features import build_model
-from consumers.http.serializers import ApiEventSerializer
+from consumers.http.state import ApiEventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
 from consumers.search import RecentStore, parse

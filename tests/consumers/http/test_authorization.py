@@ -20,7 +20,7 @@ from consumers.http.authorization import (
     needs_token,
 )
 from consumers.http.openapi import ApiRoute
-from consumers.http.responses import ProblemError, corrections_setting
+from consumers.http.requests import ProblemError, corrections_setting
 from consumers.http.state import AppState
 from tests.consumers.http.loopback_server import app_state, said, served, settings, status_of
 

@@ -17,7 +17,7 @@ from consumers.corrections.message_lookup import ExampleReader
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client
 from consumers.http.state import AppState
-from consumers.http.workers import THREADS
+from consumers.http.threads import THREADS
 from consumers.messages import Partition
 from consumers.search import RecentStore
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.http.batcher import TOGETHER_MAX, Batcher
-from consumers.http.responses import ProblemError
+from consumers.http.requests import ProblemError
 from consumers.http.schemas import PredictAnswer
-from consumers.http.workers import THREADS, WAITING_MAX, WorkerPool
+from consumers.http.threads import THREADS, TOGETHER_MAX, WAITING_MAX, Batcher, WorkerPool
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from tests.consumers.http.loopback_server import PATIENCE_S, settings, taught
 

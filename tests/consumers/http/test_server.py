@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError
-from consumers.http.middleware import HEADERS
+from consumers.http.app import HEADERS
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.health import Health

@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from consumers.http import sse as events
-from consumers.http.serializers import ApiEventSerializer
 from consumers.http.server import HttpServer
-from consumers.http.state import AppState
+from consumers.http.state import ApiEventSerializer, AppState
 from consumers.search import live_updater
 from consumers.search import subscriptions as pages
 from consumers.search.live_updater import LiveUpdater

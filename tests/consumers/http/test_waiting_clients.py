@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from consumers.http.responses import ProblemError
-from consumers.http.workers import THREADS, TaskTimeoutError, WorkerPool
+from consumers.http.requests import ProblemError
+from consumers.http.threads import THREADS, TaskTimeoutError, WorkerPool
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.subscriptions import WatchRequest
 from tests.consumers.search.live_stream import PATIENCE_S, Page, Said, Stream, events, make_hub

@@ -1,31 +1,93 @@
-"""Predicts for requests: single texts that arrive together are predicted in one batch.
+"""Work that the event loop hands to other threads, and awaits without being blocked.
 
-What a request costs beyond its prediction is the way to the predictor's thread and back. Texts that
-arrive while a batch is under way form the next one, so they share that cost. A batch gives, bit for
-bit, what single examples give.
+`WorkerPool` runs searches, counts and what waits for a disk. `Batcher` asks the predictor; single
+texts that arrive together are predicted in one batch. What a request costs beyond its prediction is
+the way to the predictor's thread and back. Texts that arrive while a batch is under way form the
+next one, so they share that cost. A batch gives, bit for bit, what single examples give.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from consumers.http.responses import RETRY_SOON, ProblemError
+from consumers.http.requests import RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
-from consumers.http.workers import call_soon
 from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError
 
 T = TypeVar("T")
 _Waiter = asyncio.Future[Any]
 
+THREADS = 4
+WAITING_MAX = 64
 TOGETHER_MAX = 1_000  # single texts in one batch; a longer one would keep the first waiting
+
+
+class TaskTimeoutError(ProblemError):
+    """A task has not ended in time, and still runs."""
+
+
+class WorkerPool:
+    """A small pool of threads with a bounded number of tasks.
+
+    Parameters
+    ----------
+    timeout_s : float
+        How long a task may take, its waiting included (`http.request_timeout_s`).
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(THREADS, "serve-worker")
+        self._n_tasks = 0
+
+    async def run(self, task: Callable[[], T], timeout_s: float | None = None) -> T:
+        """Return what a task returns, or raise what it raises; it runs on one of the threads.
+
+        Raises
+        ------
+        TaskTimeoutError
+            If it has begun and takes too long: it may still be done.
+        ProblemError
+            503 if too many tasks are waiting, or it waited for too long itself: it never begins.
+        """
+        if self._n_tasks >= THREADS + WAITING_MAX:
+            detail = "too much is being asked at once; ask again in a moment"
+            raise ProblemError(503, detail, headers=RETRY_SOON)
+        self._n_tasks += 1
+        future = self._pool.submit(task)
+        waiting = asyncio.wrap_future(future)
+        # A task counts until it is done, also if nobody waits for it any more.
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: call_soon(loop, self._done))
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting
+        except TimeoutError:
+            problem = ProblemError if future.cancel() else TaskTimeoutError
+            detail = f"there was no answer within {timeout_s:g} s; ask again in a moment"
+            raise problem(503, detail, headers=RETRY_SOON) from None
+
+    def close(self) -> None:
+        """Let the threads end after the tasks that they run; the others never begin."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _done(self) -> None:
+        self._n_tasks -= 1
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, run: Callable[..., object], *args: Any) -> None:
+    """Have the event loop call a function, unless it has ended; from any thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(run, *args)
 
 
 def predict_columns(snapshot: Snapshot, columns: Any) -> PredictAnswer:
