@@ -12,7 +12,7 @@ from rich.text import Text
 
 from consumers.messages import pairs
 from consumers.monitoring.status import Summary
-from consumers.terminal.frame import colour_of, escaped, nats, number, plain, share
+from consumers.terminal import colour_of, escaped, nats, number, plain, share
 
 _FAR_OFF = 1e5
 

@@ -28,7 +28,7 @@ from consumers.http.state import ApiEventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
 from consumers.search import RecentStore, parse
-from consumers.terminal.frame import frame
+from consumers.terminal import frame
 from tests.broker.broker import Broker
 from tests.consumers.http.loopback_server import app_state
 from tests.consumers.kafka.topics import fill

@@ -18,8 +18,7 @@ from rich.console import Console
 
 from consumers.monitoring import logs
 from consumers.monitoring.status import Judged, Status
-from consumers.terminal import LiveView, LogView, make_view
-from consumers.terminal.frame import frame, plain
+from consumers.terminal import LiveView, LogView, frame, make_view, plain
 
 SIZES = [(80, 24), (120, 40)]
 CLASSES = ("negative", "positive")
@@ -338,3 +337,20 @@ def test_a_log_line_leaves_out_what_is_unknown(log_stream: io.StringIO) -> None:
     line = json.loads(log_stream.getvalue())
     assert not {"lag", "window_accuracy", "checkpoint_age_s", "trouble", "newest"} & set(line)
     assert "secret" not in log_stream.getvalue()
+
+
+def test_a_model_of_fields_tells_its_features() -> None:
+    """Where there is more than words, the screen counts features, and shows what is no text."""
+    lines = draw(
+        status(
+            vocabulary_size=32,
+            n_features=41,
+            telling={"positive": ("score=high", "amount≈9,000")},
+            newest=(judged("score high · age 41"),),
+        )
+    )
+    text = "\n".join(map(bare, lines))
+    assert re.search(r"features +41\b", text)
+    assert "score=high · amount≈9,000" in text
+    assert "score high · age 41" in text
+    assert not re.search(r"\bwords\b", text)
