@@ -1,10 +1,15 @@
-"""The documents name what exists: every file, module and layer that they mention is there."""
+"""Documents, docstrings and comments name what exists: files, modules, layers, dotted names."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
+import io
 import re
+import tokenize
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +32,10 @@ PATH = re.compile(
 MODULE = re.compile(r"(?<![\w./-])(?:streamnb|consumers)(?:\.[A-Za-z_]\w*)+")
 # Installed elsewhere under the project's name, and so no path of this repository.
 FOREIGN = re.compile(r"^streamnb/(?:config\.yaml|environment|out\b.*)$")
+
+# Dotted names in prose that are of nothing here: a path into a message, a pattern for a key.
+EXAMPLES = {"commit.record.text", "model.features.NAME.alpha"}
+FILE_ENDINGS = (".yaml", ".nb", ".arrow", ".db")
 
 
 def read(name: str) -> str:
@@ -109,3 +118,86 @@ def test_layers_are_those_of_the_contract(package: str, title: str) -> None:
     table = read("docs/architecture.md").partition(f"| layer of the {title} |")[2]
     table = table.partition("\n\n")[0].replace("\\|", "|")
     assert re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE) == layers
+
+
+@functools.cache
+def class_places() -> dict[str, str]:
+    """Return the module of each class in the two packages, by its name, which stands once."""
+    return {
+        node.name: ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+@functools.cache
+def config_keys() -> set[str]:
+    """Return the keys of the configuration, and what stands before their dots."""
+    lines = read("tests/golden/interface/config.txt").splitlines()
+    keys = [re.sub(r"\[\w+\]", "", line.partition(" =")[0]).split(".") for line in lines]
+    return {".".join(key[:n]) for key in keys for n in range(1, len(key) + 1)}
+
+
+def sources() -> list[Path]:
+    """Return the Python files of the two packages."""
+    return sorted(
+        path for package in ("streamnb", "consumers") for path in (ROOT / package).rglob("*.py")
+    )
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Yield the docstrings and comments of a file."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def leads_somewhere(name: str, path: Path) -> bool:
+    """Return whether a dotted name in a file is of a module, a class, the settings or its code."""
+    module = path.relative_to(ROOT).with_suffix("").parts
+    places = [".".join(module[:n]) for n in range(1, len(module) + 1)]
+    candidates = [f"{place}.{name}" for place in (*places, "streamnb", "consumers")]
+    candidates.append(f"{class_places().get(name.partition('.')[0])}.{name}")
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    # A variable of the file, with attributes that the file uses or declares.
+    used = {
+        word
+        for node in tree
+        for word in (getattr(node, field, None) for field in ("id", "arg", "attr", "name"))
+        if isinstance(word, str)
+    }
+    return (
+        name in config_keys()
+        or used.issuperset(name.split("."))
+        or any(map(can_be_imported, [name, *candidates]))
+    )
+
+
+@pytest.mark.parametrize("package", ["streamnb", "consumers"])
+def test_every_name_in_the_prose_of_the_code_leads_somewhere(package: str) -> None:
+    """A dotted name or path between backticks, in a docstring or comment, is of something."""
+    file_names = {path.name for path in sources()}
+    missing = []
+    for path in sources():
+        if path.relative_to(ROOT).parts[0] != package:
+            continue
+        for text in prose(path):
+            named = (
+                set(re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`", text)) - EXAMPLES
+            )
+            missing += [
+                f"{path.name}: {name}"
+                for name in named - file_names
+                if not name.endswith(FILE_ENDINGS) and not leads_somewhere(name, path)
+            ]
+            missing += [
+                f"{path.name}: {file}"
+                for file in PATH.findall(text)
+                if "NAME" not in file and not FOREIGN.match(file) and not is_there(file)
+            ]
+    assert not missing

@@ -45,7 +45,7 @@ class MessageSettings(Section):
     """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
 
     An id may be made of several fields, as `[did, commit.collection, commit.rkey]`; see
-    `decode_fields.id_of`.
+    `decode.fields.id_of`.
     """
 
     id: FieldPaths = "id"

@@ -143,7 +143,7 @@ def id_of(parts: Sequence[Any]) -> str | None:
     Parameters
     ----------
     parts : sequence of (str, int or None)
-        The values at `message.id_paths`.
+        The values at `MessageSettings.id_paths`.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     user, lang : str or None
     text : str
         What is shown and searched: its text, or without one its fields; cut off behind
-        `making.TEXT_MAX` characters.
+        `row_builder.TEXT_MAX` characters.
     example : dict
         The model's fields as they were learned or judged: text as str, numbers as float, flags as
         0.0 and 1.0; what is missing is absent.

@@ -63,7 +63,7 @@ class Offer:
     partition : Partition
         Where they came from.
     columns : dict of str to list
-        As `making.Maker.columns` made them.
+        As `RowBuilder.columns` made them.
     cost : float
         Tokens that each of them took.
     """

@@ -44,7 +44,7 @@ class RecentStore:
     classes : sequence of str
         The model's classes, in the order of the posteriors' columns.
     fields : sequence of str
-        The fields of a message that the model reads (`settings.model.fields`).
+        The fields of a message that the model reads (`ModelSettings.fields`).
     unsure_below : float
         A message whose most likely class is less likely than this counts as unsure.
     wall_clock : callable

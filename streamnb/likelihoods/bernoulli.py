@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class BernoulliEstimator:
-    """Answers from counts and from what `kernels.absence` keeps of them.
+    """Answers from counts and from what `kernels.bernoulli_absent` keeps of them.
 
     `present`, `absent` (n_classes,): β₁ and β₂.
     """
