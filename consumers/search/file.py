@@ -160,6 +160,36 @@ def _aside(path: Path) -> Path:
     return path.with_name(path.name + ".aside")
 
 
+def _unpurged(path: Path) -> Path:
+    return path.with_name(path.name + ".unpurged")
+
+
+def mark_unpurged(path: Path) -> None:
+    """Note, safe from a power cut, that the file is to hold words of removed rows for a while.
+
+    The note is a file of its own, for a damaged database cannot be asked.
+    """
+    try:
+        os.close(open_private(_unpurged(path), os.O_WRONLY))
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise sqlite3.OperationalError(f"a removal cannot be noted ({error.strerror})") from error
+
+
+def is_unpurged(path: Path) -> bool:
+    """Tell whether the file may hold words of removed rows."""
+    return _unpurged(path).exists()
+
+
+def unmark_unpurged(path: Path) -> None:
+    """Note that the words of all removed rows have left the file."""
+    _unpurged(path).unlink(missing_ok=True)
+
+
 def drop_aside(path: Path) -> None:
     """Delete the file that was moved aside: it may hold a message that was deleted since."""
     try:
@@ -173,11 +203,19 @@ def drop_aside(path: Path) -> None:
 
 
 def move_aside(path: Path, reason: str) -> None:
-    """Make room for a new file; one that was moved aside before goes."""
+    """Make room for a new file; one that was moved aside before goes.
+
+    A file that still holds words of removed messages is deleted instead.
+    """
     aside = _aside(path)
-    log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+    if is_unpurged(path):
+        log.warning("recent_store_deleted", path=str(path), reason=reason)
+        path.unlink(missing_ok=True)
+        unmark_unpurged(path)
+        return
+    log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
     if path.exists():
         path.replace(aside)
 

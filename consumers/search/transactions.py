@@ -17,7 +17,14 @@ from consumers.messages import Partition
 from consumers.search import tables
 from consumers.search.chunk import Chunk
 from consumers.search.deduplication import At, Deduplicator, Held, not_behind
-from consumers.search.file import Contents, open_file, place_name
+from consumers.search.file import (
+    Contents,
+    is_unpurged,
+    mark_unpurged,
+    open_file,
+    place_name,
+    unmark_unpurged,
+)
 from consumers.search.row_builder import crc_of, placed, some, values_of
 from consumers.search.row_mapper import RowMapper
 from consumers.search.rows import Change
@@ -85,6 +92,7 @@ class Transactions:
         clock: Callable[[], float],
         first_key: int = 1,
     ) -> None:
+        self._path = path
         self._bounds = bounds
         self._clock = clock
         self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
@@ -104,6 +112,7 @@ class Transactions:
         for chunk in self._chunks:
             chunk.dirty_since_s = self._purged_s if chunk.n_gone else None
         self._log_holds_words = True  # of rows that were removed
+        self._is_marked = is_unpurged(path)
         self.next_key, self._next_number = first_key, 1
 
     def apply(self, items: Sequence[Item], n_offered: int) -> Applied:
@@ -163,6 +172,16 @@ class Transactions:
             # somebody reads there, it cannot be emptied.
             (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._log_holds_words = bool(busy)
+        if any(chunk.dirty_since_s is not None for chunk in self._chunks):
+            self._mark()
+        elif self._is_marked and not self._log_holds_words:
+            unmark_unpurged(self._path)
+            self._is_marked = False
+
+    def _mark(self) -> None:
+        if not self._is_marked:
+            mark_unpurged(self._path)
+            self._is_marked = True
 
     def close(self) -> None:
         """Close the file."""
@@ -280,6 +299,7 @@ class Transactions:
     def _drop(self, chunk: Chunk) -> None:
         self.next_key = max(self.next_key, chunk.next_key)
         self._next_number = max(self._next_number, chunk.number + 1)
+        self._log_holds_words |= chunk.dirty_since_s is not None
         tables.drop(self._db, chunk.number)
         self._db.execute("DELETE FROM chunk WHERE number = ?", (chunk.number,))
         self._chunks.remove(chunk)
@@ -317,6 +337,9 @@ class Transactions:
             by_chunk.setdefault(one.chunk.number, (one.chunk, []))[1].append(one.key)
         for chunk, keys in by_chunk.values():
             chunk.kill(keys)
+        if by_chunk:
+            self._mark()  # before their words may stand in the file alone
+        for chunk, keys in by_chunk.values():
             tables.delete(self._db, chunk.number, keys)
             if chunk.dirty_since_s is None:
                 chunk.dirty_since_s = self._clock()

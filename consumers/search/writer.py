@@ -142,6 +142,10 @@ class Writer:
         try:
             if self._taken:
                 began_s = time.thread_time()
+                if any(isinstance(item, Forget | Remove) for item in self._taken):
+                    # Whether the file that was moved aside holds it nobody knows, and none can take
+                    # it out. A kill must find the removal undone, or no such file.
+                    drop_aside(self._path)
                 done = self._transactions.apply(self._taken, n_offered - self._n_offered)
                 self._n_offered, told, self._taken = n_offered, self._taken, ()
                 self._tell(told, done)
@@ -158,9 +162,6 @@ class Writer:
 
     def _tell(self, items: Sequence[Item], done: Applied) -> None:
         self.n_stored += len(done.values)
-        if any(isinstance(item, Forget | Remove) for item in items):
-            # Whether the file that was moved aside holds it nobody knows, and none can take it out.
-            drop_aside(self._path)
         for item in items:
             if not isinstance(item, Offer):
                 item.done.set()
