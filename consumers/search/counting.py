@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.search.chunk import Chunk
+from consumers.search.chunks import Chunk
 from consumers.search.rows import Counted
 
 POINTS_MAX = 60
@@ -57,17 +57,7 @@ def counted(
     n_max: int,
     newest_only: bool,
 ) -> Counted:
-    """Return the counts of some rows.
-
-    Parameters
-    ----------
-    parts : sequence of Picked
-    n_classes : int
-    unsure_below : float
-        A row whose most likely class is less likely counts as unsure.
-    n_max, newest_only : int, bool
-        As in `Counted`.
-    """
+    """Return the counts of some rows; one whose probability is below a bound counts as unsure."""
     parts = [part for part in parts if len(part.labels)]
     counts = np.zeros(n_classes, np.int64)
     for part in parts:

@@ -70,14 +70,9 @@ class TokenKind(Enum):
 
 
 def phrase(kind: TokenKind, value: str) -> str:
-    """Return the words of our making that stand for a sign, as a phrase.
+    """Return the words of our making that stand for a sign, of any kind but words, as a phrase.
 
-    Parameters
-    ----------
-    kind : TokenKind
-        Any but `TokenKind.WORDS`.
-    value : str
-        The tag or name without its first character, or a run of emoji or CJK characters.
+    Its value is the tag or name without its first character, or a run of emoji or CJK characters.
     """
     if kind is TokenKind.EMOJI:
         return " ".join([f"{_EMOJI_WORD}{ord(c):x}" for c in plain_emoji(value)])

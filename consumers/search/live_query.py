@@ -1,38 +1,105 @@
-"""The keys of the newest matches of one live query: what its figures are counted from.
+"""A query that open pages watch: what has come is matched in memory, without asking the store.
 
-It keeps somewhat more than are counted. So some of them may be removed before the ones behind them
-are missed, and the store has to be asked again.
+New messages are made searchable as the store's are (`BatchIndex`). Of the matches a live query
+keeps the keys to count (`MatchWindow`) and the newest messages to show.
 """
 
 from __future__ import annotations
 
+import itertools
+import sqlite3
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from consumers.search import BatchIndex, Change, Counted, FoundRow, MessageRow, Query, RecentStore
-from consumers.search.searcher import COUNTED_MAX
-
-Keys = NDArray[np.int64]
+from consumers.search import database
+from consumers.search.chunks import Keys
+from consumers.search.index_tokens import signs_of, with_lang
+from consumers.search.query import CLOSE, OPEN, Query, expression, pieces
+from consumers.search.rows import Change, Counted, FoundRow, MessageRow
+from consumers.search.store import COUNTED_MAX, RecentStore
 
 SPARE = 2_000  # matches kept beyond those that are counted
+NEWEST_MAX = 50  # messages that a page is shown
+_NEWEST_KEPT = 2 * NEWEST_MAX  # so that some may be removed before the store is asked again
+_ROWS_A_STATEMENT = 1_000
+
+
+class BatchIndex:
+    """Some rows, searchable as the store's are: the same words, the same expressions.
+
+    It may be used by one thread at a time; close it.
+    """
+
+    def __init__(self, rows: Sequence[MessageRow]) -> None:
+        self._n_rows = len(rows)
+        self._langs = database.Register(["unknown"])
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # Lists of beginnings, which the store keeps, are not worth their making for so few rows.
+        self._db.execute(
+            "CREATE VIRTUAL TABLE words0"
+            f" USING fts5(text, signs, columnsize = 0, tokenize = {database.TOKENIZER})"
+        )
+        self._db.execute("BEGIN")  # and never ended: one piece of index, made at its first use
+        values = [
+            (i, row.text, with_lang(signs_of(row.text), self._code(row)))
+            for i, row in enumerate(rows)
+        ]
+        for begin in range(0, len(values), _ROWS_A_STATEMENT):
+            some = values[begin : begin + _ROWS_A_STATEMENT]
+            places = ",".join(["(?,?,?)"] * len(some))
+            self._db.execute(
+                f"INSERT INTO words0 (rowid, text, signs) VALUES {places}",  # noqa: S608 -- question marks
+                list(itertools.chain.from_iterable(some)),
+            )
+
+    def matches(self, query: Query, lang: str | None = None) -> list[int]:
+        """Return which rows match, as positions in `rows`, ascending."""
+        match = self._expression(query, lang)
+        if match is None:
+            return []
+        found = database.matching_keys(self._db, 0, match, 0, self._n_rows)
+        return sorted(found.tolist())
+
+    def newest(
+        self, query: Query, lang: str | None, n_max: int
+    ) -> list[tuple[int, tuple[str, ...]]]:
+        """Return the last rows that match, as ascending positions, and their texts in pieces.
+
+        All are found by one statement: under load each costs a wait for the interpreter's lock.
+        """
+        match = self._expression(query, lang)
+        if match is None:
+            return []
+        (found,) = self._db.execute(
+            "SELECT json_group_array(json_array(at, marked)) FROM"
+            " (SELECT rowid AS at, highlight(words0, 0, ?, ?) AS marked FROM words0"
+            " WHERE words0 MATCH ? ORDER BY rowid DESC LIMIT ?)",
+            (OPEN, CLOSE, match, n_max),
+        ).fetchone()
+        marked: list[tuple[int, str]] = msgspec.json.decode(found)
+        return [(at, pieces(text, query)) for at, text in sorted(marked)]
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._db.close()
+
+    def _code(self, row: MessageRow) -> int:
+        return self._langs.code(row.lang) if row.lang else 0
+
+    def _expression(self, query: Query, lang: str | None) -> str | None:
+        """Return what FTS5 is asked; None where no row is of the language."""
+        code = self._langs.codes.get(lang, -1) if lang else None
+        return None if code == -1 else expression(query, code)
 
 
 class MatchWindow:
-    """The newest matches of a query, ascending.
+    """The keys of the newest matches of a query, ascending: what its figures are counted from.
 
-    Parameters
-    ----------
-    keys : ndarray of shape (n,), int64
-        The newest matches that the store has, ascending; all there are, or `n_max` + `SPARE`.
-    n_max : int
-        How many are counted.
-
-    Attributes
-    ----------
-    keys : ndarray of shape (n,), int64
-        What is held: at most `n_max` + 2 `SPARE`.
+    Of the matches that the store has it takes all, or `n_max` + `SPARE`, and it holds at most
+    `n_max` + 2 `SPARE`. It keeps somewhat more than the `n_max` that are counted. So some of them
+    may be removed before the ones behind them are missed, and the store has to be asked again.
     """
 
     def __init__(self, keys: Keys, n_max: int) -> None:
@@ -65,40 +132,13 @@ class MatchWindow:
             held = held[n_left:]
         self.keys = held
 
-    def keep(self, held: Keys) -> None:
-        """Let go of all but those that the store still holds."""
-        self.keys = held
-
     def lacks_some(self, oldest_key: int) -> bool:
-        """Tell whether the store has to be asked again, for it may hold matches that are missed.
-
-        Parameters
-        ----------
-        oldest_key : int
-            No message of the store has a key below it.
-        """
+        """Tell whether the store, with keys from `oldest_key` on, may hold matches missed here."""
         return len(self.keys) <= self._n_max and self._left_key >= oldest_key
 
 
-NEWEST_MAX = 50  # messages that a page is shown
-_NEWEST_KEPT = 2 * NEWEST_MAX  # so that some may be removed before the store is asked again
-
-
 class ArrivedRows:
-    """Messages that were stored since the last tick, and what happened to others.
-
-    Parameters
-    ----------
-    rows : sequence of MessageRow
-        Ascending by key.
-    changes : mapping of str to Change
-        The last change of each message that was changed, by its id.
-
-    Attributes
-    ----------
-    corrected : set of str
-        The ids of messages that a person corrected.
-    """
+    """Messages stored since the last tick, ascending by key, and what happened to others, by id."""
 
     def __init__(self, rows: Sequence[MessageRow], changes: Mapping[str, Change]) -> None:
         self.rows = rows
@@ -139,17 +179,7 @@ class ArrivedRows:
 class LiveQuery:
     """One query that pages watch.
 
-    Parameters
-    ----------
-    query : Query
-    lang : str or None
-    recent : RecentStore
-        The store.
-
-    Attributes
-    ----------
-    is_stale : bool
-        Whether the store has to be asked: nothing is known yet, or something is missed.
+    It is stale if the store has to be asked: nothing is known yet, or something is missed.
     """
 
     def __init__(self, query: Query, lang: str | None, recent: RecentStore) -> None:
@@ -177,10 +207,7 @@ class LiveQuery:
     def settled(self) -> Counted:
         """Return the figures now, without what the store no longer holds.
 
-        Raises
-        ------
-        QueryError
-            Where the store has to be asked and cannot answer; see `RecentStore.search`.
+        `QueryError`: the store has to be asked and cannot answer.
         """
         if self.is_stale:
             self._begin()
@@ -209,7 +236,7 @@ class LiveQuery:
         window = self._window
         if window is None:
             return self._recent.counted(self.query, self.lang)
-        window.keep(self._recent.held(window.keys))
+        window.keys = self._recent.held(window.keys)
         self.is_stale |= window.lacks_some(self._recent.oldest_key)
         return self._recent.counted_keys(window.counted, newest_only=window.newest_only)
 

@@ -7,6 +7,7 @@ one piece of JSON. As long as no page is open nothing is kept and nothing is mat
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,12 @@ from functools import partial
 import structlog
 
 from consumers.monitoring.metrics import Metrics
-from consumers.search import QueryError, RecentStore
-from consumers.search.live_query import LiveQuery
+from consumers.search.live_query import ArrivedRows, LiveQuery
+from consumers.search.query import QueryError
+from consumers.search.rows import Change, MessageRow
+from consumers.search.store import RecentStore
 from consumers.search.subscriptions import (
     Event,
-    EventBuffer,
     EventEncoder,
     Subscription,
     Subscriptions,
@@ -28,6 +30,8 @@ from consumers.search.subscriptions import (
     WatchRequest,
 )
 
+ROWS_MAX = 50_000
+BUFFERED_CHANGES_MAX = 10_000
 TICK_S = 1.0
 # Of a core's time: where a tick takes more, the next one comes later, for learning needs the core.
 BUSY_SHARE_MAX = 0.25
@@ -35,19 +39,57 @@ ASKING_S_MAX = 0.25  # of a tick; queries that have to ask the store take turns 
 log = structlog.get_logger(__name__)
 
 
-class LiveUpdater:
-    """The live queries.
+class EventBuffer:
+    """Rows that were stored, and what happened to others; kept only if they are `wanted`.
 
-    Parameters
-    ----------
-    recent : RecentStore
-        The store, not yet started: the live updater listens to it from its first message.
-    serializer : EventEncoder
-        Makes the JSON.
-    metrics : Metrics
-        Where pages and queries are counted.
-    clock : callable
-        Monotonic seconds.
+    The store's thread puts in, the updater's takes. It is bounded: what exceeds the limit is
+    dropped and marked as missing, so that the store is asked instead.
+    """
+
+    def __init__(self, wanted: Callable[[], bool]) -> None:
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._rows: list[Sequence[MessageRow]] = []
+        self._n_rows = 0
+        self._changes: dict[str, Change] = {}
+        self._last_key = -1
+        self._has_gap = False
+
+    def stored(self, rows: Sequence[MessageRow]) -> None:
+        """Note rows, ascending by key."""
+        with self._lock:
+            # Keys only grow, but where the store had to begin anew.
+            self._has_gap |= rows[0].key <= self._last_key
+            self._last_key = rows[-1].key
+            if not self._wanted():
+                return
+            self._n_rows += len(rows)
+            if self._has_gap or self._n_rows > ROWS_MAX:
+                self._rows, self._n_rows, self._has_gap = [], 0, True
+            else:
+                self._rows.append(rows)
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Note changes; the last one of a message is the one that counts."""
+        with self._lock:
+            if not self._wanted():
+                return
+            self._changes |= {change.id: change for change in changes}
+            if len(self._changes) > BUFFERED_CHANGES_MAX:
+                self._changes, self._has_gap = {}, True
+
+    def take(self) -> tuple[ArrivedRows, bool]:
+        """Return all of it, and whether something is missing."""
+        with self._lock:
+            rows, changes, has_gap = self._rows, self._changes, self._has_gap
+            self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
+        return ArrivedRows(list(itertools.chain.from_iterable(rows)), changes), has_gap
+
+
+class LiveUpdater:
+    """The live queries of a store, which it listens to from its first message.
+
+    `serializer` makes the JSON; `metrics` count pages and queries.
     """
 
     def __init__(
@@ -96,21 +138,10 @@ class LiveUpdater:
     def subscribed(
         self, asked: Sequence[WatchRequest], client: str, wake: Callable[[], None]
     ) -> Iterator[Subscription]:
-        """Watch queries for as long as a `with` lasts.
+        """Watch queries for as long as a `with` lasts; see `Subscription` for `wake`.
 
-        Parameters
-        ----------
-        asked : sequence of WatchRequest
-            A query that cannot be read is answered by a problem.
-        client : str
-            Who asks: one may not have all the room there is.
-        wake : callable
-            See `Subscription`.
-
-        Raises
-        ------
-        NotWatchedError
-            Where too many pages are open, or the daemon is stopping.
+        A query that cannot be read is answered by a problem. A client may not have all the room
+        there is. `NotWatchedError`: too many pages are open, or the daemon is stopping.
         """
         page = Subscription(wake)
         self._pages.open(page, asked, client)

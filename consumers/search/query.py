@@ -1,4 +1,6 @@
-"""What a person typed into the search box, read into a small structure of our own.
+"""What a person typed into the search box: read, asked of FTS5, and marked in what it found.
+
+`parse` reads it into a small structure of our own:
 
 - words: all must be there, in any order: `obama speech`; a word also finds the tag `#obama`;
 - `"phrases"`: words side by side; one that is not closed yet ends where the query ends;
@@ -8,22 +10,30 @@
   beginning as long as no blank or other character follows: it is being typed.
 - emoji and Chinese or Japanese characters are found wherever they stand.
 
-Case and accents make no difference. All other characters separate words: nothing that is typed ever
-reaches FTS5 as its syntax, see `matching`.
+Case and accents make no difference. All other characters separate words.
+
+`expression` makes FTS5's expression of it: our operators and quoted strings, without a quote
+within them. In quotes FTS5 knows no syntax, so nothing that is typed ever reaches it as such: it
+cuts what stands there into words as it does texts. `pieces` cuts a text at what a query marks.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from dataclasses import dataclass
 
 from consumers.errors import ConsumerError
-from consumers.search.index_tokens import SIGN, TokenKind
+from consumers.search.index_tokens import ANY_LANG, SIGN, TokenKind, lang_sign, phrase, plain_emoji
 
 LENGTH_MAX = 200  # characters
 TERMS_MAX = 16
 PREFIX_MIN = 2  # letters
+# What highlight() puts around what it found. Unicode promises that they never stand in a text;
+# where they do nevertheless, they are taken out before it is kept.
+OPEN, CLOSE = "\ufdd0", "\ufdd1"
+_MARKS = re.compile(f"[{OPEN}{CLOSE}]")
 
 _PIECE = re.compile(r'(?P<no>-?)(?:"(?P<quoted>[^"]*)(?P<close>"?)|(?P<plain>[^\s"]+))')
 _WORD_AT_END = re.compile("(?:[^\\W_]|[\u0300-\u036f])+$")
@@ -37,20 +47,11 @@ class QueryError(ConsumerError):
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """One thing to look for.
-
-    Attributes
-    ----------
-    kind : TokenKind
-    value : str
-        Words that stand side by side; a tag or name without its sign; emoji; CJK characters.
-    prefix : bool
-        Whether the last word, the tag or the name may go on.
-    """
+    """One thing to look for."""
 
     kind: TokenKind
-    value: str
-    prefix: bool = False
+    value: str  # words side by side; a tag or name without its sign; emoji; CJK characters
+    prefix: bool = False  # whether the last word, the tag or the name may go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +64,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be searched for; hashable, so it can be the key of a live query.
+    """A query that can be searched for; hashable, so it can be the key of a live query."""
 
-    Attributes
-    ----------
-    text : str
-        As it was typed, without blanks at its ends.
-    terms : tuple of Term
-    prefix_last : bool
-        Whether its last word is taken for a beginning, because it is being typed.
-    """
-
-    text: str = ""
+    text: str = ""  # as it was typed, without blanks at its ends
     terms: tuple[Term, ...] = ()
-    prefix_last: bool = False
+    prefix_last: bool = False  # its last word is taken for a beginning: it is being typed
 
     @property
     def is_everything(self) -> bool:
@@ -85,15 +77,8 @@ class Query:
 
 
 def parse(text: str) -> Query:
-    """Read a query.
+    """Read a query; raise `QueryError` if there is nothing in it to look for, or too much.
 
-    Raises
-    ------
-    QueryError
-        Where there is nothing in it to look for, or too much.
-
-    Examples
-    --------
     >>> parse("obam").terms
     (Term(atoms=(Atom(kind=<TokenKind.WORDS: 'words'>, value='obam', prefix=True),),
           negated=False),)
@@ -169,3 +154,101 @@ def _is_letter(character: str) -> bool:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def without_marks(text: str) -> str:
+    """Return a text without the characters that mark what was found."""
+    if text.isascii():
+        return text
+    return _MARKS.sub("", text)
+
+
+def expression(query: Query, lang_code: int | None = None) -> str:
+    """Return what FTS5 is asked for: the query, in the language of a number if there is one.
+
+    >>> expression(parse('"AND text:(" -near '))
+    '(text : "AND text:(") NOT (text : "near")'
+    """
+    wanted = [_together(term) for term in query.terms if not term.negated]
+    unwanted = [_together(term) for term in query.terms if term.negated]
+    if lang_code is not None:
+        wanted.append(f'signs : "{lang_sign(lang_code)}"')
+    if not wanted:
+        wanted = [f'signs : "{ANY_LANG}" *']
+    positive = " AND ".join(wanted)
+    return f"({positive}) NOT ({' OR '.join(unwanted)})" if unwanted else positive
+
+
+def _together(term: Term) -> str:
+    together = " AND ".join(map(_atom, term.atoms))
+    return together if len(term.atoms) == 1 else f"({together})"
+
+
+def _atom(atom: Atom) -> str:
+    is_words = atom.kind is TokenKind.WORDS
+    column = "text" if is_words else "signs"
+    words = atom.value if is_words else phrase(atom.kind, atom.value)
+    return f'{column} : "{words}"' + (" *" if atom.prefix else "")
+
+
+def pieces(highlighted: str, query: Query) -> tuple[str, ...]:
+    """Return a text in pieces, of which every second one is of the query's words.
+
+    In it the words that FTS5 found stand between `OPEN` and `CLOSE`. Tags, names, emoji and CJK
+    characters it finds in another column, so these are looked up here.
+    """
+    spans: list[tuple[int, int]] = []
+    plain: list[str] = []
+    at = 0
+    for k, piece in enumerate(_MARKS.split(highlighted)):
+        if k % 2:
+            spans.append((at, at + len(piece)))
+        plain.append(piece)
+        at += len(piece)
+    text = "".join(plain)
+    signs = [
+        atom
+        for term in query.terms
+        if not term.negated
+        for atom in term.atoms
+        if atom.kind is not TokenKind.WORDS
+    ]
+    if signs:
+        spans = _joined(spans + [span for atom in signs for span in _spans(text, atom)])
+    cut = [0, *(bound for span in spans for bound in span), len(text)]
+    return tuple(text[begin:end] for begin, end in itertools.pairwise(cut))
+
+
+def _spans(text: str, atom: Atom) -> list[tuple[int, int]]:
+    """Return where a sign stands in a text."""
+    if atom.kind is TokenKind.CJK:
+        return [match.span() for match in re.finditer(re.escape(atom.value), text)]
+    if atom.kind is TokenKind.EMOJI:
+        between = "[\ufe0f\u200d\U0001f3fb-\U0001f3ff]*"
+        pattern = between.join(map(re.escape, plain_emoji(atom.value))) + between
+        return [match.span() for match in re.finditer(pattern, text)]
+    wanted = folded(atom.value)
+    found = []
+    for match in SIGN.finditer(text):
+        if match.lastgroup == atom.kind.name:
+            name = folded(match[atom.kind.name])
+            if name == wanted or (atom.prefix and name.startswith(wanted)):
+                found.append(match.span())
+    return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that overlap made one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if joined and begin < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def folded(text: str) -> str:
+    """Return a text as FTS5 compares it: small letters, without accents."""
+    apart = unicodedata.normalize("NFD", text.lower())
+    return "".join([c for c in apart if not unicodedata.combining(c)])

@@ -1,197 +1,295 @@
-"""What the recent store hands out: rows, what a search found, what was counted, its own state."""
+"""Rows: messages made to columns of the table, rows of it as objects, and all that is handed out.
+
+Python that runs for each message holds the interpreter's lock. A thread of its own for it would
+take the lock from the learning at the worst of moments, and cost many times what it does. So if a
+stream is so fast that a sample is taken of it, the thread that has just judged a message makes
+its row, while the batch is still in the processor's cache; the store's thread is left with what
+SQLite does, which needs no lock. What a slower stream brings the store's thread makes as well: then
+nobody waits for the lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeAlias, overload
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from consumers.messages import Partition
+from consumers.messages import NO_LABEL, Messages, Partition, pairs, part_name
+from consumers.search.database import COLUMNS, SHOWN, Values, partition_at
+from consumers.search.index_tokens import signs_of, with_lang
+from consumers.search.query import without_marks
+from streamnb import TextColumn
+
+TEXT_MAX = 4_000  # characters that are shown and searched
+_TIME_MAX_MS = 1 << 53  # beyond it no browser knows a date, and JSON no exact number
+_shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
+_probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
+_json = msgspec.json.Encoder().encode
+
+Columns: TypeAlias = dict[str, list[Any]]
 
 
 class MessageRow(msgspec.Struct, frozen=True):
-    """One message of the store.
+    """One message of the store."""
 
-    Attributes
-    ----------
-    key : int
-        Its place in the store: later ones have larger keys, and none is given twice.
-    id : str
-        The message's own id, or one made of its place in the stream.
-    partition : Partition
-        The log it came from.
-    offset : int
-        Its place there.
-    time_ms : int
-        The message's own time, else its source's, in Unix milliseconds; -1 where neither is known.
-    arrived_ms : int
-        When it came, by this computer's clock, in Unix milliseconds.
-    user, lang : str or None
-    text : str
-        What is shown and searched: its text, or without one its fields; cut off behind
-        `row_builder.TEXT_MAX` characters.
-    example : dict
-        The model's fields as they were learned or judged: text as str, numbers as float, flags as
-        0.0 and 1.0; what is missing is absent.
-    label : str
-        What it was judged to be when it came.
-    probability : float
-        How likely that was.
-    probabilities : tuple of float
-        Those of all classes, in their order.
-    truth : str or None
-        The stream's label.
-    taught : str or None
-        The label by which it teaches the model now; None where it teaches nothing.
-    taught_part : str or None
-        The model's part that holds what it taught.
-    corrected : str or None
-        The label that a person gave.
-    """
-
-    key: int
-    id: str
-    partition: Partition
+    key: int  # later ones have larger keys, and none is given twice
+    id: str  # the message's own, or one made of its place in the stream
+    partition: Partition  # the log it came from
     offset: int
-    time_ms: int
-    arrived_ms: int
+    time_ms: int  # the message's own, else its source's, in Unix milliseconds; -1: neither is known
+    arrived_ms: int  # when it came, by this computer's clock, in Unix milliseconds
     user: str | None
     lang: str | None
-    text: str
-    example: dict[str, Any]
-    label: str
-    probability: float
-    probabilities: tuple[float, ...]
-    truth: str | None
-    taught: str | None
-    taught_part: str | None
-    corrected: str | None
+    text: str  # what is shown and searched: its text, or without one its fields; cut off
+    example: dict[str, Any]  # the model's fields as it read them; what is missing is absent
+    label: str  # what it was judged to be when it came
+    probability: float  # how likely that was
+    probabilities: tuple[float, ...]  # of all classes, in their order
+    truth: str | None  # the stream's label
+    taught: str | None  # the label by which it teaches the model now; None: it teaches nothing
+    taught_part: str | None  # the model's part that holds what it taught
+    corrected: str | None  # the label that a person gave
 
 
 class FoundRow(msgspec.Struct, frozen=True):
-    """A row that matches a query.
-
-    Attributes
-    ----------
-    row : MessageRow
-    marked : tuple of str
-        Its text in pieces; every second one, from the second on, is of the query's words.
-    """
+    """A row that matches a query; every second piece of its text is of the query's words."""
 
     row: MessageRow
     marked: tuple[str, ...]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A page of what a search found, newest first.
-
-    Attributes
-    ----------
-    rows : sequence of FoundRow
-    more : bool
-        Whether older ones match as well.
-    before : int or None
-        What to ask for to get these: the key of the last; None where there are no more.
-    """
+    """A page of what a search found, newest first."""
 
     rows: Sequence[FoundRow]
-    more: bool
-    before: int | None
+    more: bool  # whether older ones match as well
+    before: int | None  # what to ask for to get these: the key of the last
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Counts over the newest messages that match.
-
-    Attributes
-    ----------
-    n : int
-        Messages counted.
-    n_max : int
-        How many are counted at most.
-    newest_only : bool
-        Whether there are more, which were left out: older ones.
-    counts : tuple of int
-        By predicted class, in the classes' order.
-    confusion : tuple of tuple of int
-        Of those that came with a label: row the label, column what was predicted before it was
-        learned.
-    n_unsure : int
-        Messages whose most likely class is less likely than `page.unsure_below`.
-    step_s : int
-        Length of a step of the series, in seconds.
-    times_ms : tuple of int
-        Where each step begins, ascending; steps without a message are left out.
-    series : tuple of tuple of int
-        Counts of each step by class. Messages whose time is far from all others' (beyond the
-        middle 98 %, where these are close together) are left out here.
-    """
+    """Counts over the newest messages that match, by class in the classes' order."""
 
     n: int
-    n_max: int
-    newest_only: bool
-    counts: tuple[int, ...]
+    n_max: int  # messages counted at most
+    newest_only: bool  # whether there are older ones, which were left out
+    counts: tuple[int, ...]  # by predicted class
+    # Of those with a label: row the label, column what was predicted before it was learned.
     confusion: tuple[tuple[int, ...], ...]
-    n_unsure: int
+    n_unsure: int  # messages whose most likely class is less likely than `page.unsure_below`
     step_s: int
-    times_ms: tuple[int, ...]
+    times_ms: tuple[int, ...]  # where each step begins, ascending; empty steps are left out
+    # By step. Messages whose time is far from all others' (beyond the middle 98 %, if these are
+    # close together) are left out here.
     series: tuple[tuple[int, ...], ...]
 
 
 class RecentState(msgspec.Struct, frozen=True):
-    """What the store holds, and how it fares.
-
-    Attributes
-    ----------
-    n_messages : int
-        Messages held.
-    messages_max, age_max_s : int, float
-        Its bounds.
-    share : float
-        Of the messages that came while the held ones did, the share that was taken, 0 to 1.
-    stored_per_s, offered_per_s : float
-        Messages a second, over the last minute at most.
-    n_offered, n_stored : int
-        Messages since the start: those that came, those that were stored.
-    n_overflowed : int
-        Those that would have been taken, had the queue not been full.
-    n_failed : int
-        Those that were taken and could not be written.
-    n_restarts : int
-        How often the file was opened again after an error that nobody foresaw.
-    n_bytes : int
-        Size of the file.
-    trouble : str or None
-        What keeps it from writing now, as a sentence.
-    """
+    """What the store holds, and how it fares."""
 
     n_messages: int
     messages_max: int
     age_max_s: float
-    share: float
-    stored_per_s: float
+    share: float  # 0 to 1: what was taken of all that came while the held ones did
+    stored_per_s: float  # over the last minute at most
     offered_per_s: float
-    n_offered: int
+    n_offered: int  # since the start
     n_stored: int
-    n_overflowed: int
-    n_failed: int
-    n_restarts: int
-    n_bytes: int
-    trouble: str | None
+    n_overflowed: int  # those that would have been taken, had the queue not been full
+    n_failed: int  # those that were taken and could not be written
+    n_restarts: int  # how often the file was opened again after an unforeseen error
+    n_bytes: int  # of the file
+    trouble: str | None  # what keeps it from writing now, as a sentence
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something happened to a message that is held.
-
-    Attributes
-    ----------
-    id : str
-    corrected : str or None
-        The label that a person gave it.
-    removed : bool
-        Whether it is gone.
-    """
+    """Something happened to a message that is held."""
 
     id: str
-    corrected: str | None
+    corrected: str | None  # the label that a person gave it
     removed: bool
+
+
+def crc_of(id: str) -> int:  # noqa: A002 -- it is one
+    """Return the checksum by which ids are looked up."""
+    return zlib.crc32(id.encode("utf-8", "replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class RowBuilder:
+    """Makes columns of messages; any thread may use it."""
+
+    codes: Mapping[str, int]  # the number of each of the model's classes
+    fields: tuple[str, ...]  # the model's
+    times_made_up: bool = False  # what messages say of their own time means nothing
+
+    def columns(
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        log_posteriors: NDArray[np.float64],
+        arrived_ms: int,
+    ) -> Columns:
+        """Return some messages, by ascending positions, as columns of the table.
+
+        The log-posteriors have shape (n, n_classes), in nats. Of `database.COLUMNS` those are
+        missing that only the file can give; see `placed`.
+        """
+        n = len(rows)
+        about = messages.metadata(messages.raw, messages.at[rows])
+        texts = messages.shown_texts(rows)
+        shown = [
+            without_marks((text or pairs(own))[:TEXT_MAX])
+            for text, own in zip(texts, about.fields, strict=True)
+        ]
+        shares = np.exp(log_posteriors)
+        likeliest = shares.argmax(axis=1)
+        codes = [self.codes.get(name) for name in messages.classes]
+        labels = messages.labels[rows].tolist()
+        truths = [None if k == NO_LABEL else codes[k] for k in labels]
+        part = part_name(messages.partition)
+        return {
+            "id": about.ids,
+            "id_crc": list(map(crc_of, about.ids)),
+            "offset": messages.offsets[rows].tolist(),
+            "time_ms": [-1] * n if self.times_made_up else _bounded(about.times_ms),
+            "arrived_ms": [arrived_ms] * n,
+            "user": about.users,
+            "lang": about.langs,
+            "text": shown,
+            "signs": list(map(signs_of, shown)),
+            "example": self._examples(messages, rows, texts, shown),
+            "label": likeliest.tolist(),
+            "probability": shares[np.arange(n), likeliest].tolist(),
+            "probabilities": [_json(row).decode() for row in shares.tolist()],
+            "truth": truths,
+            "taught": list(truths),
+            "taught_part": [None if truth is None else part for truth in truths],
+            "corrected": [None] * n,
+        }
+
+    def _examples(
+        self, messages: Messages, rows: NDArray[np.int64], texts: list[str], shown: list[str]
+    ) -> list[str | None]:
+        """Return as JSON the fields that the model reads; None: just the text that is shown."""
+        names = [name for name in self.fields if name != "text"]
+        has_text = len(names) < len(self.fields)
+        others: list[dict[str, Any]] = [{}] * len(texts)
+        if names:
+            columns = [_values(messages, rows, name) for name in names]
+            others = [
+                {name: v for name, v in zip(names, values, strict=True) if v is not None}
+                for values in zip(*columns, strict=True)
+            ]
+        return [
+            None
+            if has_text and not other and text == kept
+            else _json({"text": text} | other if has_text else other).decode()
+            for text, kept, other in zip(texts, shown, others, strict=True)
+        ]
+
+
+def _bounded(times_ms: list[int]) -> list[int]:
+    bounded: list[int] = np.clip(times_ms, -_TIME_MAX_MS, _TIME_MAX_MS).tolist()
+    return bounded
+
+
+def _values(messages: Messages, rows: NDArray[np.int64], name: str) -> list[Any]:
+    """Return one field of some messages, None where it is missing."""
+    column = messages.fields.get(name)
+    if column is None:
+        return [None] * len(rows)
+    if not isinstance(column, TextColumn):
+        return [None if np.isnan(value) else value for value in column[rows].tolist()]
+    data, starts, ends = column.texts
+    lies = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+    return [None if e < 0 else data[s:e].tobytes().decode("utf-8", "replace") for s, e in lies]
+
+
+def some(columns: Columns, chosen: Sequence[int]) -> Columns:
+    """Return some rows, given by their positions, ascending."""
+    if len(chosen) == len(columns["id"]):
+        return columns
+    return {name: [column[k] for k in chosen] for name, column in columns.items()}
+
+
+def placed(
+    columns: Columns, first_key: int, place: int, lang_code: Callable[[str | None], int]
+) -> Columns:
+    """Return rows with what the file knows of them: all of `database.COLUMNS`, in their order.
+
+    Keys count up from the first; `place` is the number of their partition.
+    """
+    n = len(columns["id"])
+    langs = list(map(lang_code, columns["lang"]))
+    whole = columns | {
+        "key": list(range(first_key, first_key + n)),
+        "place": [place] * n,
+        "lang_code": langs,
+        "signs": list(map(with_lang, columns["signs"], langs)),
+    }
+    return {name: whole[name] for name in COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class RowMapper:
+    """What the numbers of a table stand for: classes, and the file's names of partitions."""
+
+    classes: tuple[str, ...]
+    places: list[str]
+
+    def row(self, values: Sequence[Any]) -> MessageRow:
+        """Return the row whose columns `database.SHOWN` these are."""
+        (
+            key, id_, place, offset, time_ms, arrived_ms, user, lang, text, example, label,
+            probability, probabilities, truth, taught, taught_part, corrected,
+        ) = values  # fmt: skip
+        return MessageRow(
+            key=key,
+            id=id_,
+            partition=partition_at(self.places[place]),
+            offset=offset,
+            time_ms=time_ms,
+            arrived_ms=arrived_ms,
+            user=user,
+            lang=lang,
+            text=text,
+            example={"text": text} if example is None else msgspec.json.decode(example),
+            label=self.classes[label],
+            probability=probability,
+            probabilities=_probabilities(probabilities),
+            truth=self._name(truth),
+            taught=self._name(taught),
+            taught_part=taught_part,
+            corrected=self._name(corrected),
+        )
+
+    def _name(self, code: int | None) -> str | None:
+        return None if code is None else self.classes[code]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows(Sequence[MessageRow]):
+    """Rows as they went into the table; each becomes an object when it is asked for."""
+
+    values: list[Values]  # in the order of `database.COLUMNS`
+    mapper: RowMapper
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, i: int) -> MessageRow: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> NewRows: ...
+
+    def __getitem__(self, i: int | slice) -> MessageRow | NewRows:
+        if isinstance(i, slice):
+            return NewRows(self.values[i], self.mapper)
+        return self.mapper.row(_shown(self.values[i]))

@@ -3,13 +3,16 @@
 More may come than is worth keeping. Then a sample is taken: about ten times a second a batch gives
 as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
 holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
-at the highest rate that is set; of a fast stream, at what the processor budget affords (`budget`).
+at the highest rate that is set; of a fast stream, at what the processor budget affords: storing a
+message costs time on two threads, for the one that judged it makes its row and the store's thread
+writes it. Both are measured by their own processor time, not by the clock: a thread that waits, for
+the disk or on a busy machine, costs nothing.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
 does not lag behind.
 
-A sample's rows are made by the thread that offers them (see `row_builder`), so that a few rows do
+A sample's rows are made by the thread that offers them (see `rows`), so that a few rows do
 not hold the batch that they came in. A batch that is taken whole waits as it is: the store's thread
 makes its rows, if it is not thinned before. The queue is bounded by its bytes; no thread waits.
 """
@@ -28,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
-from consumers.search.budget import ProcessorBudget
-from consumers.search.row_builder import Columns, RowBuilder, some
+from consumers.search.rows import Columns, RowBuilder, some
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
@@ -52,25 +54,25 @@ _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _RATE_OVER_S = 60
 _WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
 _SEED = 20
+# Of the processor budget: what a message costs before anything is measured, about what a machine of
+# today takes, and how many messages this guess stands for.
+_MAKING_S = 5e-6
+_WRITING_S = 20e-6
+_WEIGHT = 500
+# Sums forget by this share with each measurement. Samples are made ten times a second and written
+# twice a second while they are rationed: half is forgotten within three seconds.
+_MAKING_KEPT = 0.975
+_WRITING_KEPT = 0.89
+RATE_MIN_PER_S = 20.0  # a page without any message would be of no use
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Messages that wait to be stored.
-
-    Attributes
-    ----------
-    partition : Partition
-        Where they came from.
-    columns : dict of str to list
-        As `RowBuilder.columns` made them.
-    cost : float
-        Tokens that each of them took.
-    """
+    """Messages that wait to be stored, as `RowBuilder.columns` made them."""
 
     partition: Partition
     columns: Columns
-    cost: float = 1.0
+    cost: float = 1.0  # tokens that each of them took
 
     def __len__(self) -> int:
         return len(self.columns["id"])
@@ -87,25 +89,13 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """Messages whose rows are still to be made.
-
-    Attributes
-    ----------
-    messages : Messages
-    rows : ndarray of shape (n,), int64
-        Which of them, ascending.
-    log_posteriors : ndarray of shape (n, n_classes), in nats
-    arrived_ms : int
-        When they came, in Unix milliseconds.
-    cost : float
-        Tokens that each of them took.
-    """
+    """Messages, given by ascending positions, whose rows are still to be made."""
 
     messages: Messages
     rows: NDArray[np.int64]
-    log_posteriors: NDArray[np.float64]
+    log_posteriors: NDArray[np.float64]  # of shape (n, n_classes), in nats
     arrived_ms: int
-    cost: float
+    cost: float  # tokens that each of them took
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -139,10 +129,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """What a message now teaches.
-
-    It is the one that stands `at` a place in the stream; None: the newest of its id.
-    """
+    """What a message now teaches: the one that stands `at` a place; None: the newest of its id."""
 
     id: str
     label: str | None
@@ -199,22 +186,55 @@ class _LastMinute:
             self._seconds.popleft()
 
 
-class Sampler:
-    """The queue before the writer.
+@dataclass(slots=True)
+class _Cost:
+    """Seconds a message, over the newest measurements."""
 
-    Parameters
-    ----------
-    rate_max_per_s : float
-        Messages a second that are taken in the long run.
-    budget : ProcessorBudget
-        What may be taken of a fast stream, where that is less.
-    row_builder : RowBuilder
-        Makes the rows.
-    wall_clock, clock : callable
-        Seconds since 1970; monotonic seconds.
-    thread_time : callable
-        Seconds for which the processor has worked for the thread that asks.
-    """
+    n: float
+    seconds: float
+    kept: float
+
+    @property
+    def per_message_s(self) -> float:
+        return self.seconds / self.n
+
+    def add(self, n: float, seconds: float) -> None:
+        self.n = self.kept * self.n + n
+        self.seconds = self.kept * self.seconds + seconds
+
+
+class ProcessorBudget:
+    """Turns a share of a core into messages a second; not safe for threads by itself."""
+
+    def __init__(self, share_max: float) -> None:
+        self._share_max = share_max
+        self._making = _Cost(_WEIGHT, _WEIGHT * _MAKING_S, _MAKING_KEPT)
+        self._writing = _Cost(_WEIGHT, _WEIGHT * _WRITING_S, _WRITING_KEPT)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Messages a second that may be stored."""
+        cost_s = self._making.per_message_s + self._writing.per_message_s
+        return max(RATE_MIN_PER_S, self._share_max / cost_s) if cost_s > 0 else math.inf
+
+    def made(self, n: float, seconds: float) -> None:
+        """Take note of the processor time that making `n` rows took."""
+        self._making.add(n, seconds)
+
+    def written(self, n: float, seconds: float, *, has_changes: bool = False) -> None:
+        """Take note of the processor time of a transaction.
+
+        Deletions and corrections are never rationed, and what they took is not told apart: with
+        such changes a message is charged no more than before.
+        """
+        if has_changes:
+            seconds = min(seconds, n * self._writing.per_message_s)
+        if n:
+            self._writing.add(n, seconds)
+
+
+class Sampler:
+    """The queue before the writer; `thread_time` is the processor time of the thread that asks."""
 
     def __init__(
         self,
@@ -241,7 +261,7 @@ class Sampler:
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
         self._sample_tokens = 0.0  # that the next sample waits for
-        self._is_open = False
+        self.is_open = False  # whether what comes is taken
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
         self.n_overflowed = 0
@@ -251,20 +271,15 @@ class Sampler:
 
     def open(self) -> None:
         """Begin to take what comes."""
-        self._is_open = True
+        self.is_open = True
 
     def close(self) -> None:
         """Take nothing more; wake the writer."""
         with self._lock:
-            self._is_open = False
+            self.is_open = False
         self.closed.set()
         self.urgent.set()
         self.something.set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether what comes is taken."""
-        return self._is_open
 
     def offer(
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
@@ -273,7 +288,7 @@ class Sampler:
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
         with self._lock:
-            if not self._is_open or not len(rows):
+            if not self.is_open or not len(rows):
                 return
             self.n_offered += len(rows)
             n = min(len(rows), int(self._refilled() / cost))
@@ -309,7 +324,7 @@ class Sampler:
                 self.n_overflowed += n
                 n = 0
             self._minute.add(self._filled_s, n_offered, n)
-            if not n or not self._is_open:
+            if not n or not self.is_open:
                 return
             self._items.append(offer)
             self._n_bytes += n_bytes
@@ -318,7 +333,7 @@ class Sampler:
     def put(self, item: Forget | Correct | Remove) -> bool:
         """Put in what is always taken; return False where the queue is closed."""
         with self._lock:
-            if not self._is_open:
+            if not self.is_open:
                 return False
             self._items.append(item)
         if not isinstance(item, Forget):
@@ -346,7 +361,7 @@ class Sampler:
             self._taken_s = now_s
             if not self._items:
                 self.something.clear()
-                if self._is_open:
+                if self.is_open:
                     self.urgent.clear()
                 else:
                     self.something.set()
@@ -356,7 +371,7 @@ class Sampler:
 
     def _piece(self, now_s: float, *, is_pressed: bool) -> float:
         """Return how many rows may be taken at once."""
-        if self.urgent.is_set() or not self._is_open:
+        if self.urgent.is_set() or not self.is_open:
             return math.inf
         if is_pressed:
             piece_s = max(_PIECE_S, _PIECE_TURNS * (now_s - self._taken_s))
@@ -406,7 +421,7 @@ class Sampler:
 
     def _is_pressed(self, now_s: float) -> bool:
         """Tell whether the stream is faster than what may be taken of it."""
-        return now_s - self._sampled_s < _PRESSED_S and self._is_open
+        return now_s - self._sampled_s < _PRESSED_S and self.is_open
 
     def _leave_out(self) -> None:
         """Note that the stream is too fast just now."""
@@ -415,17 +430,15 @@ class Sampler:
         self._sampled_s = self._filled_s
 
     def _thin(self) -> None:
-        """Of more than may wait, leave out what is too much, of each batch as large a share."""
+        """If more waits than may, drop the same share of every batch."""
         waiting = [item for item in self._items if isinstance(item, Offer | RawBatch)]
         share = _BEHIND_S * self._rate_per_s() / max(1, sum(map(len, waiting)))
         if share >= 1:
             return
         for i, item in enumerate(self._items):
             if isinstance(item, Offer | RawBatch):
-                n_kept = int(
-                    share * len(item) + self._rng.random()
-                )  # right on average, for one row too
-                kept = self._drawn(len(item), n_kept)
+                # Right on average, for one row too.
+                kept = self._drawn(len(item), int(share * len(item) + self._rng.random()))
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
                 self._n_bytes -= item.n_bytes
                 fewer = item.some(kept)

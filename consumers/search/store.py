@@ -1,11 +1,19 @@
-"""The front of the recent store: any thread may call it."""
+"""The front of the recent store, for any thread: messages in, searches and counts out.
+
+A search looks at one consistent state of the file while the writer goes on: newest chunk first,
+until there is enough. One that takes too long ends between two chunks, each of which takes some
+milliseconds. Counts come from memory alone (`chunks`), once the keys of what is counted are known.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +22,29 @@ from numpy.typing import NDArray
 from consumers.config.sections import RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
-from consumers.search.budget import ProcessorBudget
-from consumers.search.counting import counted, picked
-from consumers.search.query import Query
-from consumers.search.row_builder import RowBuilder
-from consumers.search.row_mapper import Keys, Parts, keys_of
-from consumers.search.rows import Change, Counted, Found, MessageRow, RecentState
-from consumers.search.sampler import Correct, Forget, Remove, Sampler
-from consumers.search.searcher import COUNTED_MAX
-from consumers.search.tables import KEY_LAST, Retention
+from consumers.search import database
+from consumers.search.chunks import Chunk, Keys, Retention, located
+from consumers.search.counting import Picked, counted, picked
+from consumers.search.query import Query, QueryError, expression, pieces
+from consumers.search.rows import (
+    Change,
+    Counted,
+    Found,
+    FoundRow,
+    MessageRow,
+    RecentState,
+    RowBuilder,
+    crc_of,
+)
+from consumers.search.sampler import Correct, Forget, ProcessorBudget, Remove, Sampler
+from consumers.search.transactions import Transactions
 from consumers.search.writer import Writer
 
 FILE_NAME = "recent.db"
+COUNTED_MAX = 10_000
+LIMIT_S = 1.0
+LIMIT_MAX = 1_000  # rows of one search
+LANGUAGES_MAX = 50
 _WAIT_S = 10.0
 
 
@@ -33,35 +52,26 @@ class RecentStoreError(ConsumerError):
     """The store could not be changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """What a search looks at: a state of the file, and which chunks of it, newest first."""
+
+    db: sqlite3.Connection
+    chunks: Sequence[Chunk]
+    cutoff_ms: int
+    until_s: float
+
+
 class RecentStore:
-    """The newest messages, searchable.
+    """The newest messages, searchable, in a file; without a path in a temporary one.
 
-    Parameters
-    ----------
-    settings : RecentSettings
-    path : Path or None
-        The file; None: a temporary one, which is gone after `stop`.
-    classes : sequence of str
-        The model's classes, in the order of the posteriors' columns.
-    fields : sequence of str
-        The fields of a message that the model reads (`ModelSettings.fields`).
-    unsure_below : float
-        A message whose most likely class is less likely than this counts as unsure.
-    wall_clock : callable
-        Seconds since 1970.
-    clock : callable
-        Monotonic seconds.
-    times_made_up : bool
-        Whether what messages say of their own time means nothing: then they are of the time when
-        they came.
+    `classes` are the model's, in the order of the posteriors' columns, `fields` those of a message
+    that it reads. A message whose most likely class is less likely than `unsure_below` counts as
+    unsure. If `times_made_up`, messages are of the time when they came, whatever they say.
 
-    Attributes
-    ----------
-    listeners : list of callable
-        Each is called on the store's thread with every batch of rows that was stored, oldest first.
-        To be filled before `start`; must be quick.
-    change_listeners : list of callable
-        The same for what a person or the stream changed: a list of `Change`.
+    Each of `listeners` is called on the store's thread with every batch of rows that was stored,
+    oldest first; each of `change_listeners` with what a person or the stream changed. Both are to
+    be filled before `start`, and must be quick.
     """
 
     def __init__(
@@ -78,7 +88,9 @@ class RecentStore:
     ) -> None:
         self.classes = tuple(classes)
         self._unsure_below = unsure_below
-        self._bounds = Retention.of(settings)
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._bounds = Retention(settings.messages_max, settings.age_max_s)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if path is None:
             self._folder = tempfile.TemporaryDirectory(prefix="streamnb-")
@@ -110,13 +122,8 @@ class RecentStore:
     ) -> None:
         """Take in messages that were judged: a few microseconds for each that is kept, no wait.
 
-        Parameters
-        ----------
-        messages : Messages
-        rows : ndarray of shape (n,), int64
-            Which of them, ascending.
-        log_posteriors : ndarray of shape (n, n_classes), in nats
-            What was thought of each.
+        `rows` are their ascending positions among the messages; the log-posteriors have shape
+        (n, n_classes), in nats.
         """
         self._sampler.offer(messages, rows, log_posteriors)
 
@@ -126,11 +133,7 @@ class RecentStore:
         """Forget messages that the stream deleted, behind all that was offered before; no wait.
 
         All of an id go, but those that stand behind the deletion `at` an offset of its partition.
-
-        Returns
-        -------
-        threading.Event
-            Set once the file no longer has them in its tables.
+        The event is set once the file no longer has them in its tables.
         """
         forget = Forget(tuple(ids), at)
         if not ids:
@@ -151,16 +154,11 @@ class RecentStore:
         """Note that a message now teaches `label`, in the model's part `part`; idempotent.
 
         It is the message that stands `at` a place in the stream; None: the newest of its id. One
-        that is not held is left alone, or, where its place is known, corrected when it comes.
-        Searches see it when this returns, or, without `wait` (for threads that must not), a moment
-        later.
+        that is not held is left alone, or, if its place is known, corrected when it comes. Searches
+        see it when this returns, or, without `wait` (for threads that must not), a moment later.
 
-        Raises
-        ------
-        ValueError
-            Where there is no such class.
-        StoreError
-            Where it could not be written for ten seconds; it is tried on.
+        `ValueError`: there is no such class. `RecentStoreError`: it could not be written for ten
+        seconds; it is tried on.
         """
         if label is not None and label not in self.classes:
             raise ValueError(f"no class {label!r}; there are {', '.join(self.classes)}")
@@ -173,100 +171,151 @@ class RecentStore:
         *,
         wait: bool = True,
     ) -> None:
-        """Remove a message for good, also where the stream brings it again; `wait` as above.
+        """Remove a message for good, also if the stream brings it again; `wait` as above.
 
         All of its id go, but those that stand behind the place `at` in their partition. No search
         shows them any more. Their words leave the file itself within about ten seconds.
 
-        Raises
-        ------
-        StoreError
-            Where it could not be written for ten seconds; it is tried on, and hidden.
+        `RecentStoreError`: it could not be written for ten seconds; it is tried on, and hidden.
         """
         self._put(Remove(id, at), wait=wait)
+
+    def _put(self, item: Correct | Remove, *, wait: bool) -> None:
+        if self._sampler.put(item) and wait and not item.done.wait(_WAIT_S):
+            raise RecentStoreError(
+                f"{item.id!r} could not be changed for {_WAIT_S:g} s"
+                f" ({self._writer.trouble or 'the store is busy'}); it is tried on"
+            )
+
+    # What follows raises `QueryError` if it takes too long, or there is a fault of the file.
 
     def search(
         self, query: Query, lang: str | None = None, limit: int = 50, before: int | None = None
     ) -> Found:
-        """Return the newest messages that match.
-
-        Parameters
-        ----------
-        query : Query
-        lang : str, optional
-            Only those of this language.
-        limit : int
-            How many, 1,000 at most.
-        before : int, optional
-            Only those with smaller keys.
-
-        Raises
-        ------
-        QueryError
-            Where it took too long, or there is a fault of the file.
-        """
-        searcher = self._writer.searcher
-        if searcher is None:
-            return Found((), more=False, before=None)
-        return searcher.search(query, lang, limit, before)
-
-    def counted(self, query: Query, lang: str | None = None) -> Counted:
-        """Count the newest 10,000 messages that match, or all of them where all are asked for.
-
-        Raises
-        ------
-        QueryError
-            Where it took too long, or there is a fault of the file.
-        """
-        searcher = self._writer.searcher
-        if searcher is None:
-            n_max = self._bounds.messages_max if query.is_everything else COUNTED_MAX
-            return self._counted((), n_max, newest_only=False)
-        return searcher.counted(query, lang, self._unsure_below)
+        """Return the newest messages that match, 1,000 at most, with keys below `before`."""
+        nothing = Found((), more=False, before=None)
+        file = self._writer.file
+        if file is None or (code := file.contents.known_lang(lang)) == -1:
+            return nothing
+        limit = max(1, min(limit, LIMIT_MAX))
+        plain = query.is_everything and code is None
+        match = "" if plain else expression(query, code)
+        below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
+        rows: list[FoundRow] = []
+        with self._view(file) as view:
+            for chunk, lowest in self._newest_first(view):
+                if chunk.first_key >= below:
+                    continue
+                bounds, missing = (lowest, below), limit + 1 - len(rows)
+                found = (
+                    database.newest_rows(view.db, chunk.number, bounds, missing)
+                    if plain
+                    else database.found_rows(view.db, chunk.number, match, bounds, missing)
+                )
+                rows += [
+                    FoundRow(file.mapper.row(values[:-1]), pieces(values[-1], query))
+                    for values in found
+                    if chunk.is_alive(values[0])
+                ]
+                if len(rows) > limit:
+                    return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+        return Found(rows, more=False, before=None)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
-        """Return the keys of the newest messages that match, ascending, `n_max` at most.
+        """Return the keys of the newest messages that match, ascending, `n_max` at most."""
+        found = [np.zeros(0, np.int64)]
+        file = self._writer.file
+        if file is None or (code := file.contents.known_lang(lang)) == -1:
+            return found[0]
+        match = expression(query, code)
+        missing = n_max
+        with self._view(file) as view:
+            for chunk, lowest in self._newest_first(view):
+                if missing <= 0:
+                    break
+                keys = database.matching_keys(view.db, chunk.number, match, lowest, missing)
+                keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
+                found.append(keys)
+                missing -= len(keys)
+        return np.concatenate(found[::-1])
 
-        Raises
-        ------
-        QueryError
-            Where it took too long, or there is a fault of the file.
-        """
-        searcher = self._writer.searcher
-        return np.zeros(0, np.int64) if searcher is None else searcher.keys(query, lang, n_max)
+    def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
+        """Return the newest message of an id, or None if it is not held."""
+        file = self._writer.file
+        if file is None:
+            return None
+        crcs = np.array([crc_of(id)], np.uint32)
+        with self._view(file) as view:
+            for chunk, lowest in self._newest_first(view):
+                keys = [key for key in chunk.with_crcs(crcs) if key >= lowest]
+                keys = [key for key in keys if chunk.is_alive(key)]
+                if not keys:
+                    continue
+                for values in database.rows_with_keys(view.db, chunk.number, keys):
+                    if values[1] == id:
+                        return file.mapper.row(values[:-1])
+        return None
 
-    @property
-    def oldest_key(self) -> int:
-        """A key below which no message is held; larger than all keys where none is."""
-        searcher = self._writer.searcher
-        return KEY_LAST if searcher is None else searcher.oldest_key
-
-    def held(self, keys: Keys) -> Keys:
-        """Return those of some keys, ascending, whose messages are still held."""
-        searcher = self._writer.searcher
-        return keys[:0] if searcher is None else keys_of(searcher.located(keys))
+    def counted(self, query: Query, lang: str | None = None) -> Counted:
+        """Count the newest 10,000 messages that match, or all of them if all are asked for."""
+        if query.is_everything:
+            return self._counted(self._everything(lang), self._bounds.messages_max)
+        keys = self.keys(query, lang, COUNTED_MAX + 1)
+        return self.counted_keys(keys[-COUNTED_MAX:], newest_only=len(keys) > COUNTED_MAX)
 
     def counted_keys(self, keys: Keys, *, newest_only: bool) -> Counted:
         """Count messages as `counted` does, by their keys, ascending, of those still held."""
-        searcher = self._writer.searcher
-        parts = () if searcher is None else searcher.located(keys)
-        return self._counted(parts, COUNTED_MAX, newest_only=newest_only)
+        parts = located(self._chunks(), self._cutoff_ms(), keys)
+        return self._counted(
+            [picked(*part) for part in parts], COUNTED_MAX, newest_only=newest_only
+        )
 
-    def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
-        """Return the newest message of an id, or None where it is not held.
+    def _counted(
+        self, parts: Sequence[Picked], n_max: int, *, newest_only: bool = False
+    ) -> Counted:
+        return counted(
+            parts, len(self.classes), self._unsure_below, n_max=n_max, newest_only=newest_only
+        )
 
-        Raises
-        ------
-        QueryError
-            Where there is a fault of the file.
-        """
-        searcher = self._writer.searcher
-        return None if searcher is None else searcher.get(id)
+    def _everything(self, lang: str | None) -> list[Picked]:
+        """Return all rows, those of a language if one is asked for, the file untouched."""
+        file = self._writer.file
+        code = None if file is None else file.contents.known_lang(lang)
+        cutoff_ms = self._cutoff_ms()
+        parts = []
+        for chunk in self._chunks():
+            part = slice(chunk.first_since(cutoff_ms) - chunk.first_key, chunk.n_committed)
+            shown = chunk.alive[part]
+            if code is not None:
+                shown = shown & (chunk.columns["lang_code"][part] == code)
+            whole = bool(shown.all())  # as nearly always: then nothing has to be copied
+            parts.append(picked(chunk, part if whole else np.flatnonzero(shown) + part.start))
+        return parts
+
+    @property
+    def oldest_key(self) -> int:
+        """A key below which no message is held; larger than all keys if none is."""
+        cutoff_ms = self._cutoff_ms()
+        shown = [c for c in self._chunks() if c.n_committed and c.newest_ms >= cutoff_ms]
+        return shown[0].first_since(cutoff_ms) if shown else database.KEY_LAST
+
+    def held(self, keys: Keys) -> Keys:
+        """Return those of some keys, ascending, whose messages are still held."""
+        parts = located(self._chunks(), self._cutoff_ms(), keys)
+        return np.concatenate([keys[:0], *(at + chunk.first_key for chunk, at in parts)])
 
     def languages(self) -> list[str]:
         """Return the languages of the held messages, most frequent first, 50 at most."""
-        searcher = self._writer.searcher
-        return [] if searcher is None else searcher.languages()
+        file = self._writer.file
+        names = [] if file is None else list(file.contents.langs.names)
+        counts = np.zeros(len(names), np.int64)
+        for chunk in self._chunks() if names else ():
+            codes = chunk.columns["lang_code"][: chunk.n_committed]
+            codes = codes[chunk.alive[: len(codes)]]
+            counts += np.bincount(codes, minlength=len(names))[: len(names)]
+        counts[:1] = 0  # unknown
+        order = np.argsort(-counts, kind="stable")[:LANGUAGES_MAX]
+        return [names[code] for code in order.tolist() if counts[code]]
 
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""
@@ -274,8 +323,7 @@ class RecentStore:
 
     def state(self) -> RecentState:
         """Return what is held, and how the store fares."""
-        searcher = self._writer.searcher
-        chunks = () if searcher is None else searcher.published()
+        chunks = self._chunks()
         n_offered = sum(chunk.n_offered for chunk in chunks)
         n_taken = sum(chunk.n_committed for chunk in chunks)
         offered_per_s, taken_per_s = self._sampler.rates()
@@ -295,21 +343,45 @@ class RecentStore:
             trouble=self._writer.trouble,
         )
 
-    def _counted(self, parts: Parts, n_max: int, *, newest_only: bool) -> Counted:
-        return counted(
-            [picked(*part) for part in parts],
-            len(self.classes),
-            self._unsure_below,
-            n_max=n_max,
-            newest_only=newest_only,
-        )
+    def _chunks(self) -> Sequence[Chunk]:
+        """Return the chunks that are safe in the file, oldest first; none if there is no file."""
+        file = self._writer.file
+        return () if file is None else file.published
 
-    def _put(self, item: Correct | Remove, *, wait: bool) -> None:
-        if self._sampler.put(item) and wait and not item.done.wait(_WAIT_S):
-            raise RecentStoreError(
-                f"{item.id!r} could not be changed for {_WAIT_S:g} s"
-                f" ({self._writer.trouble or 'the store is busy'}); it is tried on"
-            )
+    def _cutoff_ms(self) -> int:
+        return self._bounds.cutoff_ms(int(self._wall_clock() * 1000))
+
+    @contextlib.contextmanager
+    def _view(self, file: Transactions) -> Iterator[StoreView]:
+        """Look at one state of the file."""
+        until_s = self._clock() + LIMIT_S
+        with file.readers.borrowed(LIMIT_S) as db:
+            try:
+                db.execute("BEGIN")
+                there = database.numbers(db)
+                chunks = [chunk for chunk in reversed(file.published) if chunk.number in there]
+                yield StoreView(db, chunks, self._cutoff_ms(), until_s)
+            except sqlite3.OperationalError:
+                raise  # the lender says so
+            except sqlite3.DatabaseError as error:
+                self._writer.damaged(str(error))
+                raise QueryError(
+                    "The store turned out to be damaged and begins anew; search again in a moment."
+                ) from error
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    def _newest_first(self, view: StoreView) -> Iterator[tuple[Chunk, int]]:
+        """Yield chunks, each with the lowest key to show, for as long as there is time."""
+        for chunk in view.chunks:
+            if self._clock() >= view.until_s:
+                raise QueryError(
+                    f"The search took longer than {LIMIT_S:g} s; ask for something rarer, or leave"
+                    " out beginnings of words."
+                )
+            if chunk.newest_ms >= view.cutoff_ms:
+                yield chunk, chunk.first_since(view.cutoff_ms)
 
 
 def _size(path: Path) -> int:

@@ -1,82 +1,31 @@
-"""Buffers what the store reports between two ticks, and keeps track of who watches which query.
-
-The store's thread puts into the buffer, the live updater's takes. It is bounded: what exceeds the
-limit is dropped and marked as dropped, so that the store is asked instead.
-"""
+"""Open pages: who watches which query, and the events that wait for each page."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from consumers.errors import ConsumerError
-from consumers.search import (
-    Change,
-    Counted,
-    FoundRow,
-    MessageRow,
-    Query,
-    QueryError,
-    RecentState,
-    parse,
+from consumers.search.live_query import LiveQuery
+from consumers.search.query import Query, QueryError, parse
+from consumers.search.rows import Change, Counted, FoundRow, RecentState
+
+CHANGES_MAX = 256  # kept for a page that does not take; the lists of messages say the same
+PAGES_MAX = 512
+PAGES_A_CLIENT_MAX = 128  # by its address, which pages behind one proxy share
+QUERIES_MAX = 256  # different ones
+_FULL = (
+    f"{QUERIES_MAX} different queries are watched already, which is all this daemon takes; "
+    "ask again when some pages are closed, or search without watching"
 )
-from consumers.search.live_query import ArrivedRows, LiveQuery
-
-ROWS_MAX = 50_000
-BUFFERED_CHANGES_MAX = 10_000
+Key: TypeAlias = tuple[Query, str | None]
 
 
-class EventBuffer:
-    """Rows that were stored, and what happened to others.
-
-    Parameters
-    ----------
-    wanted : callable
-        Whether anybody will take it; else nothing is kept.
-    """
-
-    def __init__(self, wanted: Callable[[], bool]) -> None:
-        self._wanted = wanted
-        self._lock = threading.Lock()
-        self._rows: list[Sequence[MessageRow]] = []
-        self._n_rows = 0
-        self._changes: dict[str, Change] = {}
-        self._last_key = -1
-        self._has_gap = False
-
-    def stored(self, rows: Sequence[MessageRow]) -> None:
-        """Note rows, ascending by key."""
-        with self._lock:
-            # Keys only grow, but where the store had to begin anew.
-            self._has_gap |= rows[0].key <= self._last_key
-            self._last_key = rows[-1].key
-            if not self._wanted():
-                return
-            self._n_rows += len(rows)
-            if self._has_gap or self._n_rows > ROWS_MAX:
-                self._rows, self._n_rows, self._has_gap = [], 0, True
-            else:
-                self._rows.append(rows)
-
-    def changed(self, changes: Sequence[Change]) -> None:
-        """Note changes; the last one of a message is the one that counts."""
-        with self._lock:
-            if not self._wanted():
-                return
-            self._changes |= {change.id: change for change in changes}
-            if len(self._changes) > BUFFERED_CHANGES_MAX:
-                self._changes, self._has_gap = {}, True
-
-    def take(self) -> tuple[ArrivedRows, bool]:
-        """Return all of it, and whether something is missing."""
-        with self._lock:
-            rows, changes, has_gap = self._rows, self._changes, self._has_gap
-            self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
-        return ArrivedRows(list(itertools.chain.from_iterable(rows)), changes), has_gap
+class NotWatchedError(ConsumerError):
+    """No further page can be told what changes; the message says why."""
 
 
 class EventEncoder(Protocol):
@@ -105,37 +54,19 @@ class EventEncoder(Protocol):
         ...
 
 
-CHANGES_MAX = 256  # kept for a page that does not take; the lists of messages say the same
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One server-sent event, with its JSON ready.
+    """One server-sent event, with its JSON ready."""
 
-    Attributes
-    ----------
-    name : str
-        "summary", "messages", "status", "change" or "problem".
-    index : int or None
-        Which of the page's queries it is about.
-    body : bytes
-        A JSON object, shared by all pages that are told the same.
-    """
-
-    name: str
-    index: int | None
-    body: bytes
+    name: str  # "summary", "messages", "status", "change" or "problem"
+    index: int | None  # which of the page's queries it is about
+    body: bytes  # a JSON object, shared by all pages that are told the same
 
     def frame(self, number: int) -> bytes:
-        r"""Return the event as the stream has it.
+        r"""Return the event as the stream has it, with a number as its `id`.
 
-        Parameters
-        ----------
-        number : int
-            Its `id`. A reader that comes back with it is told everything anew all the same.
+        A reader that comes back with it is told everything again all the same.
 
-        Examples
-        --------
         >>> Event("summary", 2, b'{"n":5}').frame(7)
         b'event: summary\nid: 7\ndata: {"index":2,"n":5}\n\n'
         """
@@ -144,27 +75,16 @@ class Event:
 
 
 class Subscription:
-    """The mail of one page.
-
-    Parameters
-    ----------
-    wake : callable
-        Called, from any thread, when there is mail or the end; once until it is taken.
-    """
+    """The mail of one page; `wake` is called, from any thread, once until mail is taken."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._lock = threading.Lock()
         self._woken = False
-        self._ended = False
+        self.ended = False  # nothing will come any more
         self._n_taken = 0
         self._latest: dict[tuple[str, int | None], Event] = {}
         self._changes: deque[Event] = deque(maxlen=CHANGES_MAX)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will come any more."""
-        return self._ended
 
     def put(self, events: Sequence[Event]) -> None:
         """Leave events; one of the same name and index that was not taken yet is forgotten."""
@@ -178,7 +98,7 @@ class Subscription:
 
     def end(self) -> None:
         """Say that nothing will come any more."""
-        self._ended = True
+        self.ended = True
         self._ring()
 
     def take(self) -> bytes:
@@ -200,62 +120,26 @@ class Subscription:
         self._wake()
 
 
-PAGES_MAX = 512
-PAGES_A_CLIENT_MAX = 128  # by its address, which pages behind one proxy share
-QUERIES_MAX = 256  # different ones
-
-_FULL = (
-    f"{QUERIES_MAX} different queries are watched already, which is all this daemon takes; "
-    "ask again when some pages are closed, or search without watching"
-)
-Key = tuple[Query, str | None]
-
-
-class NotWatchedError(ConsumerError):
-    """No further page can be told what changes; the message says why."""
-
-
 class WatchRequest(NamedTuple):
-    """A query as a page asks it.
+    """A query as a page asks it."""
 
-    Attributes
-    ----------
-    text : str
-        As it was typed.
-    lang : str or None
-    """
-
-    text: str
+    text: str  # as it was typed
     lang: str | None
 
 
 @dataclass(slots=True)
 class Watched:
-    """A live query, the pages that watch it, and what they were told last.
-
-    Attributes
-    ----------
-    live_query : LiveQuery
-    pages : dict of Subscription to list of int
-        For each page, as which of its queries.
-    told : mapping of str to bytes
-        The newest body of each event, by the event's name.
-    """
+    """A live query, the pages that watch it, and what they were told last."""
 
     live_query: LiveQuery
-    pages: dict[Subscription, list[int]] = field(default_factory=dict)
-    told: Mapping[str, bytes] = field(default_factory=dict)
+    pages: dict[Subscription, list[int]] = field(default_factory=dict)  # as which of its queries
+    told: Mapping[str, bytes] = field(default_factory=dict)  # the newest body by event name
 
 
 class Subscriptions:
     """All pages that are open, and what they watch.
 
-    Parameters
-    ----------
-    make : callable
-        Makes the live query of a query and a language.
-    problem : callable
-        Makes the body of an event that says what is wrong with a query.
+    `make` makes a live query, `problem` the body of an event that says what is wrong with one.
     """
 
     def __init__(
@@ -296,10 +180,7 @@ class Subscriptions:
     def open(self, page: Subscription, asked: Sequence[WatchRequest], client: str) -> None:
         """Let a page watch queries; it is told at once what is known of them.
 
-        Raises
-        ------
-        NotWatchedError
-            Where too many pages are open, or all have been closed for good.
+        `NotWatchedError`: too many pages are open, or all have been closed for good.
         """
         with self._lock:
             self._check_room(client)

@@ -2,86 +2,179 @@
 
 The writer's thread alone comes in here. What waits is done in one transaction, in its order; other
 threads see it once it is committed, and `published` is then what they need to know beside the file.
+
+No message is kept twice after a restart: it is known by its place in the stream. One that comes
+again is not stored: the row that is there wins, with what a person corrected, and one that was
+removed for good stays away. What a person said of a message that is not there yet waits for it:
+if the file was lost, the log of corrections is read back before the stream brings the messages
+again. Only if a place held a message of another id was the stream itself begun again: then the new
+one is stored. To ask costs next to nothing as long as the stream goes forward, for then each
+message lies behind all that were held of its partition.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consumers.messages import Partition
-from consumers.search import tables
-from consumers.search.chunk import Chunk
-from consumers.search.deduplication import At, Deduplicator, Held, not_behind
-from consumers.search.file import (
-    Contents,
-    is_unpurged,
-    mark_unpurged,
-    open_file,
-    place_name,
-    unmark_unpurged,
-)
-from consumers.search.row_builder import crc_of, placed, some, values_of
-from consumers.search.row_mapper import RowMapper
-from consumers.search.rows import Change
+from consumers.search import database
+from consumers.search.chunks import Chunk, Retention
+from consumers.search.rows import Change, RowMapper, crc_of, placed, some
 from consumers.search.sampler import Correct, Item, Offer, Remove
-from consumers.search.tables import Retention, Values
 
+GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
+EXPECTED_MAX = 50_000  # corrections of messages that are not held
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
+
+
+At: TypeAlias = tuple[int, int]  # place and offset
+Gone: TypeAlias = dict[At, int]  # → checksum of the id
+
+
+class Held(NamedTuple):
+    """A row that the file holds."""
+
+    chunk: Chunk
+    key: int
+    id: str
+
+    @property
+    def at(self) -> At:
+        """Its place in the stream."""
+        own, i = self.chunk.columns, self.key - self.chunk.first_key
+        return int(own["place"][i]), int(own["offset"][i])
+
+
+def not_behind(held: Sequence[Held], place: int, last: Mapping[str, int]) -> list[Held]:
+    """Return rows without those of a partition that stand behind the last offset of their id."""
+    return [one for one in held if one.at[0] != place or one.at[1] <= last[one.id]]
+
+
+class Deduplicator:
+    """What is known of places in the stream; of messages not held no more than `expected_max`."""
+
+    def __init__(self, gone: Gone, chunks: Sequence[Chunk], n_places: int) -> None:
+        self._gone = gone
+        self.expected_max = EXPECTED_MAX
+        self._expected: dict[At, Correct] = {}  # what was said of messages that are not held
+        # Messages with a label and those without come in order each, but not together: they are
+        # judged on different threads.
+        self._highest: dict[tuple[int, bool], int] = {}
+        for kind in (False, True):
+            for place in range(n_places):
+                for chunk in chunks:
+                    own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
+                    at = (own["place"] == place) & ((own["truth"] >= 0) == kind)
+                    self._raise(place, kind, own["offset"][at & chunk.alive[: chunk.n]])
+            for place, offset in gone:
+                self._raise(place, kind, np.array([offset]))
+
+    def state(self) -> tuple[Gone, dict[tuple[int, bool], int]]:
+        """Return what `restore` needs to come back to now."""
+        return dict(self._gone), dict(self._highest)
+
+    def restore(self, state: tuple[Gone, dict[tuple[int, bool], int]]) -> None:
+        """Come back to what was known before a transaction that failed."""
+        self._gone, self._highest = state
+
+    def unknown(
+        self, offer: Offer, place: int, chunks: Sequence[Chunk]
+    ) -> tuple[NDArray[np.int64], list[Held]]:
+        """Return which rows of an offer are to be stored, and held rows that must go for them."""
+        offsets = np.array(offer.columns["offset"], np.int64)
+        labelled = np.array([truth is not None for truth in offer.columns["truth"]], np.bool_)
+        is_new = np.ones(len(offsets), np.bool_)
+        replaced: list[Held] = []
+        for kind in (False, True):
+            own = labelled == kind
+            again = np.flatnonzero(own & (offsets <= self._highest.get((place, kind), -1)))
+            if len(again):
+                is_new[again] = self._look(offer, place, again, chunks, replaced)
+            self._raise(place, kind, offsets[own])
+        return np.flatnonzero(is_new), replaced
+
+    def expect(self, said: Correct, at: At) -> None:
+        """Remember what was said of a message that is not held, in case it is still to come."""
+        self._expected.pop(at, None)
+        if at not in self._gone:
+            self._expected[at] = said
+        while len(self._expected) > self.expected_max:
+            del self._expected[next(iter(self._expected))]
+
+    def said_of(self, ids: Sequence[str], place: int, offsets: Sequence[int]) -> dict[int, Correct]:
+        """Return what was said of some messages before they came, by their position."""
+        if not self._expected:
+            return {}
+        found = {k: self._expected.get((place, offset)) for k, offset in enumerate(offsets)}
+        return {k: said for k, said in found.items() if said is not None and said.id == ids[k]}
+
+    def bury(self, db: sqlite3.Connection, crcs: Gone) -> None:
+        """Remember that messages were removed, in case the stream brings them again."""
+        for (place, offset), crc in crcs.items():
+            self._gone[place, offset] = crc
+            self._expected.pop((place, offset), None)
+            for kind in (False, True):  # one that is still to come must not pass unseen
+                self._raise(place, kind, np.array([offset]))
+            db.execute("INSERT INTO gone VALUES (?, ?, ?)", (place, offset, crc))
+        while len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        db.execute("DELETE FROM gone WHERE rowid <= (SELECT max(rowid) FROM gone) - ?", (GONE_MAX,))
+
+    def _look(
+        self,
+        offer: Offer,
+        place: int,
+        again: NDArray[np.int64],
+        chunks: Sequence[Chunk],
+        replaced: list[Held],
+    ) -> list[bool]:
+        """Return which of the rows `again`, of places that lie behind, were not stored before."""
+        offsets = np.array(offer.columns["offset"], np.int64)[again]
+        held: dict[int, tuple[Chunk, int]] = {}
+        for chunk in chunks:
+            at = chunk.at_offsets(place, offsets)
+            held |= {offset: (chunk, key) for offset, key in at.items()}
+        is_new = []
+        crcs = [offer.columns["id_crc"][k] for k in again.tolist()]
+        for crc, offset in zip(crcs, offsets.tolist(), strict=True):
+            if offset not in held:
+                is_new.append(self._gone.get((place, offset)) != crc)
+                continue
+            chunk, key = held[offset]
+            same = int(chunk.columns["id_crc"][key - chunk.first_key]) == crc
+            if not same and chunk.is_alive(key):
+                replaced.append(Held(chunk, key, ""))
+            is_new.append(not same)
+        return is_new
+
+    def _raise(self, place: int, kind: bool, offsets: NDArray[np.int64]) -> None:
+        highest = self._highest.get((place, kind), -1)
+        self._highest[place, kind] = int(offsets.max(initial=highest))
 
 
 @dataclass(slots=True)
 class Applied:
-    """What a transaction has changed.
+    """What a transaction has changed."""
 
-    Attributes
-    ----------
-    values : list of tuple
-        The rows that are new, in the order of `tables.COLUMNS`.
-    changes : list of Change
-        What people and the stream changed.
-    n_known : int
-        Messages that came again.
-    """
-
-    values: list[Values] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    n_known: int = 0
+    values: list[database.Values] = field(default_factory=list)  # of the rows that are new
+    changes: list[Change] = field(default_factory=list)  # what people and the stream changed
+    n_known: int = 0  # messages that came again
 
 
 class Transactions:
     """The store's only writer.
 
-    Parameters
-    ----------
-    path : Path
-    bounds : Retention
-    classes : sequence of str
-        The model's.
-    clock : callable
-        Monotonic seconds.
-    first_key : int
-        Of the first row, where the file holds none.
-
-    Attributes
-    ----------
-    contents : Contents
-        Also for readers, who look up names there.
-    reading : RowMapper
-        What its numbers stand for.
-    published : tuple of Chunk
-        Those that are safe in the file, oldest first.
-    next_key : int
-        Above all keys of rows that were let go.
-
-    Raises
-    ------
-    sqlite3.OperationalError
-        Where the file cannot be opened.
+    `contents`, `mapper` and `readers` are for searches too; `published` are the chunks that are
+    safe in the file, oldest first. A file without rows begins with `first_key`.
+    `sqlite3.OperationalError`: the file cannot be opened.
     """
 
     def __init__(
@@ -97,12 +190,14 @@ class Transactions:
         self._clock = clock
         self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
         self._codes[None] = None
-        self.contents: Contents = open_file(path, classes, bounds.chunk_rows)
-        self.reading = RowMapper(tuple(classes), self.contents.places.names)
+        self.contents = database.open_file(path, classes, bounds.chunk_rows)
+        self.mapper = RowMapper(tuple(classes), self.contents.places.names)
+        self.readers = database.Readers(path)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)
         self.published = tuple(self._chunks)
-        self._waiting: list[Values] = []  # rows that are in their chunk's columns, not in a table
+        # Rows that are in their chunk's columns, and not yet in a table.
+        self._waiting: list[database.Values] = []
         self._known = Deduplicator(
             self.contents.gone, self._chunks, len(self.contents.places.names)
         )
@@ -112,22 +207,13 @@ class Transactions:
         for chunk in self._chunks:
             chunk.dirty_since_s = self._purged_s if chunk.n_gone else None
         self._log_holds_words = True  # of rows that were removed
-        self._is_marked = is_unpurged(path)
-        self.next_key, self._next_number = first_key, 1
+        self._is_marked = database.is_unpurged(path)
+        self.next_key, self._next_number = first_key, 1  # above those of all rows that were let go
 
     def apply(self, items: Sequence[Item], n_offered: int) -> Applied:
-        """Do what waits, all of it or nothing.
+        """Do what waits, all of it or nothing; `n_offered` messages came since the last time.
 
-        Parameters
-        ----------
-        items : sequence of Item
-        n_offered : int
-            How many messages came since the last time.
-
-        Raises
-        ------
-        sqlite3.Error
-            Where it cannot be written: then nothing was.
+        `sqlite3.Error`: it cannot be written, and nothing was.
         """
         done = Applied()
         with self._transaction():
@@ -163,7 +249,7 @@ class Transactions:
             if chunk.dirty_since_s is not None and now_s - chunk.dirty_since_s >= wait_s
         ]
         for chunk in due if at_once else due[:1]:
-            tables.make_one(self._db, chunk.number)
+            database.make_one(self._db, chunk.number)
             chunk.dirty_since_s = None
             self._purged_s = now_s
             self._log_holds_words = True
@@ -175,16 +261,17 @@ class Transactions:
         if any(chunk.dirty_since_s is not None for chunk in self._chunks):
             self._mark()
         elif self._is_marked and not self._log_holds_words:
-            unmark_unpurged(self._path)
+            database.unmark_unpurged(self._path)
             self._is_marked = False
 
     def _mark(self) -> None:
         if not self._is_marked:
-            mark_unpurged(self._path)
+            database.mark_unpurged(self._path)
             self._is_marked = True
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, once those who search it are done."""
+        self.readers.close()
         self._db.close()
 
     @contextlib.contextmanager
@@ -215,7 +302,7 @@ class Transactions:
         if isinstance(item, Remove):
             held = self._bury(item)
         else:
-            place = self.contents.places.code(place_name(item.at[0]))
+            place = self.contents.place_code(item.at[0])
             last = dict(zip(item.ids, item.at[1], strict=True))
             held = not_behind(self._held(item.ids), place, last)
         self._remove(held)
@@ -232,7 +319,7 @@ class Transactions:
                 self._known.expect(item, at)
         for one in alive[-1:]:
             label = self._codes[item.label]
-            tables.teach(self._db, one.chunk.number, one.key, label, item.part)
+            database.teach(self._db, one.chunk.number, one.key, label, item.part)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
 
@@ -247,11 +334,11 @@ class Transactions:
         return held
 
     def _at(self, place: tuple[Partition, int]) -> At:
-        return self.contents.places.code(place_name(place[0])), place[1]
+        return self.contents.place_code(place[0]), place[1]
 
     def _store(self, offer: Offer, done: Applied) -> None:
         """Take in an offer; it is written with others."""
-        place = self.contents.places.code(place_name(offer.partition))
+        place = self.contents.place_code(offer.partition)
         chosen, replaced = self._known.unknown(offer, place, self._chunks)
         if replaced:
             self._write()
@@ -270,7 +357,7 @@ class Transactions:
             for k, correct in said.items():
                 columns["taught"][k] = columns["corrected"][k] = self._codes[correct.label]
                 columns["taught_part"][k] = correct.part
-            values = values_of(columns)
+            values = list(zip(*columns.values(), strict=True))
             chunk.add(columns)
             self._waiting += values
             done.values += values
@@ -283,7 +370,7 @@ class Transactions:
             return newest
         self._write()
         if newest is not None:
-            tables.make_one(self._db, newest.number)
+            database.make_one(self._db, newest.number)
             self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
         while self._chunks and self._bounds.is_beyond(self._chunks, self._n_bytes()):
@@ -291,7 +378,7 @@ class Transactions:
         first_key = self.next_key if newest is None else newest.next_key
         number = self._next_number if newest is None else newest.number + 1
         chunk = Chunk(number, first_key, self._bounds.chunk_rows)
-        tables.create(self._db, number)
+        database.create(self._db, number)
         self._db.execute("INSERT INTO chunk VALUES (?, ?, ?, 0, 0)", (number, first_key, first_key))
         self._chunks.append(chunk)
         return chunk
@@ -300,7 +387,7 @@ class Transactions:
         self.next_key = max(self.next_key, chunk.next_key)
         self._next_number = max(self._next_number, chunk.number + 1)
         self._log_holds_words |= chunk.dirty_since_s is not None
-        tables.drop(self._db, chunk.number)
+        database.drop(self._db, chunk.number)
         self._db.execute("DELETE FROM chunk WHERE number = ?", (chunk.number,))
         self._chunks.remove(chunk)
 
@@ -315,7 +402,7 @@ class Transactions:
     def _write(self) -> None:
         """Write rows that are made; they all belong to the newest chunk."""
         if self._waiting:
-            tables.insert(self._db, self._chunks[-1].number, self._waiting)
+            database.insert(self._db, self._chunks[-1].number, self._waiting)
             self._waiting = []
 
     def _held(self, ids: Sequence[str]) -> list[Held]:
@@ -326,7 +413,7 @@ class Transactions:
         for chunk in self._chunks:
             keys = chunk.with_crcs(crcs)
             if keys:
-                found = tables.ids_of(self._db, chunk.number, keys)
+                found = database.ids_of(self._db, chunk.number, keys)
                 held += [Held(chunk, key, name) for key, name in found if name in wanted]
         return held
 
@@ -340,7 +427,7 @@ class Transactions:
         if by_chunk:
             self._mark()  # before their words may stand in the file alone
         for chunk, keys in by_chunk.values():
-            tables.delete(self._db, chunk.number, keys)
+            database.delete(self._db, chunk.number, keys)
             if chunk.dirty_since_s is None:
                 chunk.dirty_since_s = self._clock()
 

@@ -18,12 +18,10 @@ from typing import Any
 
 import structlog
 
-from consumers.search.file import drop_aside, is_damage, move_aside
-from consumers.search.row_mapper import NewRows
-from consumers.search.rows import Change, MessageRow
+from consumers.search.chunks import Retention
+from consumers.search.database import drop_aside, is_damage, move_aside
+from consumers.search.rows import Change, MessageRow, NewRows
 from consumers.search.sampler import Forget, Item, Offer, Remove, Sampler
-from consumers.search.searcher import Searcher
-from consumers.search.tables import Retention
 from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
@@ -32,31 +30,10 @@ log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """The thread, and the file it writes.
+    """The thread, and the file it writes; the end of the sampler's queue ends the thread.
 
-    Parameters
-    ----------
-    path : Path
-    sampler : Sampler
-        Where it takes from; its end ends the thread.
-    bounds : Retention
-    classes : sequence of str
-        The model's.
-    wall_clock, clock : callable
-        Seconds since 1970; monotonic seconds.
-
-    Attributes
-    ----------
-    searcher : Searcher or None
-        What searches the file; None while there is none.
-    n_stored, n_failed : int
-        Messages since the start.
-    n_restarts : int
-        How often the file was opened again after an error that nobody foresaw.
-    trouble : str or None
-        What keeps it from writing, as a sentence.
-    listeners, change_listeners : list of callable
-        See `Recent`.
+    `file` is None while there is none; `n_restarts` counts how often it was opened again after an
+    error that nobody foresaw. The listeners are those of `RecentStore`.
     """
 
     def __init__(
@@ -74,13 +51,12 @@ class Writer:
         self._classes = tuple(classes)
         self._wall_clock = wall_clock
         self._clock = clock
-        self._transactions: Transactions | None = None
         self._damage: str | None = None
         self._first_key = 1
         self._said_s: float | None = None
         self._n_offered = 0
         self._taken: Sequence[Item] = ()  # out of the sampler, and not yet written
-        self.searcher: Searcher | None = None
+        self.file: Transactions | None = None
         self.n_stored = 0
         self.n_failed = 0
         self.n_restarts = 0
@@ -115,15 +91,15 @@ class Writer:
         try:
             self._note_next_key()
             self._close()
-        except BaseException as second:  # noqa: BLE001 -- what is left open is closed the next time
+        except BaseException as second:  # noqa: BLE001 -- as above
             self._say(second, "recent_store_broke", exc_info=second)
         self._sampler.closed.wait(_IDLE_S)  # what breaks each turn must not take the processor
 
     def _end(self) -> None:
         """Let no removed word stay in the file, and close it."""
-        if self._transactions is not None:
+        if self.file is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._transactions.purge(at_once=True)
+                self.file.purge(at_once=True)
         self._close()
 
     def _turn(self) -> None:
@@ -134,9 +110,9 @@ class Writer:
         making_s = time.thread_time() - began_s
         if self._damage is not None:
             self._begin_anew(self._damage)
-        if self._transactions is None:
+        if self.file is None:
             self._open()
-        if self._transactions is None:
+        if self.file is None:
             self._lose_taken()
             return
         try:
@@ -146,12 +122,12 @@ class Writer:
                     # Whether the file that was moved aside holds it nobody knows, and none can take
                     # it out. A kill must find the removal undone, or no such file.
                     drop_aside(self._path)
-                done = self._transactions.apply(self._taken, n_offered - self._n_offered)
+                done = self.file.apply(self._taken, n_offered - self._n_offered)
                 self._n_offered, told, self._taken = n_offered, self._taken, ()
                 self._tell(told, done)
                 self._sampler.written(told, making_s + time.thread_time() - began_s)
-            self._transactions.let_go(int(self._wall_clock() * 1000))
-            self._transactions.purge()
+            self.file.let_go(int(self._wall_clock() * 1000))
+            self.file.purge()
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -165,8 +141,8 @@ class Writer:
         for item in items:
             if not isinstance(item, Offer):
                 item.done.set()
-        if done.values and self._transactions is not None:
-            rows = NewRows(done.values, self._transactions.reading)
+        if done.values and self.file is not None:
+            rows = NewRows(done.values, self.file.mapper)
             for listener in self.listeners:
                 listener(rows)
         if done.changes:
@@ -191,24 +167,14 @@ class Writer:
 
     def _open(self) -> None:
         try:
-            self._transactions = transactions = Transactions(
+            self.file = Transactions(
                 self._path, self._bounds, self._classes, self._clock, self._first_key
             )
         except (sqlite3.Error, OSError) as error:
             self._say(error)
-            return
-        self.searcher = Searcher(
-            path=self._path,
-            contents=transactions.contents,
-            published=lambda: transactions.published,
-            bounds=self._bounds,
-            reading=transactions.reading,
-            wall_clock=self._wall_clock,
-            clock=self._clock,
-            damaged=self._found_damaged,
-        )
 
-    def _found_damaged(self, what: str) -> None:
+    def damaged(self, what: str) -> None:
+        """Begin a new file, for a search found damage; any thread may say so."""
         self._damage = what
         self._sampler.something.set()
 
@@ -223,16 +189,11 @@ class Writer:
 
     def _note_next_key(self) -> None:
         """See to it that no key is given twice, in this file or in the next."""
-        if self._transactions is not None:
-            newest = self._transactions.published[-1:]
-            self._first_key = max(
-                [self._transactions.next_key, *(chunk.next_key for chunk in newest)]
-            )
+        if self.file is not None:
+            newest = self.file.published[-1:]
+            self._first_key = max([self.file.next_key, *(chunk.next_key for chunk in newest)])
 
     def _close(self) -> None:
-        searcher, self.searcher = self.searcher, None
-        if searcher is not None:
-            searcher.close()
-        transactions, self._transactions = self._transactions, None
-        if transactions is not None:
-            transactions.close()
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()

@@ -14,7 +14,7 @@ from tests.consumers.search.stores import ids, offer, running, settle, tell, twe
 
 def test_only_the_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more matches than are counted the newest are, and the answer says that there are more."""
-    monkeypatch.setattr("consumers.search.searcher.COUNTED_MAX", 5)
+    monkeypatch.setattr("consumers.search.store.COUNTED_MAX", 5)
     with running(None) as store:
         object.__setattr__(store._bounds, "messages_max", 16 * 3)
         tell(store, ["good"] * 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from consumers.search import Change, RecentStore
-from consumers.search.deduplication import Deduplicator
+from consumers.search.transactions import Deduplicator
 from tests.consumers.search.stores import LOG, ids, running, settle, tell
 
 
@@ -69,7 +69,7 @@ def test_what_is_said_of_messages_that_never_come_is_bounded(tmp_path: Path) -> 
     """Of a label topic that others share, only so much is remembered of messages not held."""
     with running(tmp_path / "recent.db") as store:
         settle(store)
-        transactions = store._writer._transactions
+        transactions = store._writer.file
         assert transactions is not None
         known: Deduplicator = transactions._known
         known.expected_max = 2

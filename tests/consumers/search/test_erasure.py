@@ -40,7 +40,7 @@ def holders(folder: Path) -> set[str]:
 
 def checkpointed(store: RecentStore) -> None:
     """Have all that stands in the log beside the file written into the file."""
-    transactions = store._writer._transactions
+    transactions = store._writer.file
     assert transactions is not None
     transactions._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

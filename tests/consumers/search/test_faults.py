@@ -21,7 +21,7 @@ def aside(path: Path) -> Path:
 
 def db_of(store: RecentStore) -> sqlite3.Connection:
     """Return the writer's connection."""
-    transactions = store._writer._transactions
+    transactions = store._writer.file
     assert transactions is not None
     return transactions._db
 
@@ -116,7 +116,7 @@ def test_a_full_disk_loses_messages_and_nothing_else(full: RecentStore) -> None:
 
 def test_a_change_waits_for_room(full: RecentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk a removed message is hidden at once; it leaves the file when there is room."""
-    monkeypatch.setattr("consumers.search.tables.delete", refuse)
+    monkeypatch.setattr("consumers.search.database.delete", refuse)
     full.remove("m0", wait=False)
     wait_for_trouble(full)
     assert ids(full, "good") == ["m1"]
@@ -196,7 +196,7 @@ def test_a_search_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that takes longer than it may ends with a sentence."""
     with running(None) as store:
         tell(store, ["good day"])
-        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.0)
+        monkeypatch.setattr("consumers.search.store.LIMIT_S", 0.0)
         with pytest.raises(QueryError, match="took longer than"):
             store.search(parse("good"))
         with pytest.raises(QueryError, match="took longer than"):
@@ -207,14 +207,15 @@ def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) 
     """Where every connection is in use for long, a further search is refused with a sentence."""
     with running(None) as store:
         tell(store, ["good day"])
-        searcher = store._writer.searcher
-        assert searcher is not None
-        taken = [searcher._readers.get() for _ in range(searcher._readers.qsize())]
-        monkeypatch.setattr("consumers.search.searcher.LIMIT_S", 0.01)
+        file = store._writer.file
+        assert file is not None
+        free = file.readers._free
+        taken = [free.get() for _ in range(free.qsize())]
+        monkeypatch.setattr("consumers.search.store.LIMIT_S", 0.01)
         with pytest.raises(QueryError, match="Too many searches run at once"):
             store.search(parse("good"))
         for reader in taken:
-            searcher._readers.put(reader)
+            free.put(reader)
         monkeypatch.undo()
         assert ids(store, "good") == ["m0"]
 

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from consumers.config.sections import RecentSettings
 from consumers.search import live_query, parse
-from consumers.search import live_query as window
-from consumers.search import searcher as finding
 from consumers.search import store as recent
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.subscriptions import WatchRequest
@@ -61,10 +59,9 @@ STEPS = st.lists(ROUND, min_size=2, max_size=4).map(lambda rounds: [s for r in r
 def small() -> Iterator[None]:
     """Let a dozen matches be more than are counted, shown and kept."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (finding, recent, live_query):
+        for module in (recent, live_query):
             patch.setattr(module, "COUNTED_MAX", 5)
-        for module in (live_query, window):
-            patch.setattr(module, "SPARE", 2)
+        patch.setattr(live_query, "SPARE", 2)
         patch.setattr(live_query, "NEWEST_MAX", NEWEST)
         patch.setattr(live_query, "_NEWEST_KEPT", NEWEST + 2)
         yield

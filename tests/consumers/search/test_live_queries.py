@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.search import BatchIndex, QueryError, live_query, parse
+from consumers.search import QueryError, live_query, parse
+from consumers.search import live_updater as pending
 from consumers.search import subscriptions as pages
-from consumers.search import subscriptions as pending
+from consumers.search.live_query import BatchIndex
 from consumers.search.store import RecentStore
 from consumers.search.subscriptions import Event, NotWatchedError, Subscription, WatchRequest
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
@@ -183,7 +184,7 @@ def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> N
         page.close()
 
 
-@pytest.mark.parametrize("bound", ["ROWS_MAX", "CHANGES_MAX"])
+@pytest.mark.parametrize("bound", ["ROWS_MAX", "BUFFERED_CHANGES_MAX"])
 def test_too_much_for_a_tick_is_asked_of_the_store(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 from consumers.messages import Messages
-from consumers.search.budget import RATE_MIN_PER_S, ProcessorBudget
-from consumers.search.row_builder import Columns, RowBuilder
-from consumers.search.sampler import SLOW_PER_S, Forget, Item, Offer, Sampler
+from consumers.search.rows import Columns, RowBuilder
+from consumers.search.sampler import (
+    RATE_MIN_PER_S,
+    SLOW_PER_S,
+    Forget,
+    Item,
+    Offer,
+    ProcessorBudget,
+    Sampler,
+)
 from tests.consumers.search.stores import CLASSES, LOG, Clock, tweets
 
 BATCH = 500

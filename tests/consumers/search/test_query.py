@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.search import BatchIndex, MessageRow, Query, QueryError, parse
+from consumers.search import MessageRow, Query, QueryError, parse
+from consumers.search.live_query import BatchIndex
 from consumers.search.query import LENGTH_MAX, TERMS_MAX
 
 # Few words, near each other in every way that must not be mixed up.

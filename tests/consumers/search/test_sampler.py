@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from consumers.messages import Messages
 from consumers.search import parse
-from consumers.search.budget import ProcessorBudget
-from consumers.search.row_builder import RowBuilder
-from consumers.search.sampler import BURST_S, Forget, Item, Offer, Sampler
+from consumers.search.rows import RowBuilder
+from consumers.search.sampler import BURST_S, Forget, Item, Offer, ProcessorBudget, Sampler
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.search.chunk import Chunk
+from consumers.search.chunks import Chunk
 
 FIRST_KEY = 100
 SOME = st.lists(st.integers(0, 9), min_size=1, max_size=5)
@@ -27,7 +27,7 @@ def add(chunk: Chunk, crcs: list[int]) -> None:
 def test_rows_are_found_by_their_checksums(steps: list[tuple[list[int], bool, set[int]]]) -> None:
     """Those sorted and those not, those asked for several times; not those that were taken back."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("consumers.search.chunk._UNSORTED_MAX", 3)
+        patch.setattr("consumers.search.chunks._UNSORTED_MAX", 3)
         chunk = Chunk(1, FIRST_KEY, 100)
         twin: list[int] = []
         for crcs, is_safe, wanted in steps:

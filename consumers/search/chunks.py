@@ -1,17 +1,23 @@
-"""What is known of a chunk's rows without asking SQLite: arrays side by side, one entry a row.
+"""Chunks: what is known of stored rows without asking SQLite, and how much is kept.
 
-The writer fills them before it commits, so whoever finds a key in the file finds its row here.
+The store is a row of chunks, oldest first; what is too old goes a chunk at a time. Beside its table
+a chunk is arrays, one entry a row. The writer fills them before it commits, so whoever finds a key
+in the file finds its row here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+_BYTES_MAX = 4 << 30
+_CHUNKS = 16
+_CHUNK_ROWS_MAX = 1 << 16  # so that searching one takes some milliseconds, and no longer
+_CHUNKS_BY_AGE = 24
 _UNSORTED_MAX = 4_096
 _TYPES: dict[str, Any] = {
     "id_crc": np.uint32,
@@ -28,45 +34,19 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(slots=True)
 class Chunk:
-    """One chunk.
-
-    Attributes
-    ----------
-    number : int
-        It names the tables.
-    first_key : int
-        The key of the row at index 0; the row of key k is at index k − first_key.
-    capacity : int
-        How many rows it can hold.
-    n : int
-        Rows filled in, those since removed included.
-    n_committed : int
-        Of these, the ones that are safe in the file.
-    n_gone : int
-        Rows that were removed.
-    n_offered : int
-        Messages that came while it was filled, those that were not taken included.
-    n_bytes : int
-        Size of its texts.
-    dirty_since_s : float or None
-        Since when words of removed rows stand in its index, in monotonic seconds.
-    columns : dict of str to ndarray of shape (capacity,)
-        By the names of `tables.COLUMNS`; a `truth` of -1 is that of a row without a label.
-    alive : ndarray of shape (capacity,), bool
-        False where there is no row, or no longer.
-    """
+    """One chunk; its number names its tables. The row of key k is at index k − `first_key`."""
 
     number: int
     first_key: int
     capacity: int
-    n: int = 0
-    n_committed: int = 0
-    n_gone: int = 0
-    n_offered: int = 0
-    n_bytes: int = 0
-    dirty_since_s: float | None = None
-    columns: dict[str, NDArray[Any]] = field(init=False)
-    alive: NDArray[np.bool_] = field(init=False)
+    n: int = 0  # rows filled in, those since removed included
+    n_committed: int = 0  # of these, the ones that are safe in the file
+    n_gone: int = 0  # rows that were removed
+    n_offered: int = 0  # messages that came while it was filled, those not taken included
+    n_bytes: int = 0  # of its texts
+    dirty_since_s: float | None = None  # since when words of removed rows stand in its index
+    columns: dict[str, NDArray[Any]] = field(init=False)  # a `truth` of -1: without a label
+    alive: NDArray[np.bool_] = field(init=False)  # False where there is no row, or no longer
     _order: NDArray[np.int64] = field(init=False)
     _sorted: NDArray[np.uint32] = field(init=False)
 
@@ -97,7 +77,7 @@ class Chunk:
         return int(self.columns["arrived_ms"][max(0, self.n - 1)])
 
     def add(self, values: Mapping[str, Sequence[Any]]) -> None:
-        """Fill in rows, given by columns as `row_builder` makes them; `n` is raised last."""
+        """Fill in rows, given by columns as `RowBuilder` makes them; `n` is raised last."""
         count = len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in _TYPES:
@@ -142,7 +122,7 @@ class Chunk:
         """Return the keys of rows, gone ones too, whose ids may have one of these checksums.
 
         Rows are sorted by their checksums for it, but for the last thousands, which are looked
-        through: else each question to a growing chunk would sort it anew.
+        through: else each question to a growing chunk would sort it again.
         """
         own = self.columns["id_crc"][: self.n]
         if self.n - len(self._sorted) > _UNSORTED_MAX:
@@ -168,27 +148,74 @@ class Chunk:
 
 
 def restored(
-    number: int, keys: tuple[int, int], capacity: int, rings: dict[str, NDArray[Any]]
+    number: int, keys: tuple[int, int], capacity: int, columns: dict[str, NDArray[Any]]
 ) -> Chunk:
-    """Return the chunk whose columns were read from the file.
+    """Return the chunk whose columns were read from the file by `database.columns_of`.
 
-    Parameters
-    ----------
-    number : int
-    keys : tuple of int
-        The first row's key, and the one that the next row will have.
-    capacity : int
-    rings : dict of str to ndarray
-        See `tables.rings_of`.
+    `keys` are the first row's key, and the one that the next row will have.
     """
     first_key, n = keys[0], keys[1] - keys[0]
-    at = rings["key"] - first_key
+    at = columns["key"] - first_key
     chunk = Chunk(number, first_key, max(capacity, n), n=n, n_committed=n, n_gone=n - len(at))
     chunk.columns["place"][:] = -1  # rows that are gone came from nowhere
     for name in _TYPES:
-        chunk.columns[name][at] = rings[name]
+        chunk.columns[name][at] = columns[name]
     chunk.alive[at] = True
     # When rows came that are gone is not known; it must not break the order.
     arrived = chunk.columns["arrived_ms"][:n]
     np.maximum.accumulate(arrived, out=arrived)
     return chunk
+
+
+Keys: TypeAlias = NDArray[np.int64]
+Parts: TypeAlias = Sequence[tuple[Chunk, NDArray[np.int64]]]  # positions in each, oldest first
+
+
+def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys) -> Parts:
+    """Return where the rows of some keys, ascending, lie, of those held since `cutoff_ms`."""
+    parts = []
+    for chunk in chunks:
+        lowest = chunk.first_since(cutoff_ms)
+        begin, end = np.searchsorted(keys, (lowest, chunk.first_key + chunk.n_committed))
+        if begin < end:
+            at = keys[begin:end] - chunk.first_key
+            parts.append((chunk, at[chunk.alive[at]]))
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much the store holds, and from this the size of a chunk."""
+
+    messages_max: int
+    age_max_s: float
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows a chunk."""
+        return max(1, min(self.messages_max // _CHUNKS, _CHUNK_ROWS_MAX))
+
+    def cutoff_ms(self, now_ms: int) -> int:
+        """Return since when messages must have come to be shown, in Unix milliseconds."""
+        return now_ms - int(self.age_max_s * 1000)
+
+    def is_full(self, chunk: Chunk, now_ms: int) -> bool:
+        """Tell whether a chunk takes no more: by rows, bytes, or as its first row is old."""
+        if not chunk.n:
+            return False
+        age_ms = now_ms - chunk.oldest_ms
+        return (
+            chunk.n >= chunk.capacity
+            or chunk.n_bytes > _BYTES_MAX / (2 * _CHUNKS)
+            or age_ms > self.age_max_s * 1000 / _CHUNKS_BY_AGE
+        )
+
+    def is_beyond(self, chunks: Sequence[Chunk], n_bytes: int) -> bool:
+        """Tell whether the oldest chunk must go before another begins.
+
+        `n_bytes` of the file are in use: they are bounded too, as messages may be long.
+        """
+        n_rows = sum(chunk.n for chunk in chunks)
+        return n_rows + self.chunk_rows > self.messages_max or (
+            n_bytes > _BYTES_MAX * (1 - 1 / _CHUNKS)
+        )

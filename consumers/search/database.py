@@ -1,0 +1,501 @@
+"""The SQLite file of the store: its tables, the statements that read and write them, opening it.
+
+Each chunk has a table of rows and a full-text index of them; `gone`, `place`, `lang`, `class` and
+`chunk` are there once. A file that is damaged, of another version or of other classes is moved
+aside, and a new one begun: what it held are copies of messages, and the stream brings new ones.
+Only one is kept aside, until a message is deleted: what it holds of that cannot be taken out. One
+that may itself hold words of removed messages is deleted instead.
+"""
+
+# ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from consumers.messages import Partition
+from consumers.private_files import open_private
+from consumers.search.chunks import Chunk, Keys, restored
+from consumers.search.index_tokens import SEPARATORS
+from consumers.search.query import CLOSE, OPEN, QueryError
+
+LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
+KEY_LAST = (1 << 63) - 1
+TOKENIZER = f"\"unicode61 remove_diacritics 2 separators '{SEPARATORS}'\""
+COLUMNS = (
+    "key", "id", "id_crc", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "lang_code",
+    "text", "signs", "example", "label", "probability", "probabilities", "truth", "taught",
+    "taught_part", "corrected",
+)  # fmt: skip
+SHOWN = (
+    "key", "id", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "text", "example",
+    "label", "probability", "probabilities", "truth", "taught", "taught_part", "corrected",
+)  # fmt: skip
+_IN_MEMORY = {
+    name: (name, np.int64)
+    for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
+} | {"truth": ("ifnull(truth, -1)", np.int64), "probability": ("probability", np.float64)}
+_ROWS_A_STATEMENT = 250
+_VERSION = 1
+_APPLICATION = 0x6E625253  # tells our files from other SQLite files
+_CACHE_KIB = 16_000
+_WAL_PAGES = 4_000  # of 4 KiB, until they go into the file
+_WAL_KEPT_BYTES = 32 << 20
+_BUSY_S = 0.2
+_READERS = 4
+_CLOSE_S = 2.0  # how long to wait for each connection that a search still uses
+Values: TypeAlias = tuple[Any, ...]
+log = structlog.get_logger(__name__)
+
+
+class UnfitFileError(sqlite3.DatabaseError):
+    """The file is SQLite's, and yet none that can be used here."""
+
+
+@dataclass(slots=True)
+class Register:
+    """Names with numbers, counted up from 0; each has its number for as long as the file stands.
+
+    One thread gives numbers; any may look them up.
+    """
+
+    names: list[str] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+    n_saved: int = 0
+
+    def code(self, name: str) -> int:
+        """Return the number of a name; one that is new gets the next."""
+        found = self.codes.get(name)
+        if found is None:
+            self.names.append(name)
+            found = self.codes[name] = len(self.names) - 1
+        return found
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a file holds, read into memory; `db` is the writer's connection."""
+
+    db: sqlite3.Connection
+    chunks: list[Chunk]  # oldest first
+    places: Register  # partitions, as JSON
+    langs: Register  # the first, of number 0, is that of messages without one
+    gone: dict[tuple[int, int], int]  # place and offset of removed messages → checksum of the id
+
+    def lang_code(self, lang: str | None) -> int:
+        """Return the number of a language, of a new one too; 0 for those that are unknown."""
+        if not lang or (lang not in self.langs.codes and len(self.langs.names) > LANGS_MAX):
+            return 0
+        return self.langs.code(lang)
+
+    def known_lang(self, lang: str | None) -> int | None:
+        """Return the number of a language; None for any, -1 if no message is of it."""
+        return self.langs.codes.get(lang, -1) if lang else None
+
+    def place_code(self, partition: Partition) -> int:
+        """Return the number of a partition, of a new one too."""
+        return self.places.code(msgspec.json.encode(partition).decode())
+
+
+def partition_at(name: str) -> Partition:
+    """Return the partition that the register of places calls so."""
+    topic, partition = msgspec.json.decode(name, type=tuple[str, int])
+    return Partition(topic, partition)
+
+
+def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
+    """Return a connection; statements begin and end their transactions themselves."""
+    if not is_reader:
+        # SQLite gives the files that it makes beside this one the same mode.
+        try:
+            os.close(open_private(path, os.O_RDWR))
+        except OSError as error:
+            raise sqlite3.OperationalError(
+                f"unable to open database file ({error.strerror})"
+            ) from error
+    db = sqlite3.connect(
+        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    if is_reader:
+        db.execute("PRAGMA query_only = ON")
+        return db
+    # What is deleted is overwritten, so that it is gone from the file and not just from its tables.
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute("PRAGMA journal_mode = WAL")
+    # What a message teaches since it was corrected has to be known after a power cut as well: the
+    # next correction would take back what is not there.
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+    db.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+    return db
+
+
+class Readers:
+    """A few connections for searches, each used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_closed = False
+        self._free: queue.LifoQueue[sqlite3.Connection | None] = queue.LifoQueue()
+        for _ in range(_READERS):
+            self._free.put(None)  # a place, of which the first who needs it makes a connection
+
+    @contextlib.contextmanager
+    def borrowed(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
+        """Lend a connection; `QueryError` if all are in use for long, or none can be opened."""
+        try:
+            db = self._free.get(timeout=timeout_s)
+        except queue.Empty:
+            raise QueryError("Too many searches run at once; search again in a moment.") from None
+        try:
+            if self._is_closed:
+                raise QueryError("The store is closed.")
+            if db is None:
+                db = connect(self._path, is_reader=True)
+            yield db
+        except sqlite3.OperationalError as error:
+            raise QueryError(f"The store cannot be searched just now: {error}.") from error
+        finally:
+            self._free.put(db)
+
+    def close(self) -> None:
+        """Close the connections, once those who use them are done."""
+        self._is_closed = True
+        for _ in range(_READERS):
+            with contextlib.suppress(queue.Empty):
+                db = self._free.get(timeout=_CLOSE_S)
+                if db is not None:
+                    db.close()
+
+
+def open_file(path: Path, classes: Sequence[str], capacity: int) -> Contents:
+    """Open the file, a new one if there is none that can be used.
+
+    Labels are kept as numbers, so a file of other classes cannot. A chunk has `capacity` rows.
+    `sqlite3.OperationalError`: it cannot be opened at all, for want of a folder, permission, space.
+    """
+    try:
+        return _opened(path, classes, capacity)
+    # Damage shows as an error of SQLite, or as values that fit nowhere.
+    except (sqlite3.DatabaseError, ValueError, IndexError, TypeError, OverflowError) as error:
+        if not is_damage(error):
+            raise
+        move_aside(path, str(error))
+        return _opened(path, classes, capacity)
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether an error means that the file is no good, and not that it is out of reach.
+
+    A full disk, a lock or a missing permission are operational errors with a code of their own; a
+    table that is not there is one of the general code.
+    """
+    code = getattr(error, "sqlite_errorcode", None)
+    return not isinstance(error, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def mark_unpurged(path: Path) -> None:
+    """Note, safe from a power cut, that the file is to hold words of removed rows for a while.
+
+    The note is a file of its own, for a damaged database cannot be asked.
+    """
+    try:
+        os.close(open_private(_beside(path, ".unpurged"), os.O_WRONLY))
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise sqlite3.OperationalError(f"a removal cannot be noted ({error.strerror})") from error
+
+
+def is_unpurged(path: Path) -> bool:
+    """Tell whether the file may hold words of removed rows."""
+    return _beside(path, ".unpurged").exists()
+
+
+def unmark_unpurged(path: Path) -> None:
+    """Note that the words of all removed rows have left the file."""
+    with contextlib.suppress(OSError):  # a note that stays does no harm
+        _beside(path, ".unpurged").unlink()
+
+
+def drop_aside(path: Path) -> None:
+    """Delete the file that was moved aside: it may hold a message that is deleted now."""
+    aside = _beside(path, ".aside")
+    try:
+        aside.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.error("recent_store_aside_not_deleted", path=str(aside), detail=str(error))  # noqa: TRY400 -- all is said
+    else:
+        log.warning("recent_store_aside_deleted", path=str(aside))
+
+
+def move_aside(path: Path, reason: str) -> None:
+    """Make room for a new file; one that was moved aside before goes.
+
+    A file that still holds words of removed messages is deleted instead.
+    """
+    for suffix in ("-wal", "-shm"):
+        _beside(path, suffix).unlink(missing_ok=True)
+    if is_unpurged(path):
+        log.warning("recent_store_deleted", path=str(path), reason=reason)
+        path.unlink(missing_ok=True)
+        unmark_unpurged(path)
+        return
+    aside = _beside(path, ".aside")
+    log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
+    if path.exists():
+        path.replace(aside)
+
+
+def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:
+    db = connect(path)
+    try:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (n_tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not n_tables:
+            _begin(db, classes)
+        elif (application, version) != (_APPLICATION, _VERSION):
+            raise UnfitFileError(f"it is of version {version} of application {application:x}")  # noqa: TRY301 -- as SQLite does
+        return _read(db, classes, capacity)
+    except BaseException:
+        db.close()
+        raise
+
+
+def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
+    """Make the tables that are there once."""
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("CREATE TABLE class (code INTEGER PRIMARY KEY, name TEXT)")
+    db.execute("CREATE TABLE place (code INTEGER PRIMARY KEY, name TEXT)")
+    db.execute("CREATE TABLE lang (code INTEGER PRIMARY KEY, name TEXT)")
+    db.execute("CREATE TABLE gone (place INTEGER, offset INTEGER, id_crc INTEGER)")
+    db.execute(
+        "CREATE TABLE chunk (number INTEGER PRIMARY KEY, first_key INTEGER, next_key INTEGER,"
+        " n_offered INTEGER, n_bytes INTEGER)"
+    )
+    db.executemany("INSERT INTO class VALUES (?, ?)", list(enumerate(classes)))
+    db.execute("INSERT INTO lang VALUES (0, '')")
+    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA user_version = {_VERSION}")
+    db.execute("COMMIT")
+
+
+def _read(db: sqlite3.Connection, classes: Sequence[str], capacity: int) -> Contents:
+    kept = _names(db, "class")
+    if kept != list(classes):
+        raise UnfitFileError(f"its classes are {kept}, the model's {list(classes)}")
+    gone = db.execute("SELECT place, offset, id_crc FROM gone ORDER BY rowid")
+    return Contents(
+        db=db,
+        gone={(int(place), int(offset)): int(crc) for place, offset, crc in gone},
+        places=_register(db, "place"),
+        langs=_register(db, "lang"),
+        chunks=_chunks(db, len(classes), capacity),
+    )
+
+
+def _names(db: sqlite3.Connection, table: str) -> list[str]:
+    return [str(name) for (name,) in db.execute(f"SELECT name FROM {table} ORDER BY code")]
+
+
+def _register(db: sqlite3.Connection, table: str) -> Register:
+    names = _names(db, table)
+    return Register(names, {name: code for code, name in enumerate(names)}, len(names))
+
+
+def _chunks(db: sqlite3.Connection, n_classes: int, capacity: int) -> list[Chunk]:
+    found = db.execute(
+        "SELECT number, first_key, next_key, n_offered, n_bytes FROM chunk ORDER BY number"
+    ).fetchall()
+    if numbers(db) != {number for number, *_ in found}:
+        raise UnfitFileError("its tables are not those that it lists")
+    chunks = []
+    for number, first_key, next_key, n_offered, n_bytes in found:
+        columns = columns_of(db, number)
+        if len({len(column) for column in columns.values()}) > 1:
+            raise UnfitFileError(f"a column of chunk {number} is not whole")
+        labels = columns["label"]
+        if labels.min(initial=0) < 0 or labels.max(initial=0) >= n_classes:
+            raise UnfitFileError(f"chunk {number} has a label without a class")
+        chunk = restored(number, (first_key, next_key), capacity, columns)
+        chunk.n_offered, chunk.n_bytes = n_offered, n_bytes
+        chunks.append(chunk)
+    return chunks
+
+
+def columns_of(db: sqlite3.Connection, number: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a chunk that are kept in memory, by name, in the order of keys."""
+    listed = ", ".join([f"group_concat({value}, ' ')" for value, _ in _IN_MEMORY.values()])
+    found = db.execute(f"SELECT {listed} FROM (SELECT * FROM rows{number} ORDER BY key)").fetchone()
+    return {
+        name: np.fromstring(text or "", dtype=dtype, sep=" ")
+        for (name, (_, dtype)), text in zip(_IN_MEMORY.items(), found, strict=True)
+    }
+
+
+def create(db: sqlite3.Connection, number: int) -> None:
+    """Make the tables of a chunk."""
+    columns = ", ".join(["key INTEGER PRIMARY KEY", *COLUMNS[1:]])
+    db.execute(f"CREATE TABLE rows{number} ({columns})")
+    db.execute(
+        f"CREATE VIRTUAL TABLE words{number} USING fts5(text, signs, content = 'rows{number}',"
+        " content_rowid = 'key', columnsize = 0, prefix = '2',"
+        f" tokenize = {TOKENIZER})"
+    )
+    # Merge late: a chunk is made one piece when it is full.
+    db.execute(f"INSERT INTO words{number} (words{number}, rank) VALUES ('automerge', 16)")
+
+
+def drop(db: sqlite3.Connection, number: int) -> None:
+    """Drop a chunk."""
+    db.execute(f"DROP TABLE IF EXISTS words{number}")
+    db.execute(f"DROP TABLE IF EXISTS rows{number}")
+
+
+def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
+    """Put rows, values of `COLUMNS` with ascending keys above all there are, into a chunk."""
+    one = f"({','.join('?' * len(COLUMNS))})"
+    for begin in range(0, len(rows), _ROWS_A_STATEMENT):
+        some = rows[begin : begin + _ROWS_A_STATEMENT]
+        values = list(itertools.chain.from_iterable(some))
+        db.execute(f"INSERT INTO rows{number} VALUES {','.join([one] * len(some))}", values)
+    if rows:
+        db.execute(
+            f"INSERT INTO words{number} (rowid, text, signs)"
+            f" SELECT key, text, signs FROM rows{number} WHERE key >= ?",
+            (rows[0][0],),
+        )
+
+
+def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> None:
+    """Delete rows of a chunk; until `make_one` their words still stand in the file."""
+    listed = (msgspec.json.encode(keys).decode(),)
+    chosen = "key IN (SELECT value FROM json_each(?))"
+    db.execute(
+        f"INSERT INTO words{number} (words{number}, rowid, text, signs)"
+        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {chosen}",
+        listed,
+    )
+    db.execute(f"DELETE FROM rows{number} WHERE {chosen}", listed)
+
+
+def make_one(db: sqlite3.Connection, number: int) -> None:
+    """Make a chunk's index one piece: quicker to search, and without the words of deleted rows."""
+    db.execute(f"INSERT INTO words{number} (words{number}) VALUES ('optimize')")
+
+
+def teach(
+    db: sqlite3.Connection, number: int, key: int, label: int | None, part: str | None
+) -> None:
+    """Note what a row now teaches, by a person's word."""
+    db.execute(
+        f"UPDATE rows{number} SET taught = ?, taught_part = ?, corrected = ? WHERE key = ?",
+        (label, part, label, key),
+    )
+
+
+def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str]]:
+    """Return key and id of those of some rows that there are, keys ascending."""
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array(key, id)) FROM rows{number}"
+        " WHERE key IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
+
+
+def numbers(db: sqlite3.Connection) -> set[int]:
+    """Return the chunks whose tables are there."""
+    (found,) = db.execute(
+        "SELECT group_concat(substr(name, 5), ' ') FROM sqlite_schema"
+        " WHERE type = 'table' AND name GLOB 'rows[0-9]*'"
+    ).fetchone()
+    return set(map(int, (found or "").split()))
+
+
+def matching_keys(db: sqlite3.Connection, number: int, match: str, lowest: int, n_max: int) -> Keys:
+    """Return the keys from `lowest` on of the newest rows that match, descending."""
+    (found,) = db.execute(
+        f"SELECT group_concat(rowid, ' ') FROM (SELECT rowid FROM words{number}"
+        f" WHERE words{number} MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?)",
+        (match, lowest, n_max),
+    ).fetchone()
+    return np.fromstring(found or "", dtype=np.int64, sep=" ")
+
+
+def found_rows(
+    db: sqlite3.Connection, number: int, match: str, bounds: tuple[int, int], n_max: int
+) -> list[list[Any]]:
+    """Return the newest rows that match with keys in [bounds[0], bounds[1]), newest first.
+
+    A row is the columns of `SHOWN`, then the text with marks around what was found.
+    """
+    return _collected(
+        db,
+        number,
+        f"SELECT rowid AS at, highlight(words{number}, 0, ?, ?) AS marked FROM words{number}"
+        f" WHERE words{number} MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?",
+        (OPEN, CLOSE, match, *bounds, n_max),
+    )
+
+
+def newest_rows(
+    db: sqlite3.Connection, number: int, bounds: tuple[int, int], n_max: int
+) -> list[list[Any]]:
+    """Return the newest rows with keys in [bounds[0], bounds[1]), as `found_rows` does."""
+    return _collected(
+        db,
+        number,
+        f"SELECT key AS at, text AS marked FROM rows{number} WHERE key >= ? AND key < ?"
+        " ORDER BY key DESC LIMIT ?",
+        (*bounds, n_max),
+    )
+
+
+def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[list[Any]]:
+    """Return some rows, newest first, as `found_rows` does."""
+    return _collected(
+        db,
+        number,
+        f"SELECT key AS at, text AS marked FROM rows{number}"
+        " WHERE key IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(keys).decode(),),
+    )
+
+
+def _collected(
+    db: sqlite3.Connection, number: int, chosen: str, values: Sequence[Any]
+) -> list[list[Any]]:
+    """Return the rows whose keys, and marked texts, a statement chooses."""
+    columns = ", ".join([f"r.{name}" for name in SHOWN])
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array({columns}, c.marked)) FROM ({chosen}) AS c"
+        f" JOIN rows{number} AS r ON r.key = c.at",
+        values,
+    ).fetchone()
+    rows: list[list[Any]] = msgspec.json.decode(found)
+    return sorted(rows, key=lambda row: row[0], reverse=True)
