@@ -49,9 +49,10 @@ format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format --quiet .
 
 .PHONY: benchmark
-benchmark: ## Measure speed and memory beside other learners, into build/; ARGS go to the benchmark
+benchmark: ## Measure speed and memory, into build/ and the documents; ARGS names some cases, for build/ alone
 	@scripts/setup.sh bench
 	@$(BIN)/python -m benchmarks --json build/benchmark.json --plots build $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks publish build/benchmark.json)
 
 .PHONY: pictures
 pictures: setup ## Take the pictures of the guides anew, in the tests' browser, into docs/pictures

@@ -1,22 +1,25 @@
 """`python -m benchmarks [CASE ...]`: runs the cases, prints a table, writes JSON if asked to.
 
-`python -m benchmarks against_tree PATH [CASE ...]` compares this tree with another one.
+`python -m benchmarks against_tree PATH [CASE ...]` compares this tree with another one;
+`python -m benchmarks publish FILE` writes the figures of a run of all cases into the documents.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks import against_tree
+from benchmarks import against_tree, publish
 from benchmarks.against_river import bernoulli, multinomial, one_at_a_time
 from benchmarks.against_sklearn import sklearn
 from benchmarks.against_vw import vw, vw_pairs
@@ -77,35 +80,24 @@ CASES: dict[str, Case] = {
 }
 
 
-def run(cases: list[str], n_tweets: int | None, show: Show, results: list[Result]) -> None:
-    """Run cases by name, all where none is named.
+def run(cases: list[str], tweets: Tweets, show: Show, results: list[Result]) -> None:
+    """Run cases by name, all if none is named.
 
-    Parameters
-    ----------
-    cases : list of str
-        Keys of `CASES`.
-    n_tweets : int or None
-        Use only the first of the stream.
-    show : Show
-        Where progress is told.
-    results : list of Result
-        Gets what each case found, as soon as it has: a case that fails takes no other with it.
+    `results` gets what each case found as soon as it has: a case that fails takes no other with it.
     """
-    show.say("reading the tweets")
-    tweets = load()
-    if n_tweets is not None:
-        tweets = tweets.first(n_tweets)
-    show.say(f"{len(tweets):,} of {tweets.origin}")
     gc.freeze()  # millions of strings, which no daemon holds: the collector need not walk them
-    for name in cases or list(CASES):
+    names = cases or list(CASES)
+    what = publish.sentences(CASES)
+    for number, name in enumerate(names, start=1):
         show.case = name
+        show.say(f"{number} of {len(names)}, {name}: {what[name]}")
         began = time.perf_counter()
         try:
             result = CASES[name](tweets, show)
         except LeftOutError as error:
             result = Result(name, "", left_out=str(error))
         result.seconds = time.perf_counter() - began
-        show.say(f"{name}: {result.seconds:.1f} s")
+        show.say(f"    {result.seconds:.0f} s")
         results.append(result)
 
 
@@ -123,26 +115,47 @@ def main(
         int | None, typer.Option(min=1_000, metavar="N", help="Only the first N tweets.")
     ] = None,
 ) -> None:
-    """Measure streamnb. Without a CASE all of them run, in about ten minutes."""
+    """Measure streamnb. Without a CASE all of them run, in about half an hour."""
     unknown = [name for name in cases or [] if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     show = Show(Console(stderr=True))
     results: list[Result] = []
+    about = {"commit": _commit(), "date": datetime.now(UTC).date().isoformat()}
+    show.say("reading the tweets")
+    texts = load() if tweets is None else load().first(tweets)
+    show.say(f"{len(texts):,} of {texts.origin}")
     try:
-        run(cases or [], tweets, show, results)
+        run(cases or [], texts, show, results)
     finally:
-        _hand_out(results, json_file, plots, show)
+        about["tweets"] = f"{len(texts):,} of {texts.origin}" if tweets else texts.origin
+        _hand_out(results, about, json_file, plots, show)
+
+
+def _commit() -> str:
+    """Return the commit that is measured, and whether something is changed beside it."""
+    words = ["git", "describe", "--always", "--abbrev=7", "--dirty= with changes", "--exclude=*"]
+    done = subprocess.run(words, cwd=publish.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def _hand_out(
-    results: list[Result], json_file: Path | None, plots: Path | None, show: Show
+    results: list[Result],
+    about: dict[str, str],
+    json_file: Path | None,
+    plots: Path | None,
+    show: Show,
 ) -> None:
     Console().print(table_of(results))
     if json_file is not None:
-        found = {"machine": machine(), "results": [result.to_dict() for result in results]}
+        found = {
+            **about,
+            "machine": machine(),
+            "results": [result.to_dict() for result in results],
+        }
         json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+        json_file.write_text(text, encoding="utf-8")
     if plots is not None and not is_installed("matplotlib"):
         show.say("no plots: matplotlib is not installed (pip install --group bench)")
     elif plots is not None:
@@ -150,9 +163,27 @@ def _hand_out(
             show.say(f"drawn: {path}")
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["against_tree"]:
-        del sys.argv[1]
-        typer.run(against_tree.main)
+def publish_run(
+    json_file: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON of a run.")],
+) -> None:
+    """Write a run of all cases into docs/benchmark.json, README.md and docs/performance.md."""
+    show = Show(Console(stderr=True))
+    try:
+        publish.publish(json_file, publish.ROOT, publish.sentences(CASES))
+    except publish.UnpublishedError as error:
+        show.say(f"README.md and docs/performance.md stay as they are: {error}")
     else:
-        typer.run(main)
+        show.say(f"written: {publish.RUN}, {publish.README}, {publish.GUIDE}")
+
+
+_OTHERS: dict[str, Callable[..., None]] = {
+    "against_tree": against_tree.main,
+    "publish": publish_run,
+}
+
+
+if __name__ == "__main__":
+    other = _OTHERS.get(sys.argv[1]) if sys.argv[1:] else None
+    if other is not None:
+        del sys.argv[1]
+    typer.run(other or main)

@@ -21,7 +21,7 @@ from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 
 MESSAGES = 1_000_000
-TURNS = 7
+TURNS = 5
 _DRAINS = {
     "kafka-python, draining only": "kafka_python",
     "confluent-kafka, draining only": "confluent",

@@ -46,7 +46,7 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
         for figure in result.figures
         if figure.unit == "times" and figure.value > 0
     ]
-    curves = [result for result in results if any(f.at is not None for f in result.figures)]
+    curves = [result for result in results if result.case in _ALONG and result.figures]
     drawn: list[Path] = []
     if ratios:
         _save(_ratios(ratios), folder / RATIOS, drawn)
@@ -107,7 +107,7 @@ def _curves(results: list[Result]) -> Any:
         axes.set_xscale("log")
         highest = max(f.value for figures in curves.values() for f in figures)
         axes.set_ylim(0, 1.1 * highest)
-        axes.set_xlabel(_ALONG.get(result.case, ""))
+        axes.set_xlabel(_ALONG[result.case])
         axes.set_title(result.case, loc="left", fontsize=10, color=_INK)
         if len(curves) > 1:
             axes.legend(frameon=False, fontsize=8)

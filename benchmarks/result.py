@@ -93,8 +93,15 @@ class Result:
         self.figures.append(Figure(name, float(value), unit, at_least, at_most, at, curve))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, for JSON."""
-        figures = [asdict(figure) | {"met": figure.met} for figure in self.figures]
+        """Return the result as plain values, for JSON; a figure lacks what does not concern it."""
+        figures = [
+            {
+                key: value
+                for key, value in {**asdict(figure), "met": figure.met}.items()
+                if value is not None and value != ""
+            }
+            for figure in self.figures
+        ]
         return asdict(self) | {"figures": figures}
 
 

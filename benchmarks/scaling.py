@@ -81,9 +81,15 @@ def _measure(
         turns = alternate(timed, TURNS, show, warm_up=f"{max(points)}")
         ns = {n: turns.median_s(f"{n}") / ROWS * 1e9 for n in points}
         for n, value in ns.items():
-            result.add(f"{kind}, {what}, {n:,} {axis}", value, "ns/example")
-        exponent = _exponent(ns)
-        result.add(f"{kind}, {what}, by {axis}: exponent", exponent, "power", at_most=_EXPONENT_MAX)
+            name = f"{kind}, {what}, {n:,} {axis}"
+            result.add(name, value, "ns/example", at=n, curve=f"{kind}, {what}, by {axis}")
+        result.add(
+            f"{kind}, {what}, by {axis}: exponent",
+            _exponent(ns),
+            "power",
+            at_most=_EXPONENT_MAX,
+            curve=f"{kind}, {what}, by {axis}",
+        )
 
 
 def _exponent(ns: Mapping[int, float]) -> float:

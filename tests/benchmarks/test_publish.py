@@ -1,0 +1,109 @@
+"""The figures in README.md and docs/performance.md are those of docs/benchmark.json alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__, publish
+from benchmarks.publish import GUIDE, README, ROOT, RUN, UnpublishedError
+
+CASES = publish.sentences(__main__.CASES)
+AGAIN = f"run: .venv/bin/python -m benchmarks publish {RUN}"
+
+
+@pytest.fixture
+def run() -> dict[str, Any]:
+    """Return the run that the documents are written from."""
+    found: dict[str, Any] = json.loads((ROOT / RUN).read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """Return a folder with a copy of the documents."""
+    for name in (README, GUIDE):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [README, GUIDE], ids=str)
+def test_the_figures_are_those_of_the_run(name: Path, run: dict[str, Any]) -> None:
+    """Every row between the markers says what the run found, and no row was added or changed."""
+    shown = (ROOT / name).read_text(encoding="utf-8")
+    assert publish.rewritten(ROOT, name, run, CASES) == shown, AGAIN
+
+
+def test_every_row_of_the_readme_is_written_from_the_run() -> None:
+    """No row of the section on figures stands outside the markers."""
+    text = (ROOT / README).read_text(encoding="utf-8")
+    section = re.split(r"^## ", text, flags=re.MULTILINE)
+    (figures,) = [each for each in section if each.startswith("Figures\n")]
+    _, _, rest = figures.partition(publish.BEGIN.format("figures"))
+    inside, _, _ = rest.partition(publish.END.format("figures"))
+    rows = [line for line in figures.splitlines() if line.startswith("|")]
+    assert rows
+    assert [line for line in inside.splitlines() if line.startswith("|")] == rows
+
+
+@pytest.mark.parametrize("name", [README, GUIDE], ids=str)
+def test_a_changed_figure_is_found(name: Path, documents: Path, run: dict[str, Any]) -> None:
+    """A figure that was edited in a document, or another run's, is no longer what stands there."""
+    path = documents / name
+    shown = path.read_text(encoding="utf-8")
+    speed = next(r for r in run["results"] if r["case"] == "multinomial")["figures"][0]
+    edited = shown.replace(publish.short(speed["value"]), "9,990,000")
+    assert edited != shown
+    path.write_text(edited, encoding="utf-8")
+    assert publish.rewritten(documents, name, run, CASES) == shown
+    speed["value"] *= 2
+    assert publish.rewritten(documents, name, run, CASES) != shown
+
+
+def test_a_row_without_its_figure_is_refused(documents: Path, run: dict[str, Any]) -> None:
+    """A figure that the README names and the run lacks is an error that names it."""
+    latency = next(r for r in run["results"] if r["case"] == "latency")
+    latency["figures"] = [f for f in latency["figures"] if f["name"] != "p99"]
+    with pytest.raises(UnpublishedError, match="no figure 'p99' of latency"):
+        publish.rewritten(documents, README, run, CASES)
+
+
+def test_only_a_whole_run_on_recorded_tweets_is_published(
+    documents: Path, run: dict[str, Any]
+) -> None:
+    """A run of some cases, one that lacks a peer, and one of other texts leave all as it is."""
+    some, left_out, made_up = (copy.deepcopy(run) for _ in range(3))
+    some["results"] = [r for r in some["results"] if r["case"] != "vw"]
+    next(r for r in left_out["results"] if r["case"] == "vw")["left_out"] = "no vowpalwabbit"
+    made_up["tweets"] = "200,000 made-up tweets"
+    before = {name: (documents / name).read_text(encoding="utf-8") for name in (README, GUIDE)}
+    path = documents / "run.json"
+    for broken, reason in (
+        (some, "the run has no vw"),
+        (left_out, "no vowpalwabbit"),
+        (made_up, "made-up"),
+    ):
+        path.write_text(json.dumps(broken), encoding="utf-8")
+        with pytest.raises(UnpublishedError, match=reason):
+            publish.publish(path, documents, CASES)
+    assert not (documents / RUN).exists()
+    for name, text in before.items():
+        assert (documents / name).read_text(encoding="utf-8") == text
+
+
+def test_a_whole_run_is_published(documents: Path, run: dict[str, Any]) -> None:
+    """The run is kept beside the documents, which say its commit and date."""
+    run["commit"], run["date"] = "0123abc", "2030-01-02"
+    path = documents / "run.json"
+    path.write_text(json.dumps(run), encoding="utf-8")
+    publish.publish(path, documents, CASES)
+    assert json.loads((documents / RUN).read_text(encoding="utf-8")) == run
+    for name in (README, GUIDE):
+        assert "2030-01-02, of commit 0123abc" in (documents / name).read_text(encoding="utf-8")
