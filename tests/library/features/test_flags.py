@@ -1,19 +1,15 @@
-"""A group of flags: its laws, and what it makes of every kind of value."""
+"""A group of flags: what it makes of every kind of value (laws: `test_field_group_laws`)."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamnb.errors import InputError
 from streamnb.features.flags import Flags, FlagsState
-from streamnb.features.scratch import ExampleScratch
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.priors import Beta
 from tests.kernels.likelihood_runs import RELATIVE, deviation
@@ -27,7 +23,6 @@ from tests.library.features.group_states import (
     teach,
     unlearn,
 )
-from tests.naive_categorical import NaiveFlags
 
 N_CLASSES = 3
 EVERYONE = np.arange(N_CLASSES)
@@ -36,175 +31,6 @@ EVERYONE = np.arange(N_CLASSES)
 def started(spec: Flags, n_classes: int = N_CLASSES) -> FlagsState:
     """Return a group that knows nothing."""
     return spec.start("flags", n_classes, KEY)
-
-
-def specs() -> st.SearchStrategy[Flags]:
-    """Draw groups: any prior, open or not, absence read either way."""
-    pseudo = st.sampled_from([0.0, 1e-9, 0.5, 1.0])
-    return st.builds(
-        lambda present, absent, fields, false: Flags(
-            Bernoulli(Beta(present, absent)), fields, false
-        ),
-        pseudo,
-        pseudo,
-        st.sampled_from([None, ["q", "p", "r"]]),
-        st.booleans(),
-    )
-
-
-def xs() -> st.SearchStrategy[dict[str, bool | None]]:
-    """Draw an example."""
-    value = st.sampled_from([True, False, True, False, None])
-    return st.fixed_dictionaries({}, optional=dict.fromkeys("pqr", value))
-
-
-def streams(max_size: int = 25) -> st.SearchStrategy[list[Example]]:
-    """Draw labelled examples."""
-    return st.lists(st.tuples(xs(), st.integers(0, N_CLASSES - 1)), max_size=max_size)
-
-
-@given(specs(), streams(), xs())
-def test_answers_are_the_twins(
-    spec: Flags, stream: list[Example], x: dict[str, bool | None]
-) -> None:
-    """Before each example is learned, and after all, answers are those of the plain formula."""
-    prior = spec.likelihood.prior
-    twin = NaiveFlags(N_CLASSES, prior.present, prior.absent, spec.absent_is_false, spec.fields)
-    state = started(spec)
-    found = teach(state, stream)
-    expected = []
-    for example, y in stream:
-        expected.append(twin.joint(example))
-        twin.learn(example, y)
-    assert deviation(found, expected) < RELATIVE
-    assert deviation(predict(state, [x]), [twin.joint(x)]) < RELATIVE
-
-
-@given(specs(), streams(), st.lists(st.integers(0, 25), max_size=4).map(sorted), xs())
-def test_a_batch_is_its_examples_one_by_one(
-    spec: Flags, stream: list[Example], cuts: list[int], x: dict[str, bool | None]
-) -> None:
-    """However a stream is cut, predictions and state are the same, bit for bit."""
-    whole, cut = started(spec), started(spec)
-    found = teach(whole, stream)
-    bounds = [0, *(min(c, len(stream)) for c in cuts), len(stream)]
-    pieces = [teach(cut, stream[a:b]) for a, b in itertools.pairwise(bounds)]
-    assert np.array_equal(found, np.concatenate(pieces))
-    assert equal(whole, cut, [x])
-
-
-@given(specs(), streams(), streams(), streams(), xs())
-def test_merging_is_learning_all_in_any_order(
-    spec: Flags,
-    first: list[Example],
-    second: list[Example],
-    third: list[Example],
-    x: dict[str, bool | None],
-) -> None:
-    """Merged groups are the group that learned all, and subtracting undoes it, bit for bit."""
-    whole, alone = started(spec), started(spec)
-    teach(whole, [*first, *second, *third])
-    teach(alone, [*first, *second])
-    for order in ((first, second, third), (third, first, second), (second, third, first)):
-        merged = started(spec)
-        for stream in order:
-            other = started(spec)
-            teach(other, stream)
-            merged.merge(other, EVERYONE, 1.0, 1)
-        assert equal(merged, whole, [x])
-    last = started(spec)
-    teach(last, third)
-    whole.merge(last, EVERYONE, 1.0, -1)
-    assert equal(whole, alone, [x])
-
-
-@given(specs(), streams(), streams(), xs(), st.sampled_from([1.0, 3.0, 0.1]))
-def test_unlearned_is_never_learned(
-    spec: Flags,
-    stream: list[Example],
-    more: list[Example],
-    x: dict[str, bool | None],
-    weight: float,
-) -> None:
-    """Whole-number weights come back bit for bit, others as far as rounding lets them."""
-    state, alone = started(spec), started(spec)
-    teach(alone, stream)
-    teach(state, stream)
-    teach(state, more, weight)
-    for example, y in reversed(more):
-        assert unlearn(state, example, y, weight) == 0
-    if weight == int(weight):
-        assert equal(state, alone, [x])
-    elif spec.likelihood.prior.present > 0 and spec.likelihood.prior.absent > 0:
-        assert deviation(predict(state, [x]), predict(alone, [x]).tolist()) < 1e-6
-
-
-@given(specs(), streams(), xs())
-def test_a_file_holds_all(spec: Flags, stream: list[Example], x: dict[str, bool | None]) -> None:
-    """What was packed and unpacked is the same, and learns on alike."""
-    state = started(spec)
-    teach(state, stream)
-    twin = reloaded(state, N_CLASSES)
-    assert equal(state, twin, [x])
-    assert np.array_equal(teach(state, stream), teach(twin, stream))
-    assert equal(state, twin, [x])
-
-
-@given(specs(), streams(), xs())
-def test_the_order_of_fields_is_nothing(
-    spec: Flags, stream: list[Example], x: dict[str, bool | None]
-) -> None:
-    """Fields that stand in another order, or come in another, give the same bits."""
-    state, twin = started(spec), started(spec)
-    teach(state, stream)
-    teach(twin, [(dict(reversed(list(each.items()))), y) for each, y in reversed(stream)])
-    assert equal(state, twin, [x])
-
-
-@given(specs(), streams(), xs(), st.sampled_from([1.0, 0.25, 7.5]))
-def test_scaled_counts_answer_as_scaled_priors(
-    spec: Flags, stream: list[Example], x: dict[str, bool | None], scale: float
-) -> None:
-    """Counts scaled up by decay, with priors scaled alike, answer as the counts themselves do."""
-    state, twin = started(spec), started(spec)
-    teach(state, stream)
-    teach(twin, stream, scale, scale=scale)
-    assert deviation(predict(twin, [x], scale), predict(state, [x]).tolist()) < RELATIVE
-    twin = started(spec)
-    teach(twin, stream)
-    twin.rescale(2.0**-40)
-    assert np.array_equal(predict(twin, [x], 2.0**-40), predict(state, [x]))
-
-
-@given(specs(), streams(), streams(), xs())
-def test_the_sum_of_parts_is_the_whole(
-    spec: Flags, first: list[Example], second: list[Example], x: dict[str, bool | None]
-) -> None:
-    """A group in parts answers as one kept whole, and is rebuilt from its parts alone."""
-    whole, state = started(spec), started(spec)
-    teach(whole, [*first, *second])
-    parts = [state.new_part(), state.new_part()]
-    teach(state, first, part=parts[0])
-    teach(state, second, part=parts[1])
-    assert equal(whole, state, [x])
-    state.sum_parts(parts[::-1])
-    assert equal(whole, state, [x])
-
-
-@given(specs(), streams(), xs())
-def test_one_example_has_a_short_way(
-    spec: Flags, stream: list[Example], x: dict[str, bool | None]
-) -> None:
-    """An example whose known flags are all there is read at once, to the same row."""
-    state = started(spec)
-    teach(state, stream)
-    if not state.can_encode_one(x):
-        assert not state.fields or any(x.get(name) is None for name in state.fields)
-        return
-    labels = np.full(1, -1, dtype=np.int32)
-    one = state.encode_one(x, ExampleScratch(), learn=False)
-    many = state.encode(state.read({k: [v] for k, v in x.items()}, 1), 0, 1, labels, learn=False)
-    assert np.array_equal(one.values, many.values)
 
 
 def test_a_thousand_flags_and_one_never_seen() -> None:
@@ -329,9 +155,7 @@ def test_a_frozen_state_stays() -> None:
     assert np.array_equal(predict(frozen, [{"p": True, "z": True}]), before)
 
 
-@given(specs())
-def test_a_specification_is_saved_whole(spec: Flags) -> None:
-    """What the header says of a group makes an equal group."""
-    assert Flags.from_dict(spec.to_dict()) == spec
+def test_how_absence_is_read_is_said_by_a_truth_value() -> None:
+    """Nothing else is taken for one."""
     with pytest.raises(InputError):
         Flags(absent_is_false=1)  # type: ignore[arg-type]
