@@ -26,12 +26,13 @@ from tests.library.features.count_models import (
     PROBES,
     WORDS,
     Example,
+    close,
     examples,
     facts,
     learn,
     model_of,
 )
-from tests.library.test_decay import HALF_LIVES, bags, close, has_zeros, plain_features, timed
+from tests.library.test_decay import HALF_LIVES, bags, has_zeros, plain_features, timed
 
 
 @given(plain_features, timed, timed, HALF_LIVES)

@@ -6,11 +6,14 @@ words in the order of their text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from streamnb import (
     Bag,
@@ -188,3 +191,63 @@ def by_class(model: NaiveBayes) -> dict[str, Any]:
         if name != "classes"
     }
     return sorted_facts | {"classes": [model.classes[c] for c in order]}
+
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+def rounding_bounds(
+    groups: dict[str, Group], learned: Sequence[Example], kept: Sequence[Example]
+) -> NDArray[np.float64]:
+    """Return how far rounding alone may move each answer to `PROBES`, by class.
+
+    Only Bernoulli subtracts: log(N_c − N_jc + β₂). Each of n additions to N_c and to N_jc rounds by
+    at most ε/2 of the largest sum S, in both models that are compared, so the difference is off by
+    at most 2·n·ε·S, and its logarithm by that share of the difference. Inf means that the
+    difference cannot be told from nothing.
+    """
+    n_added = 2 * len(learned) - len(kept)
+    bounds = np.zeros((len(PROBES["text"]), len(CLASSES)))
+    for name, group in groups.items():
+        assert isinstance(group, Words | Bag)
+        if not isinstance(group.likelihood, Bernoulli):
+            continue
+        vocabulary = group.dictionary or {w for e in kept for w in words_of(e.x[name]) or ()}
+        for c, label in enumerate(CLASSES):
+            ever = [(words_of(e.x[name]), e.weight) for e in learned if e.label == label]
+            now = [(words_of(e.x[name]), e.weight) for e in kept if e.label == label]
+            rounded = 2 * n_added * EPSILON * math.fsum(w for words, w in ever if words is not None)
+            for word in vocabulary:
+                if all(words is None or word in words for words, _ in ever):
+                    continue  # N_jc is the same sum as N_c
+                rest = group.likelihood.prior.absent + math.fsum(
+                    weight for words, weight in now if words is not None and word not in words
+                )
+                bound = rounded / (rest - rounded) if rest > 2 * rounded else math.inf
+                for i, probe in enumerate(PROBES[name]):
+                    asked = words_of(probe)
+                    if asked is not None and word not in asked:
+                        bounds[i, c] += bound
+    return bounds
+
+
+def words_of(value: str | dict[str, float] | None) -> set[str] | None:
+    """Return the words that a text or bag holds; None where it is missing."""
+    if isinstance(value, dict):
+        return {word for word, count in value.items() if count}
+    return None if value is None else set(value.split())
+
+
+def close(
+    found: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    within: float = 1e-9,
+    bounds: NDArray[np.float64] | float = 0.0,
+) -> None:
+    """Hold answers together to rounding; infinities agree where rounding does not decide."""
+    assert not np.isnan(found).any()
+    decided = np.isfinite(np.broadcast_to(bounds, found.shape))
+    assert np.array_equal(np.isneginf(found[decided]), np.isneginf(expected[decided]))
+    finite = decided & np.isfinite(expected)
+    allowed = bounds + within * np.maximum(1.0, np.abs(expected))
+    assert (np.abs(found[finite] - expected[finite]) <= allowed[finite]).all()
