@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from consumers.messages import Partition
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import PATIENCE_S, Reader, fill, numbered, until_all
+from tests.consumers.kafka.topics import PATIENCE_S, Reader, damage, fill, numbered, until_all
 
 pytestmark = pytest.mark.integration
 NewTopic = Callable[..., str]
@@ -182,11 +182,7 @@ def test_a_damaged_batch(own_broker: Broker) -> None:
     for start in range(0, 40, 10):
         fill(own_broker.address, "damaged", numbered(start, start + 10), 0)
     fill(own_broker.address, "damaged", numbered(0, 10), 1)
-    own_broker.stop()
-    (segment,) = (own_broker.folder / "data" / "damaged-0").glob("*.log")
-    content = segment.read_bytes()
-    segment.write_bytes(content.replace(b"message 25", b"massage 25"))
-    own_broker.start()
+    damage(own_broker, "damaged", b"message 25")
     readers = {mode: Reader(own_broker.address, "damaged", mode, decode=mode) for mode in MODES}
     for reader in readers.values():
         reader.until(lambda r=reader: r.n_values >= 30 and r.source.trouble() is not None)  # type: ignore[misc]

@@ -14,6 +14,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.messages import Partition, RawColumns
+from tests.broker.broker import Broker
 
 PATIENCE_S = 60.0
 
@@ -116,3 +117,13 @@ def until_all(readers: Iterable[Reader], condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline_s, f"still not so: {got} values, troubles {troubles}"
         for each in readers:
             each.step()
+
+
+def damage(broker: Broker, topic: str, message: bytes) -> None:
+    """Change one message in the stopped broker's file, so that its batch's checksum is wrong."""
+    broker.stop()
+    (segment,) = (broker.folder / "data" / f"{topic}-0").glob("*.log")
+    content = segment.read_bytes()
+    assert message in content
+    segment.write_bytes(content.replace(message, b"massage" + message[len(b"message") :]))
+    broker.start()

@@ -217,19 +217,24 @@ def test_csv_records_may_hold_line_breaks(tmp_path: Path) -> None:
     assert rest(begun(path, position=found[1][0])) == found[1:]
 
 
+def decoded(source: FileSource, decoder: Decoder) -> tuple[int, list[Reason]]:
+    """Return how many messages a file holds, and why the others are rejected."""
+    n, reasons = 0, list[Reason]()
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            done = decoder.decode(raw)
+            n += len(done)
+            reasons += [found.reason for found in done.rejects]
+    return n, reasons
+
+
 def test_an_open_quote_is_given_up_after_a_megabyte(tmp_path: Path) -> None:
     """A quote that never closes does not swallow a long file: its line is rejected, alone."""
     lines = [b"%d,some words" % n for n in range(2, 120_000)]
     data = b'id,text\n1,"open\n' + b"\n".join(lines)
     source = begun(written(tmp_path / "x.csv", data), FileSettings())
     decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), ("a",)), source.record_format)
-    n, reasons = 0, []
-    while not source.at_end():
-        for raw in source.poll(0.0):
-            done = decoder.decode(raw)
-            n += len(done)
-            reasons += [found.reason for found in done.rejects]
-    assert (n, reasons) == (len(lines), [Reason.NOT_CSV])
+    assert decoded(source, decoder) == (len(lines), [Reason.NOT_CSV])
 
 
 @pytest.mark.data
@@ -278,10 +283,4 @@ def test_recorded_streams_are_read(
     source = begun(data_folder / "streams" / name)
     labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
     decoder = Decoder(MessageSettings.model_validate(settings), labeller, source.record_format)
-    n, reasons = 0, []
-    while not source.at_end():
-        for raw in source.poll(0.0):
-            done = decoder.decode(raw)
-            n += len(done)
-            reasons += [found.reason for found in done.rejects]
-    assert (n, reasons) == (texts, [Reason.MISSING_TEXT] * missing)
+    assert decoded(source, decoder) == (texts, [Reason.MISSING_TEXT] * missing)
