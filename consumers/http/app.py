@@ -50,6 +50,11 @@ PAGE = Path(__file__).parent / "static"
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 GONE = 499  # the client went before it was answered; such a status is counted, never sent
 
+_STOPPING = ProblemError(
+    503,
+    "the daemon is stopping, and may have done what was asked or not; look when it is back",
+    headers={"Connection": "close", "Retry-After": "5"},
+)
 log = structlog.get_logger(__name__)
 
 
@@ -96,7 +101,7 @@ class RequestMiddleware:
             status = status or GONE
         except asyncio.CancelledError:  # the server stops, and has waited for as long as it may
             if status == 0:
-                await _stopping().response()(scope, receive, send_with_headers)
+                await _STOPPING.response()(scope, receive, send_with_headers)
             raise
         except Exception:
             if status:
@@ -115,14 +120,6 @@ class RequestMiddleware:
         if self._hosts is not None:
             self._hosts.check(scope)
         await self._app(scope, receive, send)
-
-
-def _stopping() -> ProblemError:
-    return ProblemError(
-        503,
-        "the daemon is stopping, and may have done what was asked or not; look when it is back",
-        headers={"Connection": "close", "Retry-After": "5"},
-    )
 
 
 def _unforeseen(name: str) -> ProblemError:

@@ -24,9 +24,8 @@ from consumers.config.settings import HttpSettings
 from consumers.http.requests import ProblemError
 
 _LOCALHOST = "localhost"
-_HOST = re.compile(
-    r"(\[[0-9a-fA-F:.]+\]|[^\[\]]*?)(:[^:\[\]]*)?"
-)  # nothing behind a bracket but a port
+# Nothing behind a bracket but a port.
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]]*?)(:[^:\[\]]*)?")
 # Headers that proxies add. A client that sends them itself only gets stricter rules.
 _PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
 _PROXY_PREFIX = b"x-forwarded-"
@@ -104,13 +103,7 @@ NOT_OPEN = (
 
 
 def check_change(request: Request, settings: HttpSettings) -> None:
-    """Raise a problem unless a request may change something.
-
-    Raises
-    ------
-    ProblemError
-        401 without the right token; 403 if none is set, or the request comes from another site.
-    """
+    """Raise 401 without the right token, 403 if none is set and it comes from another site."""
     if settings.token is not None:
         _check_token(request, settings.token.get_secret_value())
     elif not is_loopback(settings.host):

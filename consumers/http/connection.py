@@ -45,17 +45,10 @@ UVICORN: Final = "uvicorn>=0.54,<0.55"  # as in pyproject.toml; a test holds the
 # What `BoundedConnection` overrides or calls, with the parameters, and what it reads.
 _METHODS: Final = {
     "__init__": ("config", "server_state", "app_state", "_loop"),
-    "connection_made": ("transport",),
-    "data_received": ("data",),
-    "eof_received": (),
-    "on_message_begin": (),
-    "on_headers_complete": (),
-    "on_body": ("body",),
-    "on_message_complete": (),
-    "on_response_complete": (),
-    "connection_lost": ("exc",),
-    "_unset_keepalive_if_required": (),
-}
+    "connection_made": ("transport",), "connection_lost": ("exc",), "data_received": ("data",),
+    "eof_received": (), "on_message_begin": (), "on_headers_complete": (), "on_body": ("body",),
+    "on_message_complete": (), "on_response_complete": (), "_unset_keepalive_if_required": (),
+}  # fmt: skip
 _OF_A_CONNECTION: Final = (
     "config", "connections", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport",
     "url",
@@ -69,8 +62,7 @@ _OF_A_REQUEST: Final = (
 class BoundedConfig(uvicorn.Config):
     """uvicorn's configuration, with the bounds of connections.
 
-    `metrics` counts the requests that the application never sees; `timeout_s` is
-    `http.request_timeout_s`, `connections_max` is `http.connections_max`.
+    `metrics` counts the requests that the application never sees.
     """
 
     def __init__(
@@ -124,7 +116,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._stuck_since_s: float | None = None  # with an answer that is not taken
         self._head_bytes = 0  # chunk headers and trailers of a body included
         self._is_turned_away = False
-        self._is_deaf = False  # ignores what comes behind the last request that is answered
+        self._is_deaf = False  # reads nothing behind the last request that is answered
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -157,10 +149,11 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_bytes += len(data)
         self._unset_keepalive_if_required()
         try:
-            while data and not self._is_deaf:
+            while data:
                 data = self._read(data)
         except httptools.HttpParserError:
-            self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
+            if not self._is_deaf:
+                self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
         if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
 
@@ -197,14 +190,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        if self._is_deaf:
-            return
         self._waits_since_s = self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Begin to answer, or queue the request behind those before it."""
-        if self._is_deaf or self._is_offer():
+        if self._is_offer():
             return
         super().on_headers_complete()
         if not self.pipeline:
@@ -214,16 +205,16 @@ class BoundedConnection(HttpToolsProtocol):
             self._is_deaf, self._waits_since_s = True, None
             refusing: Any = RequestMiddleware(_too_many, self.config.metrics)
             self.pipeline[0] = (self.pipeline[0][0], refusing)
+            raise ConnectionError("enough")  # the parser stops: nothing behind this is read
 
     def on_body(self, body: bytes) -> None:
         """Receive a part of a body, which has a bound of its own."""
         self._head_bytes = 0
-        if not self._is_deaf:
-            super().on_body(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is whole."""
-        if self._is_deaf or self._is_offer():
+        if self._is_offer():
             return
         self._waits_since_s = None
         self._head_bytes = 0
@@ -304,18 +295,13 @@ async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
 
 
 def check_uvicorn(config: uvicorn.Config) -> None:
-    """Check that uvicorn still has what `BoundedConnection` overrides and reads.
+    """Raise ConfigError unless uvicorn has all that `BoundedConnection` overrides and reads.
 
     A hook that uvicorn no longer calls, or calls otherwise, would drop a bound in silence.
-
-    Raises
-    ------
-    ConfigError
-        If a method is missing or takes other parameters, or an attribute is missing.
     """
     missing: list[str] = []
     try:
-        missing.extend(_missing(config))
+        missing.extend(_missing(config))  # keeps what was found before an error
     except Exception as error:  # noqa: BLE001 -- a private class may have become anything
         missing.append(f"a connection cannot be made: {error!r}")
     if missing:

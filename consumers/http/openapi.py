@@ -44,42 +44,23 @@ td:first-child { white-space: nowrap; }
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """What OpenAPI says of a route.
-
-    Attributes
-    ----------
-    summary : str
-        One line.
-    answer : type or str
-        The type of the answer; its media type if it is not JSON.
-    body : type or None
-        The type of the request's body.
-    parameters : tuple of dict
-        As OpenAPI has them; see `parameter`.
-    problems : mapping of int to str
-        When it answers with which problem.
-    status : int
-        Of the answer.
-    """
+    """What OpenAPI says of a route."""
 
     summary: str
-    answer: type | str
+    answer: type | str  # the type of the answer; its media type if it is not JSON
     body: type | None = None
     parameters: tuple[dict[str, Any], ...] = ()
-    problems: Mapping[int, str] = field(default_factory=dict)
-    status: int = 200
+    problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
+    status: int = 200  # of the answer
 
 
 def parameter(
     name: str, schema: dict[str, Any], description: str, place: str = "query"
 ) -> dict[str, Any]:
     """Return the description of a parameter."""
-    return {
-        "name": name,
-        "in": place,
-        "required": place == "path",
-        "description": description,
-        "schema": schema,
+    required = place == "path"
+    return {"name": name, "in": place, "required": required, "description": description} | {
+        "schema": schema
     }
 
 

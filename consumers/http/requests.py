@@ -96,12 +96,9 @@ class BodyReader:
     async def read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         """Return the decoded body of a request that says it is JSON.
 
-        Raises
-        ------
-        ProblemError
-            400 if it is not JSON; 413 if it is too large, as soon as that is known; 415 if its
-            headers say something else than JSON; 422 if it is not the JSON that is expected; 503
-            if too many bodies are being read.
+        The problem is 400 if it is not JSON; 413 if it is too large, as soon as that is known; 415
+        if its headers say something else than JSON; 422 if it is not the JSON that is expected; 503
+        if too many bodies are being read.
         """
         _check_type(request)
         return _decode(await self._receive(request), decoder)
@@ -164,6 +161,15 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise ProblemError(400, detail) from None
 
 
+def given_in(asked: msgspec.Struct, *names: str) -> tuple[str, Any]:
+    """Return the one of these fields that a body gives, and its value; 422 unless it is one."""
+    given = [name for name in names if getattr(asked, name) not in (None, msgspec.UNSET)]
+    if len(given) != 1:
+        wanted = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise ProblemError(422, f"the body has {len(given)} of them: give one of {wanted}")
+    return given[0], getattr(asked, given[0])
+
+
 def _check_type(request: Request) -> None:
     found = request.headers.get("content-type", "")
     if found.partition(";")[0].strip().lower() != _JSON:
@@ -191,10 +197,7 @@ def _stated_length(request: Request) -> int:
 class QueryParameters:
     """The parameters in a request's address, of which only `names` are known.
 
-    Raises
-    ------
-    ProblemError
-        400 if they are not UTF-8, 422 if one is unknown.
+    The problem is 400 if they are not UTF-8, 422 if one is unknown.
     """
 
     def __init__(self, request: Request, names: Sequence[str] = ()) -> None:
@@ -252,11 +255,8 @@ class QueryParameters:
 def message_id(request: Request, prefix: str) -> str:
     """Return the id at the end of a path, behind `prefix`.
 
-    Raises
-    ------
-    ProblemError
-        400 if it is not UTF-8, 404 if it is missing, 422 if no message can have it or parameters
-        follow it.
+    The problem is 400 if it is not UTF-8, 404 if it is missing, 422 if no message can have it or
+    parameters follow it.
     """
     if request.scope["query_string"]:
         raise ProblemError(
@@ -302,7 +302,14 @@ class ExampleDecoder:
         self.text_field = text_field(self._kinds)  # of a text alone; None if none, or several
         self._decoder = Decoder(settings.message, NoLabels(model.classes), reads=self._kinds)
 
-    def texts(self, texts: Sequence[str]) -> RequestExamples:
+    def examples(self, name: str, value: Any) -> RequestExamples:
+        """Return what a body gives as `text`, `texts`, `message` or `messages` as examples."""
+        values = value if name in {"texts", "messages"} else [value]
+        if name in {"text", "texts"}:
+            return self._texts(values)
+        return self._messages([bytes(each) for each in values], name)
+
+    def _texts(self, texts: Sequence[str]) -> RequestExamples:
         """Return texts as examples; 422 if the model reads no text, or several."""
         if self.text_field is None:
             raise ProblemError(
@@ -312,13 +319,10 @@ class ExampleDecoder:
             )
         return RequestExamples({self.text_field: texts}, len(texts))
 
-    def messages(self, messages: Sequence[bytes], name: str) -> RequestExamples:
+    def _messages(self, messages: Sequence[bytes], name: str) -> RequestExamples:
         """Return messages, as JSON objects, as examples; `name` is what the request calls them.
 
-        Raises
-        ------
-        ProblemError
-            422 for the first that the stream would reject, or that is a deletion.
+        The problem is 422 for the first that the stream would reject, or that is a deletion.
         """
         decoded = self._decoder.decode(_raw(messages))
         for reject in decoded.rejects:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 import msgspec
-from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,6 +31,7 @@ from consumers.http.requests import (
     QueryParameters,
     component_is_off,
     corrections_setting,
+    given_in,
     json_response,
     message_id,
 )
@@ -82,10 +81,7 @@ _STATUS: dict[type[CorrectionError], int] = {
 
 
 def correction_routes(
-    app_state: AppState,
-    workers: WorkerPool,
-    bodies: BodyReader,
-    example_decoder: ExampleDecoder,
+    app_state: AppState, workers: WorkerPool, bodies: BodyReader, example_decoder: ExampleDecoder
 ) -> list[ApiRoute]:
     """Return the routes that take corrections."""
     http = app_state.settings.http
@@ -124,18 +120,11 @@ def _correction(
     correction_service: CorrectionService, asked: LabelRequest, example_decoder: ExampleDecoder
 ) -> Callable[[], Receipt]:
     """Return what submits a label."""
-    given = (asked.id is not None, asked.text is not None, asked.message is not UNSET)
-    if sum(given) != 1:
-        raise ProblemError(
-            422, f"the body has {sum(given)} of them: give one of id, text and message"
-        )
-    if asked.id is not None:
-        return partial(correction_service.label, asked.id, asked.label)
-    if asked.text is not None:
-        examples = example_decoder.texts([asked.text])
-    else:
-        examples = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
-    return partial(correction_service.teach, examples.example(0), asked.label)
+    name, value = given_in(asked, "id", "text", "message")
+    if name == "id":
+        return partial(correction_service.label, value, asked.label)
+    example = example_decoder.examples(name, value).example(0)
+    return partial(correction_service.teach, example, asked.label)
 
 
 async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receipt:

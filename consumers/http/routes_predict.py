@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
+from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import (
     BodyReader,
@@ -19,16 +19,8 @@ from consumers.http.requests import (
     ProblemError,
     QueryParameters,
     RequestExamples,
+    given_in,
     json_response,
-)
-from consumers.http.schemas import (
-    EXPLAINED_MAX,
-    TEXTS_MAX,
-    ApiExplanation,
-    Feature,
-    Interval,
-    PredictAnswer,
-    PredictRequest,
 )
 from consumers.http.threads import Batcher, predict_columns
 from streamnb import Snapshot
@@ -38,18 +30,18 @@ from streamnb.labels import Label
 FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
 
 
-def explain(snapshot: Snapshot, example: Mapping[str, Any]) -> ApiExplanation:
+def explain(snapshot: Snapshot, example: Mapping[str, Any]) -> schemas.ApiExplanation:
     """Return why a snapshot predicts an example's class; InputError if it has only one class."""
     whole = snapshot.explain_one(example)
     prior = next(each for each in whole.contributions if each.group is None)
     features = [each for each in whole.contributions if each.group is not None]
     features.sort(key=lambda each: (-abs(each.weight), each.value))
-    return ApiExplanation(
+    return schemas.ApiExplanation(
         str(whole.label),
         str(whole.runner_up),
         prior.weight,
         [
-            Feature(
+            schemas.Feature(
                 each.group or "",
                 each.value,
                 each.weight,
@@ -66,15 +58,13 @@ def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
     return {str(label): value for label, value in (values or {}).items()}
 
 
-def credible_interval(snapshot: Snapshot, example: Mapping[str, Any], level: float) -> Interval:
+def credible_interval(
+    snapshot: Snapshot, example: Mapping[str, Any], level: float
+) -> schemas.Interval:
     """Return the credible interval of an example's most probable class.
 
-    It comes from the delta method if the model has one, else from draws with a fixed seed.
-
-    Raises
-    ------
-    InputError
-        If the model's parameters have no posterior.
+    It comes from the delta method if the model has one, else from draws with a fixed seed. An
+    InputError says that the model's parameters have no posterior.
     """
     label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
     try:
@@ -82,13 +72,13 @@ def credible_interval(snapshot: Snapshot, example: Mapping[str, Any], level: flo
     except InputError:
         found = snapshot.credible_interval_one(example, level, seed=0)
     low, high = found[label]
-    return Interval(level, low, high)
+    return schemas.Interval(level, low, high)
 
 
 PREDICT = ApiOperation(
     "Judge texts or messages",
-    PredictAnswer,
-    PredictRequest,
+    schemas.PredictAnswer,
+    schemas.PredictRequest,
     problems={
         400: "The body is not JSON.",
         413: "The body is larger than http.body_bytes_max.",
@@ -103,23 +93,22 @@ def prediction_routes(
     batcher: Batcher, bodies: BodyReader, example_decoder: ExampleDecoder
 ) -> list[ApiRoute]:
     """Return the route `/v1/predict`."""
-    decoder = msgspec.json.Decoder(PredictRequest)
+    decoder = msgspec.json.Decoder(schemas.PredictRequest)
 
     async def predict(request: Request) -> Response:
         QueryParameters(request)
         asked = await bodies.read(request, decoder)
-        n_given = sum(
-            each is not None and each is not UNSET
-            for each in (asked.text, asked.texts, asked.message, asked.messages)
-        )
-        if n_given != 1:
-            detail = (
-                f"the body has {n_given} of them: give one of text, texts, message and messages"
+        name, value = given_in(asked, "text", "texts", "message", "messages")
+        explains = asked.explain or asked.interval is not None
+        if name == "text" and batcher.text_field is not None and not explains:
+            return json_response(await batcher.predict_text(value))
+        examples = example_decoder.examples(name, value)
+        if explains and examples.n > schemas.EXPLAINED_MAX:
+            raise ProblemError(
+                422,
+                f"{examples.n} examples are to be explained, and {schemas.EXPLAINED_MAX} may be at "
+                f"once; without explain and interval {schemas.TEXTS_MAX}",
             )
-            raise ProblemError(422, detail)
-        if asked.text is not None and batcher.text_field is not None and not _explains(asked):
-            return json_response(await batcher.predict_text(asked.text))
-        examples = _examples(asked, example_decoder)
         # The answer is encoded on the predictor's thread: thousands of predictions take
         # milliseconds, for which the event loop cannot stop.
         return json_response(await batcher.ask(partial(_predict_examples, examples, asked)))
@@ -127,35 +116,12 @@ def prediction_routes(
     return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
 
 
-def _explains(asked: PredictRequest) -> bool:
-    return asked.explain or asked.interval is not None
-
-
-def _examples(asked: PredictRequest, example_decoder: ExampleDecoder) -> RequestExamples:
-    """Return the examples of a request as columns."""
-    if asked.text is not None:
-        found = example_decoder.texts([asked.text])
-    elif asked.texts is not None:
-        found = example_decoder.texts(asked.texts)
-    elif asked.messages is not None:
-        found = example_decoder.messages([bytes(each) for each in asked.messages], "messages")
-    else:
-        found = example_decoder.messages([bytes(cast("Raw", asked.message))], "message")
-    if _explains(asked) and found.n > EXPLAINED_MAX:
-        raise ProblemError(
-            422,
-            f"{found.n} examples are to be explained, and {EXPLAINED_MAX} may be at once; "
-            f"without explain and interval {TEXTS_MAX}",
-        )
-    return found
-
-
 def _predict_examples(
-    examples: RequestExamples, asked: PredictRequest, snapshot: Snapshot
+    examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
 ) -> bytes:
     """Return the JSON of the predictions, with what else is asked for."""
     answer = predict_columns(snapshot, examples.columns)
-    if _explains(asked):
+    if asked.explain or asked.interval is not None:
         for i, prediction in enumerate(answer.predictions):
             example = examples.example(i)
             if asked.explain:

@@ -9,6 +9,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import (
     ProblemError,
@@ -18,15 +19,6 @@ from consumers.http.requests import (
     message_id,
 )
 from consumers.http.routes_predict import credible_interval, explain
-from consumers.http.schemas import (
-    LANG_CHARS_MAX,
-    SEARCH_LIMIT_MAX,
-    ApiSummary,
-    Message,
-    MessageAnswer,
-    Now,
-    SearchAnswer,
-)
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.search.query import parse
@@ -50,24 +42,26 @@ _PROBLEMS = {
 }
 SEARCH = ApiOperation(
     "The newest messages that match",
-    SearchAnswer,
+    schemas.SearchAnswer,
     parameters=(
         _Q,
         _LANG,
-        parameter("limit", _WHOLE | {"maximum": SEARCH_LIMIT_MAX, "default": LIMIT}, "How many."),
+        parameter(
+            "limit", _WHOLE | {"maximum": schemas.SEARCH_LIMIT_MAX, "default": LIMIT}, "How many."
+        ),
         parameter("before", _WHOLE, "Only messages with keys below this one."),
     ),
     problems=_PROBLEMS,
 )
 SUMMARY = ApiOperation(
     "Shares and counts over the newest messages that match",
-    ApiSummary,
+    schemas.ApiSummary,
     parameters=(_Q, _LANG),
     problems=_PROBLEMS,
 )
 MESSAGE = ApiOperation(
     "One message, and why it is judged so",
-    MessageAnswer,
+    schemas.MessageAnswer,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
     problems=_PROBLEMS | {404: "The store does not hold it, or recent.enabled is false."},
 )
@@ -80,8 +74,8 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     async def search(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "limit", "before"))
-        query, lang = parse(given.text("q")), given.text("lang", LANG_CHARS_MAX) or None
-        limit = given.whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT
+        query, lang = parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
+        limit = given.whole("limit", 1, schemas.SEARCH_LIMIT_MAX) or LIMIT
         before = given.whole("before", 0, 2**63 - 1)
         found = await workers.run(partial(recent.search, query, lang, limit, before))
         return json_response(serializer.search_answer(query, lang, found, recent.state()))
@@ -89,7 +83,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     async def summary(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang"))
-        query, lang = parse(given.text("q")), given.text("lang", LANG_CHARS_MAX) or None
+        query, lang = parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
         counted = await workers.run(partial(recent.counted, query, lang))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
 
@@ -116,7 +110,9 @@ def _store(app_state: AppState) -> RecentStore:
     return app_state.recent
 
 
-def _message_answer(row: MessageRow, shown: Message, snapshot: Snapshot) -> MessageAnswer:
+def _message_answer(
+    row: MessageRow, shown: schemas.Message, snapshot: Snapshot
+) -> schemas.MessageAnswer:
     """Return a message with what a snapshot predicts for it now, and why."""
     shares = snapshot.predict_proba_one(row.example)
     classes = [str(label) for label in snapshot.classes]
@@ -128,12 +124,12 @@ def _message_answer(row: MessageRow, shown: Message, snapshot: Snapshot) -> Mess
         how_sure = credible_interval(snapshot, row.example, LEVEL)
     except InputError:
         how_sure = None  # the model's parameters have no posterior
-    return MessageAnswer(
+    return schemas.MessageAnswer(
         **msgspec.structs.asdict(shown),
         explanation=why,
         interval=how_sure,
         snapshot_version=snapshot.version,
-        now=Now(
+        now=schemas.Now(
             classes[int(np.argmax(list(shares.values())))],
             dict(zip(classes, shares.values(), strict=True)),
         ),

@@ -10,31 +10,24 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from consumers.http import schemas
 from consumers.http.authorization import NOT_OPEN, is_open, needs_token
 from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters, corrections_setting, json_response
-from consumers.http.schemas import (
-    LANG_CHARS_MAX,
-    CheckpointAge,
-    Corrections,
-    HealthAnswer,
-    ModelAnswer,
-    PageAnswer,
-    SnapshotAge,
-)
 from consumers.http.state import AppState, sample_of
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.health import HealthReport
+from consumers.monitoring.quality import QualityReport
 from streamnb import Snapshot, __version__
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
-MODEL = ApiOperation("The model, and how well it does", ModelAnswer, problems=_PROBLEMS)
-PAGE = ApiOperation("What the page must know at its start", PageAnswer, problems=_PROBLEMS)
+MODEL = ApiOperation("The model, and how well it does", schemas.ModelAnswer, problems=_PROBLEMS)
+PAGE = ApiOperation("What the page must know at its start", schemas.PageAnswer, problems=_PROBLEMS)
 
 
 def _askable(languages: list[str]) -> list[str]:
     """Return the languages that a search takes; messages may call theirs by any name."""
-    return [name for name in languages if len(name) <= LANG_CHARS_MAX and "\0" not in name]
+    return [name for name in languages if len(name) <= schemas.LANG_CHARS_MAX and "\0" not in name]
 
 
 def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
@@ -51,9 +44,9 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
     return [ApiRoute("/v1/model", model, MODEL), ApiRoute("/v1/page", page, PAGE)]
 
 
-def _page(app_state: AppState) -> PageAnswer:
+def _page(app_state: AppState) -> schemas.PageAnswer:
     settings, recent = app_state.settings, app_state.recent
-    return PageAnswer(
+    return schemas.PageAnswer(
         version=__version__,
         source=app_state.status().source,
         classes=list(settings.model.classes),
@@ -65,7 +58,7 @@ def _page(app_state: AppState) -> PageAnswer:
     )
 
 
-def _corrections(app_state: AppState) -> Corrections:
+def _corrections(app_state: AppState) -> schemas.Corrections:
     """Return whether corrections are taken now, and why not."""
     http, correction_service = app_state.settings.http, app_state.correction_service
     if correction_service is None:
@@ -74,14 +67,13 @@ def _corrections(app_state: AppState) -> Corrections:
         reason = NOT_OPEN
     else:
         reason = None if correction_service.ready else correction_service.reason
-    return Corrections(reason is None, needs_token(http), reason)
+    return schemas.Corrections(reason is None, needs_token(http), reason)
 
 
-def _model(app_state: AppState, _snapshot: Snapshot) -> ModelAnswer:
+def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
     """Return the status in the form of the API; with no snapshot, asking fails before."""
     status = app_state.status()
-    quality = status.quality
-    return ModelAnswer(
+    return schemas.ModelAnswer(
         state=status.health.state,
         source=status.source,
         trouble=status.trouble or status.health.degraded,
@@ -92,16 +84,9 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> ModelAnswer:
         vocabulary_size=status.vocabulary_size,
         n_features=status.n_features,
         classes=status.class_rows,
-        snapshot=SnapshotAge(status.snapshot_version, status.snapshot_age_s),
-        checkpoint=CheckpointAge(status.checkpoint_age_s),
-        prequential=quality.prequential,
-        confusion=quality.confusion,
-        calibration=quality.calibration,
-        history=quality.history,
-        telling=quality.telling,
-        rising=quality.rising,
-        falling=quality.falling,
-        trend_s=quality.trend_s,
+        snapshot=schemas.SnapshotAge(status.snapshot_version, status.snapshot_age_s),
+        checkpoint=schemas.CheckpointAge(status.checkpoint_age_s),
+        **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 
 
@@ -125,10 +110,14 @@ def probe_routes(app_state: AppState) -> list[ApiRoute]:
     return [
         ApiRoute("/metrics", metrics, ApiOperation("Every metric, for Prometheus", "text/plain")),
         ApiRoute(
-            "/healthz", healthz, ApiOperation("Is the daemon alive? (503: stuck)", HealthAnswer)
+            "/healthz",
+            healthz,
+            ApiOperation("Is the daemon alive? (503: stuck)", schemas.HealthAnswer),
         ),
         ApiRoute(
-            "/readyz", readyz, ApiOperation("Can it answer from what it learns?", HealthAnswer)
+            "/readyz",
+            readyz,
+            ApiOperation("Can it answer from what it learns?", schemas.HealthAnswer),
         ),
     ]
 
@@ -143,7 +132,7 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 
 def _answer(report: HealthReport, *, good: bool) -> Response:
     age_s = report.last_message_age_s
-    answer = HealthAnswer(
+    answer = schemas.HealthAnswer(
         state=report.state,
         reason=None if good else report.reason,
         last_message_age_s=None if age_s is None else round(age_s, 3),

@@ -51,10 +51,7 @@ class HttpServer:
     def start(self) -> int:
         """Begin to listen; return the port.
 
-        Raises
-        ------
-        ConfigError
-            If the address cannot be bound; the message names `http.port` or `http.host`.
+        ConfigError names `http.port` or `http.host` if the address cannot be bound.
         """
         wanted = self._settings.connections_max
         self._connections_max = connections_allowed(wanted, allow_many_files())
@@ -84,13 +81,7 @@ class HttpServer:
             self._socket.close()
 
     def watch(self) -> None:
-        """Raise what ended the thread, if anything did.
-
-        Raises
-        ------
-        ConsumerError
-            If no request is answered any more, the probes included.
-        """
+        """Raise what ended the thread, if anything did: no request is answered any more."""
         error = self._failure
         if isinstance(error, ConsumerError):
             raise error

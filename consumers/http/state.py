@@ -14,18 +14,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
-from consumers.http.schemas import (
-    ApiSummary,
-    ChangeEvent,
-    Message,
-    MessagesEvent,
-    ProblemEvent,
-    Sample,
-    SearchAnswer,
-    Series,
-    StatusEvent,
-    Step,
-)
+from consumers.http import schemas
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
@@ -53,9 +42,9 @@ class AppState:
     live_updater: LiveUpdater | None = None
 
 
-def sample_of(state: RecentState) -> Sample:
+def sample_of(state: RecentState) -> schemas.Sample:
     """Return which part of the stream the store holds."""
-    return Sample(
+    return schemas.Sample(
         share=state.share,
         stored_per_s=state.stored_per_s,
         offered_per_s=state.offered_per_s,
@@ -74,9 +63,9 @@ class Serializer:
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.shares
 
-    def message(self, row: MessageRow, marked: Sequence[str]) -> Message:
+    def message(self, row: MessageRow, marked: Sequence[str]) -> schemas.Message:
         """Return a message."""
-        return Message(
+        return schemas.Message(
             key=row.key,
             id=row.id,
             time_ms=row.time_ms if row.time_ms >= 0 else row.arrived_ms,
@@ -94,9 +83,9 @@ class Serializer:
 
     def search_answer(
         self, query: Query, lang: str | None, found: Found, state: RecentState
-    ) -> SearchAnswer:
+    ) -> schemas.SearchAnswer:
         """Return the messages that a search found."""
-        return SearchAnswer(
+        return schemas.SearchAnswer(
             query=query.text,
             lang=lang,
             messages=[self.message(each.row, each.marked) for each in found.rows],
@@ -107,7 +96,7 @@ class Serializer:
 
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
-    ) -> ApiSummary:
+    ) -> schemas.ApiSummary:
         """Return shares and counts of the messages that match."""
         shares = self._shares()
         # The words of the query are evidence too: among these messages the model has error rates of
@@ -116,7 +105,7 @@ class Serializer:
         is_everything = query.is_everything and lang is None
         if is_everything and estimate.corrected is None:
             estimate = shares.of_stream(counted.counts)
-        return ApiSummary(
+        return schemas.ApiSummary(
             query=query.text,
             lang=lang,
             is_everything=is_everything,
@@ -131,10 +120,10 @@ class Serializer:
             raw=estimate.raw,
             corrected=estimate.corrected,
             corrected_reason=estimate.corrected_reason,
-            series=Series(
+            series=schemas.Series(
                 counted.step_s,
                 [
-                    Step(time_ms, dict(zip(self._classes, own, strict=True)))
+                    schemas.Step(time_ms, dict(zip(self._classes, own, strict=True)))
                     for time_ms, own in zip(counted.times_ms, counted.series, strict=True)
                 ],
             ),
@@ -158,13 +147,13 @@ class ApiEventSerializer:
     def messages(self, found: Sequence[FoundRow]) -> bytes:
         """Return messages as `/v1/search` shows them."""
         shown = [self._serializer.message(each.row, each.marked) for each in found]
-        return msgspec.json.encode(MessagesEvent(shown))
+        return msgspec.json.encode(schemas.MessagesEvent(shown))
 
     def status(self) -> bytes:
         """Return the daemon's state."""
         status = self._state.status()
         return msgspec.json.encode(
-            StatusEvent(
+            schemas.StatusEvent(
                 state=status.health.state,
                 rate_per_s=status.rate_per_s,
                 lag=status.lag_total,
@@ -179,8 +168,8 @@ class ApiEventSerializer:
 
     def change(self, change: Change) -> bytes:
         """Return what happened to one message."""
-        return msgspec.json.encode(ChangeEvent(change.id, change.corrected, change.removed))
+        return msgspec.json.encode(schemas.ChangeEvent(change.id, change.corrected, change.removed))
 
     def problem(self, detail: str) -> bytes:
         """Return why a query cannot be answered."""
-        return msgspec.json.encode(ProblemEvent(detail))
+        return msgspec.json.encode(schemas.ProblemEvent(detail))

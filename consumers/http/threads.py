@@ -37,10 +37,7 @@ class TaskTimeoutError(ProblemError):
 class WorkerPool:
     """A small pool of threads with a bounded number of tasks.
 
-    Parameters
-    ----------
-    timeout_s : float
-        How long a task may take, its waiting included (`http.request_timeout_s`).
+    A task may take `timeout_s` (`http.request_timeout_s`), its waiting included.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -51,12 +48,8 @@ class WorkerPool:
     async def run(self, task: Callable[[], T], timeout_s: float | None = None) -> T:
         """Return what a task returns, or raise what it raises; it runs on one of the threads.
 
-        Raises
-        ------
-        TaskTimeoutError
-            If it has begun and takes too long: it may still be done.
-        ProblemError
-            503 if too many tasks are waiting, or it waited for too long itself: it never begins.
+        TaskTimeoutError says that it has begun and takes too long: it may still be done. With any
+        other problem (503) it never begins.
         """
         if self._n_tasks >= THREADS + WAITING_MAX:
             detail = "too much is being asked at once; ask again in a moment"
@@ -124,15 +117,8 @@ def _by_class(classes: tuple[str, ...]) -> Callable[..., ByClass]:
 class Batcher:
     """Asks the predictor from the event loop without blocking it.
 
-    Parameters
-    ----------
-    predictor : Predictor
-    text_field : str or None
-        The field into which a text alone is put; None if the model reads none, or several.
-    timeout_s : float
-        How long an answer may take (`http.request_timeout_s`).
-    starting : callable, optional
-        Returns what the start is at; None once it is over. A request without a snapshot hears it.
+    A text alone is put into `text_field`, None if the model reads none, or several. `starting`
+    returns what the start is doing, None once it is over; a request without a snapshot hears it.
     """
 
     def __init__(
@@ -164,11 +150,8 @@ class Batcher:
     async def ask(self, question: Callable[[Snapshot], T]) -> T:
         """Return what a function of the current snapshot returns.
 
-        Raises
-        ------
-        ProblemError
-            422 for a value that the model cannot use; 503 if the predictor's queue is full, it has
-            no snapshot yet or is being stopped.
+        The problem is 422 for a value that the model cannot use; 503 if the predictor's queue is
+        full, it has no snapshot yet or is being stopped.
         """
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         try:

@@ -171,10 +171,7 @@ class Backoff:
     """
 
     def __init__(
-        self,
-        log: structlog.stdlib.BoundLogger,
-        clock: Callable[[], float],
-        pause_max_s: float,
+        self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float], pause_max_s: float
     ) -> None:
         self._log = log
         self._clock = clock
