@@ -34,6 +34,7 @@ from consumers.factories import (
     build_erasure,
     build_sink,
     build_source,
+    known_classes,
     open_components,
     serve,
     stream_identity,
@@ -180,9 +181,10 @@ class Daemon:
         until_end: bool,
     ) -> None:
         self._settings, self._stop, self._clock = settings, stop, time.monotonic
-        registry, classes = CollectorRegistry(), settings.model.classes
+        registry = CollectorRegistry()
         self._checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), self._clock)
         stack.enter_context(self._checkpoint.locked())
+        classes = self._classes = known_classes(settings, self._checkpoint)
         self._metrics = Metrics(registry, classes, self._clock)
         self._health = Health(self._clock, settings.http.stuck_after_s)
         self._statistics = RunStatistics(
@@ -192,7 +194,7 @@ class Daemon:
         self._predictions = self._open_sink(settings.predictions, stack)
         self._rejects = self._open_sink(settings.rejects, stack)
         self._components = open_components(
-            settings, self._statistics, self._metrics, stack, self._clock
+            settings, classes, self._statistics, self._metrics, stack, self._clock
         )
         self._erasure = build_erasure(settings, self._checkpoint, self._components, self._clock)
         stack.callback(self._erasure.close)
@@ -201,7 +203,7 @@ class Daemon:
         predictor.start()
         stack.callback(predictor.stop)
         self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
-        self.reader = Reader(source, build_decoder(settings, source), self._health, stop)
+        self.reader = Reader(source, build_decoder(settings, source, classes), self._health, stop)
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,
             self._components.quality, view, self._checkpoint, clock=self._clock,
@@ -247,6 +249,7 @@ class Daemon:
         """Restore the model, publish its first snapshot, and return the loop around it."""
         settings, corrections = self._settings, self._components.corrections
         model, positions = self._checkpoint.restore(build_model(settings.model))
+        self._classes.grow(model.classes)
         self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         learning = settings.learning
         policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, self._clock)

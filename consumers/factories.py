@@ -34,6 +34,7 @@ from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
+from consumers.messages import KnownClasses
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
@@ -112,10 +113,22 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             assert_never(kind)
 
 
-def build_decoder(settings: Settings, source: Source) -> Decoder:
-    """Return the decoder for the records of a source."""
+def known_classes(settings: Settings, checkpoint: Checkpoint) -> KnownClasses:
+    """Return the model's classes: those of the settings, and those that joined it before."""
+    classes = KnownClasses(settings.model.classes, open=settings.model.new_classes)
+    if settings.model.new_classes:
+        saved = checkpoint.classes()
+        if saved[: len(classes)] == settings.model.classes:
+            classes.grow(saved)
+    return classes
+
+
+def build_decoder(
+    settings: Settings, source: Source, classes: Sequence[str] | None = None
+) -> Decoder:
+    """Return the decoder for the records of a source; `classes` are the settings' if None."""
     labels = settings.labels
-    classes = settings.model.classes
+    classes = settings.model.classes if classes is None else classes
     labeller: Labeller
     if isinstance(labels, EmoticonLabels):
         labeller = EmoticonLabeller(labels, classes)
@@ -156,6 +169,7 @@ def build_corrections(
     lookup: MessageLookup | None,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
+    classes: Sequence[str] | None = None,
 ) -> CorrectionParts | None:
     """Return what `corrections.to` asks for, or None if corrections are off.
 
@@ -173,8 +187,13 @@ def build_corrections(
         source = JournalSource(entries)
     else:
         return None
-    classes = tuple(settings.model.classes)
-    reading = LogReader(source, classes, lambda entry: correction_service.read_back(entry))  # noqa: PLW0108 -- made below
+    classes = settings.model.classes if classes is None else classes
+    reading = LogReader(
+        source,
+        classes,
+        lambda entry: correction_service.read_back(entry),  # noqa: PLW0108 -- made below
+        lambda: correction_service.note_joined(),  # noqa: PLW0108 -- as above
+    )
     correction_service = CorrectionService(
         entries,
         lookup,
@@ -225,6 +244,7 @@ class Components:
 
 def open_components(
     settings: Settings,
+    classes: KnownClasses,
     statistics: RunStatistics,
     metrics: Metrics,
     stack: contextlib.ExitStack,
@@ -234,14 +254,14 @@ def open_components(
 
     A journal of corrections that cannot be opened is a `CheckpointError`.
     """
-    page, classes = settings.page, settings.model.classes
-    quality = Quality(classes, statistics.prequential, page.share_messages_min, clock=clock)
-    recent = _recent(settings, clock)
+    messages_min = settings.page.share_messages_min
+    quality = Quality(classes, statistics.prequential, messages_min, clock=clock)
+    recent = _recent(settings, classes, clock)
     if recent is not None:
         recent.start()
         metrics.watch_recent(recent.state)
         stack.callback(recent.stop)
-    corrections = build_corrections(settings, recent, metrics, clock)
+    corrections = build_corrections(settings, recent, metrics, clock, classes)
     if corrections is not None:
         stack.callback(corrections.log.close)
     return Components(recent, corrections, quality)
@@ -276,7 +296,9 @@ def build_erasure(
     )
 
 
-def _recent(settings: Settings, clock: Callable[[], float]) -> RecentStore | None:
+def _recent(
+    settings: Settings, classes: KnownClasses, clock: Callable[[], float]
+) -> RecentStore | None:
     """Return the store of recent messages, or None if it is off or nobody could ask it."""
     if not (settings.recent.enabled and settings.http.enabled):
         return None
@@ -284,7 +306,7 @@ def _recent(settings: Settings, clock: Callable[[], float]) -> RecentStore | Non
     return RecentStore(
         settings.recent,
         None if folder is None else folder / RECENT_FILE,
-        settings.model.classes,
+        classes,
         settings.model.fields,
         settings.page.unsure_below,
         clock=clock,

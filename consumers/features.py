@@ -40,6 +40,7 @@ from streamnb import (
     Words,
 )
 from streamnb.columns import missing_text
+from streamnb.labels import Label
 
 Column = TextColumn | NDArray[np.float64]
 
@@ -52,6 +53,16 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         features={name: _group(name, group) for name, group in settings.features.items()},
         new_classes=settings.new_classes,
     )
+
+
+def keep_classes(model: NaiveBayes) -> tuple[Label, ...]:
+    """Declare the classes that joined, so that unlearning their last example leaves them.
+
+    The figures, metrics and stored messages of a run know classes by their place in the model.
+    """
+    classes = model.classes
+    model.state.n_declared_classes = len(classes)
+    return classes
 
 
 def _class_prior(prior: ClassPrior, classes: Sequence[str]) -> Dirichlet | Fixed:

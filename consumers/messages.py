@@ -7,10 +7,11 @@ and value lies in it. The decoder turns them into `Messages`, arrays of one entr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import msgspec
 import numpy as np
@@ -38,6 +39,59 @@ def partition_of(name: str) -> Partition:
     """Return the partition that `part_name` named."""
     topic, _, number = name.rpartition("/")
     return Partition(topic, int(number))
+
+
+CLASSES_MAX = 100  # with those that join; each is a column of every count, and a metric's label
+_CLASS_CHARACTERS_MAX = 200
+
+
+class KnownClasses(Sequence[str]):
+    """The model's classes in its order; classes may join behind, and none leaves.
+
+    All components of the daemon share one, and any thread may read it.
+
+    Parameters
+    ----------
+    names : iterable of str
+    open : bool
+        Whether labels may bring further classes (`model.new_classes`).
+    """
+
+    def __init__(self, names: Iterable[str], *, open: bool = False) -> None:  # noqa: A002 -- it is
+        self._names = tuple(names)
+        self._open = open
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> KnownClasses:
+        """Return `names` if it is one already, else closed classes."""
+        return names if isinstance(names, cls) else cls(names)
+
+    def grow(self, names: Sequence[Any]) -> None:
+        """Append the classes that joined the model, whose classes are `names` now."""
+        if len(names) > len(self._names):
+            with self._lock:
+                self._names += tuple(map(str, names[len(self._names) :]))
+
+    def takes(self, label: str) -> bool:
+        """Return whether a label may be learned: it is a class, or may become one."""
+        if label in self._names:
+            return True
+        fits = 0 < len(label) <= _CLASS_CHARACTERS_MAX and label.isprintable()
+        return self._open and fits and len(self._names) < CLASSES_MAX
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+    @overload
+    def __getitem__(self, i: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, i: int | slice) -> str | tuple[str, ...]:
+        return self._names[i]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
 
 @dataclass(frozen=True, slots=True)

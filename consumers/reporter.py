@@ -42,7 +42,7 @@ def build_status(
     prequential = statistics.prequential
     return Status(
         source=source,
-        classes=statistics.classes,
+        classes=tuple(statistics.classes),
         trouble=seen.trouble,
         n_messages=statistics.n_messages,
         n_learned=statistics.n_learned,
@@ -246,7 +246,7 @@ class Reporter:
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
             words_dropped=snapshot.words_dropped if snapshot else 0,
             n_features=n_features(snapshot.state) if snapshot else 0,
-            classes=statistics.classes,
+            classes=tuple(statistics.classes),
             class_counts=tuple(snapshot.class_counts.tolist()) if snapshot else (),
             positions={str(partition): at for partition, at in positions.items()},
             seconds=statistics.elapsed_s,

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,10 +177,27 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 def positions_of(path: Path) -> dict[str, int]:
     """Return the positions that one file holds by its header alone; its arrays are not read."""
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            sections = json.loads(file.metadata()["header"])["sections"]
+    with _header_errors(path):
+        sections = _header(path)["sections"]
         return {each["part"]: each["position"] for each in sections if each["position"] is not None}
+
+
+def classes_of(path: Path) -> tuple[str, ...]:
+    """Return the classes of one file's model as text; see `positions_of`."""
+    with _header_errors(path):
+        return tuple(map(str, _header(path)["classes"]))
+
+
+def _header(path: Path) -> dict[str, Any]:
+    with safetensors.safe_open(path, framework="numpy") as file:
+        header: dict[str, Any] = json.loads(file.metadata()["header"])
+    return header
+
+
+@contextlib.contextmanager
+def _header_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: its header cannot be read ({error!r}).") from error
 

@@ -309,6 +309,9 @@ class ModelSettings(Section):
     @model_validator(mode="after")
     def _prior_fits(self) -> Self:
         problems = list(wrong_classes(self.class_prior, self.classes))
+        if self.new_classes and isinstance(self.class_prior, dict):
+            text = "must be one number with new_classes: a class that joins would have none"
+            problems.append((("model", "class_prior"), text))
         if problems:
             text = "; ".join(f"{'.'.join(map(str, path))} {said}" for path, said in problems)
             raise PydanticCustomError("setting", "{text}", {"text": text, "problems": problems})

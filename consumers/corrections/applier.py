@@ -15,6 +15,7 @@ import structlog
 
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
+from consumers.features import keep_classes
 from consumers.messages import Partition, Reason, Reject
 from consumers.monitoring.metrics import CorrectionMetrics
 from streamnb import Learner
@@ -237,6 +238,7 @@ def _teach(said: Correction, part: str, learner: Learner) -> None:
         return
     try:
         learner.learn_one(part, said.example, said.label)
+        keep_classes(learner.model)
     except InputError:
         if said.was is not None and said.was_part is not None:
             learner.learn_one(said.was_part, said.example, said.was)

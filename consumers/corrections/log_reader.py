@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,10 +78,12 @@ class LogReader:
     ----------
     source : Source
         The log, not opened yet.
-    classes : collection of str
-        The classes that may be taught.
+    classes : sequence of str
+        The model's; those that may join may be taught too.
     tell : callable
         Called on the reading thread with each entry, before it waits to be applied.
+    idle : callable
+        Called there when nothing came.
 
     Attributes
     ----------
@@ -90,12 +92,16 @@ class LogReader:
     """
 
     def __init__(
-        self, source: Source, classes: Collection[str], tell: Callable[[Entry], None]
+        self,
+        source: Source,
+        classes: Sequence[str],
+        tell: Callable[[Entry], None],
+        idle: Callable[[], None] = lambda: None,
     ) -> None:
         self.caught_up = threading.Event()
         self._source = source
         self._classes = classes
-        self._tell = tell
+        self._tell, self._idle = tell, idle
         self._positions: dict[Partition, int] = {}
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
@@ -167,8 +173,10 @@ class LogReader:
             self._trouble = self._source.trouble()
             for raw in batches:
                 self._take(raw)
-            if not batches and self._source.at_end():
-                self.caught_up.set()
+            if not batches:
+                self._idle()
+                if self._source.at_end():
+                    self.caught_up.set()
 
     def _take(self, raw: RawColumns) -> None:
         """Tell what a batch says, and let it wait to be applied."""

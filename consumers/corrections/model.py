@@ -6,7 +6,7 @@ request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 
 from consumers.decode.json import is_too_deep
 from consumers.errors import ConsumerError
-from consumers.messages import Partition, RawColumns, Reason, Reject, part_name
+from consumers.messages import KnownClasses, Partition, RawColumns, Reason, Reject, part_name
 
 
 class CorrectionError(ConsumerError):
@@ -152,22 +152,22 @@ def without_example(correction: Correction) -> bytes:
     return encode(msgspec.structs.replace(correction, example={}, gone=gone))
 
 
-def entries(raw: RawColumns, classes: Collection[str]) -> Iterator[Entry]:
+def entries(raw: RawColumns, classes: Sequence[str]) -> Iterator[Entry]:
     """Yield what the lines of a batch say, in their order.
 
     Parameters
     ----------
     raw : RawColumns
         One batch of a log of corrections.
-    classes : collection of str
-        The classes that may be taught.
+    classes : sequence of str
+        The model's; those that may join may be taught too.
     """
-    offsets = [*raw.offsets.tolist(), raw.next_offset]
+    offsets, known = [*raw.offsets.tolist(), raw.next_offset], KnownClasses.of(classes)
     for i in range(len(raw)):
-        yield Entry(raw.partition, offsets[i], offsets[i + 1], _said(raw, i, classes))
+        yield Entry(raw.partition, offsets[i], offsets[i + 1], _said(raw, i, known))
 
 
-def _said(raw: RawColumns, i: int, classes: Collection[str]) -> Correction | Reject:
+def _said(raw: RawColumns, i: int, classes: KnownClasses) -> Correction | Reject:
     try:
         said = msgspec.json.decode(raw.value(i) or b"", type=Correction)
     except msgspec.ValidationError as error:
@@ -180,7 +180,7 @@ def _said(raw: RawColumns, i: int, classes: Collection[str]) -> Correction | Rej
     if fault is not None:
         return _refused(raw, i, Reason.WRONG_TYPE, fault, said.id)
     for label in (said.label, said.was):
-        if label is not None and label not in classes:
+        if label is not None and not classes.takes(label):
             detail = f"label {label!r:.200} is none of {', '.join(classes)}"
             return _refused(raw, i, Reason.UNKNOWN_LABEL, detail, said.id)
     return said

@@ -31,7 +31,7 @@ from consumers.corrections.model import (
     UnknownMessage,
     encode,
 )
-from consumers.messages import Reject, part_name
+from consumers.messages import KnownClasses, Reject, part_name
 from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
@@ -79,7 +79,7 @@ class CorrectionService:
     lookup : MessageLookup or None
         Who knows recent messages; None where they are not kept, and examples alone can be taught.
     classes : sequence of str
-        The model's classes.
+        The model's; those that may join may be taught too.
     examples : ExampleReader
         Checks examples that come with a request.
     not_ready : callable
@@ -103,7 +103,7 @@ class CorrectionService:
     ) -> None:
         self._log = log
         self._lookup = lookup
-        self._classes = tuple(classes)
+        self._classes = KnownClasses.of(classes)
         self._examples = examples
         self._not_ready = not_ready
         self._bound = bound
@@ -195,6 +195,15 @@ class CorrectionService:
                 del self._doubts[said.id]
             self._note(said, entry.part)
 
+    def note_joined(self) -> None:
+        """Let the store know of corrections that waited for their class to join the model."""
+        for name, (said, _) in list(self._unnoted.items()):
+            if said.label in self._classes:
+                with self._lock(name):
+                    unnoted = self._unnoted.get(name)
+                    if unnoted is not None:
+                        self._note(*unnoted)
+
     def _lock(self, id: str) -> threading.Lock:  # noqa: A002
         return self._locks[hash(id) % _LOCKS]
 
@@ -207,7 +216,7 @@ class CorrectionService:
             raise NotReady(reason)
 
     def _check_label(self, label: str) -> None:
-        if label not in self._classes:
+        if not self._classes.takes(label):
             raise UnknownLabel(f"label {label!r:.200} is none of {', '.join(self._classes)}")
 
     def _find(self, id: str) -> FoundMessage:  # noqa: A002
@@ -291,6 +300,9 @@ class CorrectionService:
         if self._lookup is None or said.place is None:
             return True
         at = said.place, said.offset
+        if said.label is not None and said.label not in self._classes:
+            self._unnoted[said.id] = said, part  # the model will bring the class as it learns this
+            return False
         try:
             if said.label is None:
                 self._lookup.remove(said.id, at)

@@ -116,12 +116,8 @@ class Decoder:
         self._reads = field_specs(reads, message)
         form = record_format or RecordFormat()
         self._rows = RowDecoder(message, labeller, form, self._reads, needs_text=self._needs_text)
-        self._code_of = {None: NO_LABEL} | {name: c for c, name in enumerate(labeller.classes)}
         self._operation_names = name_table_of([str(operation) for operation in OPERATIONS])
-        self._label_names = name_table_of(list(labeller.known))
-        codes = [self._code_of[name] for name in labeller.known.values()]
-        # What `match` returns → code; its last two are OTHER and NOTHING.
-        self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
+        self._number_labels()
         self._failures: set[tuple[str, str, int]] = set()
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
@@ -131,6 +127,15 @@ class Decoder:
             if self._needs_text:
                 paths.add(message.text)
             self._scanner = JsonScanner(reader.root, paths | set(filter(None, [labeller.path])))
+
+    def _number_labels(self) -> None:
+        """Give each class its code, and each known label the code of its class."""
+        labeller = self._labeller
+        self._code_of = {None: NO_LABEL} | {name: c for c, name in enumerate(labeller.classes)}
+        self._label_names = name_table_of(list(labeller.known))
+        codes = [self._code_of[name] for name in labeller.known.values()]
+        # What `match` returns → code; its last two are OTHER and NOTHING.
+        self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
 
     def decode(self, raw: RawColumns) -> Messages:
         """Decode a batch.
@@ -156,6 +161,8 @@ class Decoder:
         if len(at):
             rows = self._decode_rows([raw.value(i) or b"" for i in at.tolist()])
             errors |= {int(at[k]): error for k, error in rows.errors.items()}
+            if len(self._labeller.classes) >= len(self._code_of):
+                self._number_labels()  # classes joined
             self._set_rows(columns, at[rows.at], rows)
         keep = np.ones(len(raw), np.bool_)
         keep[list(errors)] = False

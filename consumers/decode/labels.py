@@ -17,7 +17,7 @@ import msgspec
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
-from consumers.messages import Reason
+from consumers.messages import CLASSES_MAX, KnownClasses, Reason
 
 _VALUE_SHOWN_MAX = 60
 _BOOLEANS = {True: "true", False: "false"}
@@ -84,7 +84,8 @@ class FieldLabeller:
         Which field, and which class each value means. A key is the value's JSON text, so that
         ``"4"`` answers for 4, 4.0 and "4", and ``"true"`` for true.
     classes : sequence of str
-        The model's classes. A class's own name is a label as well.
+        The model's classes. A class's own name is a label as well. Where they are `KnownClasses`
+        that take others, a label that is none of them becomes a class.
 
     Examples
     --------
@@ -96,10 +97,14 @@ class FieldLabeller:
     def __init__(self, settings: FieldLabels, classes: Sequence[str]) -> None:
         self.path: str | None = settings.field
         self.reads_text = False
-        self.classes = tuple(classes)
+        self._model_classes = KnownClasses.of(classes)
         self._mapping = dict(settings.mapping) | {name: name for name in classes}
+        self._set_classes(tuple(classes))
+
+    def _set_classes(self, classes: tuple[str, ...]) -> None:
+        self.classes = classes
         # Most values are found at once. Those whose class the model lacks are left out, so that
-        # `_look_up` explains them.
+        # `_look_up` adds it, or explains why not.
         self.known: Mapping[str, str] = {
             key: name for key, name in self._mapping.items() if name in self.classes
         }
@@ -138,9 +143,16 @@ class FieldLabeller:
                 f"the label at '{self.path}' is {shown}; a string, number or boolean is needed "
                 "(setting labels.field)",
             )
-        name = self._mapping.get(value if isinstance(value, str) else text)
-        if name in self.classes:
+        plain = value if isinstance(value, str) else text
+        name = self._mapping.get(plain)
+        label = plain if name is None else name
+        if name is not None and name in self.classes:
             return name
+        if self._model_classes.takes(label) and len(self.classes) < CLASSES_MAX:
+            # The reading thread meets a class before the model does, and keeps an order of its own.
+            self._mapping.setdefault(label, label)
+            self._set_classes((*self.classes, label))
+            return label
         classes = ", ".join(self.classes)
         if name is not None:
             return DecodeError(

@@ -49,7 +49,7 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
     return schemas.PageAnswer(
         version=__version__,
         source=app_state.status().source,
-        classes=list(settings.model.classes),
+        classes=list(app_state.classes),
         languages=_askable([] if recent is None else recent.languages()),
         unsure_below=settings.page.unsure_below,
         messages_min=settings.page.share_messages_min,

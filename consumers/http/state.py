@@ -41,6 +41,11 @@ class AppState:
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None
 
+    @property
+    def classes(self) -> Sequence[str]:
+        """The model's classes; some may join while the daemon runs."""
+        return self.metrics.classes
+
 
 def sample_of(state: RecentState) -> schemas.Sample:
     """Return which part of the stream the store holds."""
@@ -59,7 +64,7 @@ class Serializer:
 
     def __init__(self, app_state: AppState) -> None:
         settings = app_state.settings
-        self._classes = list(settings.model.classes)
+        self._classes = app_state.classes
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.shares
 
@@ -75,7 +80,9 @@ class Serializer:
             marked=list(marked),
             label=row.label,
             probability=row.probability,
-            probabilities=dict(zip(self._classes, row.probabilities, strict=True)),
+            # A class that joined after the message came had no share of its posterior.
+            probabilities=dict.fromkeys(self._classes, 0.0)
+            | dict(zip(self._classes, row.probabilities, strict=False)),
             unsure=row.probability < self._unsure_below,
             truth=row.truth,
             corrected=row.corrected,
@@ -98,12 +105,14 @@ class Serializer:
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
     ) -> schemas.ApiSummary:
         """Return shares and counts of the messages that match."""
-        shares = self._shares()
+        shares, classes = self._shares(), self._classes[: len(counted.counts)]
         # The words of the query are evidence too: among these messages the model has error rates of
         # its own, which the labelled ones among them show.
-        estimate = shares.of(counted.counts, counted.confusion)
+        own = Shares(classes, counted.confusion, shares.messages_min)
+        estimate = own.of_stream(counted.counts)
         is_everything = query.is_everything and lang is None
-        if is_everything and estimate.corrected is None:
+        has_all = len(shares.classes) == len(classes)  # none joined since they were measured
+        if is_everything and has_all and estimate.corrected is None:
             estimate = shares.of_stream(counted.counts)
         return schemas.ApiSummary(
             query=query.text,
@@ -115,7 +124,7 @@ class Serializer:
             n_unsure=counted.n_unsure,
             enough=estimate.enough,
             messages_min=estimate.messages_min,
-            classes=self._classes,
+            classes=list(classes),
             counts=estimate.counts,
             raw=estimate.raw,
             corrected=estimate.corrected,
@@ -123,7 +132,7 @@ class Serializer:
             series=schemas.Series(
                 counted.step_s,
                 [
-                    schemas.Step(time_ms, dict(zip(self._classes, own, strict=True)))
+                    schemas.Step(time_ms, dict(zip(classes, own, strict=True)))
                     for time_ms, own in zip(counted.times_ms, counted.series, strict=True)
                 ],
             ),

@@ -232,7 +232,7 @@ class CorrectionMetrics:
 class Metrics(Collector):
     """The daemon's metrics, in a registry that is passed in.
 
-    The configured `classes` are the only values of the label `label` beside ``other``; `clock`
+    The model's `classes` are the only values of the label `label` beside ``other``; `clock`
     returns monotonic seconds, for the checkpoint's age.
     """
 
@@ -243,7 +243,7 @@ class Metrics(Collector):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._classes = tuple(classes)
+        self.classes = classes
         self._checkpoint_s = math.nan
         self._status: Callable[[], Status] = lambda: Status(source="")
         self._recent: Callable[[], Any] = lambda: None
@@ -283,12 +283,12 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Yield each metric of the status as it is now."""
-        status = self._status()
+        status, classes = self._status(), tuple(self.classes)
         for family, name, text, value in STATUS_METRICS:
             yield family(f"streamnb_{name}", text, value=_or_nan(value(status)))
         for family, name, text, labels, samples in LABELLED_METRICS:
             made = family(f"streamnb_{name}", text, labels=labels)
-            for values, sample in samples(status, self._classes).items():
+            for values, sample in samples(status, classes).items():
                 made.add_metric(values, _or_nan(sample))
             yield made
         yield from _recent_metrics(self._recent())

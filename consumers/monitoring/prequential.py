@@ -192,9 +192,12 @@ class Judgements:
     log_confidence: NDArray[np.float32]  # log-posterior of the predicted class, in nats
     n_classes: int  # 0 before the first example
 
-    def confusion(self) -> NDArray[np.int64]:
-        """Return how often each true class (row) was predicted as each class (column)."""
-        k = self.n_classes
+    def confusion(self, n_classes: int = 0) -> NDArray[np.int64]:
+        """Return how often each true class (row) was predicted as each class (column).
+
+        At least `n_classes` of each: those without an example have zeros.
+        """
+        k = max(self.n_classes, n_classes)
         cells = self.truth.astype(np.int64) * k + self.predicted
         found: NDArray[np.int64] = np.bincount(cells, minlength=k * k).reshape(k, k)
         return found

@@ -302,7 +302,7 @@ class Quality:
         clock: Callable[[], float] = time.monotonic,
         time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._classes = tuple(classes)
+        self.classes = classes
         self._prequential = prequential
         self._messages_min = messages_min
         self._clock = clock
@@ -315,7 +315,7 @@ class Quality:
         self._confusion = Confusion()
         self._calibration: tuple[Bin, ...] = ()
         self._calibration_error: float | None = None
-        self._shares = Shares.unknown(self._classes, messages_min)
+        self._shares = Shares.unknown(tuple(classes), messages_min)
         self._stream_shares: ShareReport | None = None
         self._report = QualityReport()
 
@@ -383,14 +383,18 @@ class Quality:
 
     def _measure_window(self, predicted: Sequence[int]) -> None:
         """Compute confusion, calibration and error rates from the prequential window."""
-        judged = self._prequential.judged()
+        judged, classes = self._prequential.judged(), tuple(self.classes)
         if len(judged.truth):
-            counts = judged.confusion()
-            self._confusion = Confusion(self._classes, tuple(map(tuple, counts.tolist())))
+            counts = judged.confusion(len(classes))
+            self._confusion = Confusion(classes, tuple(map(tuple, counts.tolist())))
             self._calibration = judged.calibration()
             self._calibration_error = calibration_error(self._calibration)
-            self._shares = Shares(self._classes, counts, self._messages_min)
-        self._stream_shares = self._shares.of_stream(predicted or [0] * len(self._classes))
+            self._shares = Shares(classes, counts, self._messages_min)
+        elif len(classes) > len(self._shares.classes):
+            self._shares = Shares.unknown(classes, self._messages_min)
+        self._stream_shares = self._shares.of_stream(
+            [*predicted, *[0] * (len(classes) - len(predicted))]
+        )
 
     def _figures(self) -> PrequentialFigures:
         known = self._prequential

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import Messages
+from consumers.messages import KnownClasses, Messages
 from consumers.monitoring.prequential import Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer
@@ -55,7 +55,7 @@ class RunStatistics:
         window: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.classes = tuple(classes)
+        self.classes = KnownClasses.of(classes)
         self.fields = tuple(fields)
         self.prequential = Prequential(window)
         self.n_messages = 0
@@ -129,16 +129,20 @@ class RunStatistics:
         """Count labelled messages that were predicted and then learned."""
         self.n_learned += len(rows)
         self.prequential.update(posteriors, truth)
-        counts = np.bincount(truth, minlength=len(self.classes)).tolist()
-        self.learned_by_class.update(dict(zip(self.classes, counts, strict=True)))
+        self._count_classes(self.learned_by_class, truth)
         self._remember(messages, rows, posteriors)
+
+    def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
+        classes = tuple(self.classes)
+        counts = np.bincount(places, minlength=len(classes)).tolist()
+        counter.update(dict(zip(classes, counts, strict=True)))
 
     def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
         """Count unlabelled messages that were predicted; on the predictor thread."""
         self.n_judged += len(rows)
+        self.classes.grow(answer.classes)
         predicted = self._remember(messages, rows, answer.log_posteriors)
-        counts = np.bincount(predicted, minlength=len(self.classes)).tolist()
-        self.predicted_by_class.update(dict(zip(self.classes, counts, strict=True)))
+        self._count_classes(self.predicted_by_class, predicted)
 
     def _remember(
         self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]

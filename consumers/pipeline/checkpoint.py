@@ -40,7 +40,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError
 from streamnb.state import ModelState
-from streamnb.storage import older_files, positions_of, read
+from streamnb.storage import classes_of, older_files, positions_of, read
 
 FILE_NAME = "model.nb"
 # The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
@@ -173,6 +173,14 @@ class Checkpoint:
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
+    def classes(self) -> tuple[str, ...]:
+        """Return the classes of the saved model by its header alone; none if it cannot be read."""
+        path = self.path
+        try:
+            return () if path is None or not path.exists() else classes_of(path)
+        except StoreError:
+            return ()
+
     def write(
         self, model: NaiveBayes | ModelState, positions: Mapping[Partition, int]
     ) -> SavedCheckpoint:
@@ -221,6 +229,8 @@ class Checkpoint:
     ) -> None:
         ours = {"model": _comparable(fresh), "stream": self._identity}
         theirs = {"model": _comparable(stored), "stream": dict(notes)}
+        if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
+            theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
         found = [
             f"  {where}: the checkpoint has {old!r}, the configuration {new!r}"
             for where, old, new in differences(theirs, ours)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from consumers.corrections import CorrectionApplier
 from consumers.errors import CheckpointError, SinkError
-from consumers.features import columns_of
+from consumers.features import columns_of, keep_classes
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
@@ -174,7 +174,9 @@ class Pipeline:
         # A partition without labels gets its part too: its position is saved with it.
         posteriors = self.learner.learn(part_name(messages.partition), columns, labels)
         if len(rows):
-            truth = to_indices(labels, self.learner.model.classes)
+            classes = keep_classes(self.learner.model)
+            self.statistics.classes.grow(classes)
+            truth = to_indices(labels, classes)
             self.statistics.learned(messages, rows, posteriors, truth)
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
@@ -194,6 +196,7 @@ class Pipeline:
             self._is_mid_batch = True
             assigned = self.reader.source_status().assigned
             rejects = self.corrections.apply(self.learner, self.positions, assigned)
+            self.statistics.classes.grow(self.learner.model.classes)
             if rejects:
                 self._after_predictions(partial(self._write_rejects, rejects))
             deleted = self.corrections.take_deleted()

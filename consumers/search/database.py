@@ -297,16 +297,21 @@ def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
         "CREATE TABLE chunk (number INTEGER PRIMARY KEY, first_key INTEGER, next_key INTEGER,"
         " n_offered INTEGER, n_bytes INTEGER)"
     )
-    db.executemany("INSERT INTO class VALUES (?, ?)", list(enumerate(classes)))
+    save_classes(db, classes)
     db.execute("INSERT INTO lang VALUES (0, '')")
     db.execute(f"PRAGMA application_id = {_APPLICATION}")
     db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
 
 
+def save_classes(db: sqlite3.Connection, classes: Sequence[str]) -> None:
+    """List the classes, in whose order labels are numbered; those that are listed stay."""
+    db.executemany("INSERT OR IGNORE INTO class VALUES (?, ?)", list(enumerate(classes)))
+
+
 def _read(db: sqlite3.Connection, classes: Sequence[str], capacity: int) -> Contents:
     kept = _names(db, "class")
-    if kept != list(classes):
+    if kept != list(classes)[: len(kept)]:  # some may have joined
         raise UnfitFileError(f"its classes are {kept}, the model's {list(classes)}")
     gone = db.execute("SELECT place, offset, id_crc FROM gone ORDER BY rowid")
     return Contents(

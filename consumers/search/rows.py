@@ -11,7 +11,7 @@ nobody waits for the lock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias, overload
@@ -124,7 +124,7 @@ def crc_of(id: str) -> int:  # noqa: A002 -- it is one
 class RowBuilder:
     """Makes columns of messages; any thread may use it."""
 
-    codes: Mapping[str, int]  # the number of each of the model's classes
+    classes: Sequence[str]  # the model's, by their number
     fields: tuple[str, ...]  # the model's
     times_made_up: bool = False  # what messages say of their own time means nothing
 
@@ -149,7 +149,8 @@ class RowBuilder:
         ]
         shares = np.exp(log_posteriors)
         likeliest = shares.argmax(axis=1)
-        codes = [self.codes.get(name) for name in messages.classes]
+        places = {name: c for c, name in enumerate(self.classes)}
+        codes = [places.get(name) for name in messages.classes]
         labels = messages.labels[rows].tolist()
         truths = [None if k == NO_LABEL else codes[k] for k in labels]
         part = part_name(messages.partition)
@@ -240,7 +241,7 @@ def placed(
 class RowMapper:
     """What the numbers of a table stand for: classes, and the file's names of partitions."""
 
-    classes: tuple[str, ...]
+    classes: Sequence[str]
     places: list[str]
 
     def row(self, values: Sequence[Any]) -> MessageRow:

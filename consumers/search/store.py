@@ -86,7 +86,7 @@ class RecentStore:
         *,
         times_made_up: bool = False,
     ) -> None:
-        self.classes = tuple(classes)
+        self.classes = classes
         self._unsure_below = unsure_below
         self._wall_clock = wall_clock
         self._clock = clock
@@ -96,8 +96,7 @@ class RecentStore:
             self._folder = tempfile.TemporaryDirectory(prefix="streamnb-")
             path = Path(self._folder.name) / FILE_NAME
         self._path = path
-        codes = {name: c for c, name in enumerate(classes)}
-        row_builder = RowBuilder(codes, tuple(fields), times_made_up=times_made_up)
+        row_builder = RowBuilder(classes, tuple(fields), times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
         self._sampler = Sampler(settings.rate_max_per_s, budget, row_builder, wall_clock, clock)
         self._writer = Writer(path, self._sampler, self._bounds, classes, wall_clock, clock)

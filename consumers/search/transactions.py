@@ -188,10 +188,9 @@ class Transactions:
         self._path = path
         self._bounds = bounds
         self._clock = clock
-        self._codes: dict[str | None, int | None] = {name: c for c, name in enumerate(classes)}
-        self._codes[None] = None
+        self._classes, self._n_classes_listed = classes, 0
         self.contents = database.open_file(path, classes, bounds.chunk_rows)
-        self.mapper = RowMapper(tuple(classes), self.contents.places.names)
+        self.mapper = RowMapper(classes, self.contents.places.names)
         self.readers = database.Readers(path)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)
@@ -318,7 +317,7 @@ class Transactions:
             if not alive:
                 self._known.expect(item, at)
         for one in alive[-1:]:
-            label = self._codes[item.label]
+            label = self._code_of(item.label)
             database.teach(self._db, one.chunk.number, one.key, label, item.part)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
@@ -332,6 +331,9 @@ class Transactions:
         places += [one.at for one in held]
         self._known.bury(self._db, dict.fromkeys(places, crc_of(item.id)))
         return held
+
+    def _code_of(self, label: str | None) -> int | None:
+        return None if label is None else self._classes.index(label)
 
     def _at(self, place: tuple[Partition, int]) -> At:
         return self.contents.place_code(place[0]), place[1]
@@ -355,7 +357,7 @@ class Transactions:
             )
             said = self._known.said_of(columns["id"], place, columns["offset"])
             for k, correct in said.items():
-                columns["taught"][k] = columns["corrected"][k] = self._codes[correct.label]
+                columns["taught"][k] = columns["corrected"][k] = self._code_of(correct.label)
                 columns["taught_part"][k] = correct.part
             values = list(zip(*columns.values(), strict=True))
             chunk.add(columns)
@@ -439,6 +441,9 @@ class Transactions:
                 "UPDATE chunk SET next_key = ?, n_offered = ?, n_bytes = ? WHERE number = ?",
                 (newest.next_key, newest.n_offered, newest.n_bytes, newest.number),
             )
+        if len(self._classes) > self._n_classes_listed:
+            self._n_classes_listed = len(self._classes)
+            database.save_classes(self._db, self._classes)
         for table, register in (("place", self.contents.places), ("lang", self.contents.langs)):
             for code in range(register.n_saved, len(register.names)):
                 self._db.execute(
@@ -457,5 +462,5 @@ class Transactions:
         """Go back to what the file holds."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        self._waiting = []
+        self._waiting, self._n_classes_listed = [], 0
         self._chunks = list(self.published)

@@ -48,7 +48,7 @@ class Writer:
         self._path = path
         self._sampler = sampler
         self._bounds = bounds
-        self._classes = tuple(classes)
+        self._classes = classes
         self._wall_clock = wall_clock
         self._clock = clock
         self._damage: str | None = None

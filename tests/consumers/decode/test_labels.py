@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.errors import ConfigError
-from consumers.messages import Reason
+from consumers.messages import CLASSES_MAX, KnownClasses, Reason
 
 CLASSES = ("negative", "positive")
 SIGNS = [sign for signs in EmoticonLabels().signs.values() for sign in signs]
@@ -51,6 +51,31 @@ def test_a_value_outside_the_mapping_is_unknown(value: Any) -> None:
         None,
         Reason.UNKNOWN_LABEL,
     )
+
+
+def test_an_unknown_label_becomes_a_class_where_classes_may_join() -> None:
+    """By the text it has in JSON, or the class that the mapping makes of it; the model's stay."""
+    known = KnownClasses(CLASSES, open=True)
+    labeller = FieldLabeller(FieldLabels(), known)
+    labels = ["sport", 2, 7, 7.0, True, "sport", 4, None]
+    found = labeller.label(labels, [""] * len(labels))
+    assert found.labels == ["sport", "neutral", "7", "7", "true", "sport", "positive", None]
+    assert found.errors == {}
+    assert labeller.classes == (*CLASSES, "sport", "neutral", "7", "true")
+    assert labeller.known["sport"] == "sport"
+    assert tuple(known) == CLASSES  # they join once the model has learned one
+
+
+def test_no_more_classes_join_than_fit() -> None:
+    """Nor any whose name could not be shown; the others are rejected as unknown."""
+    labeller = FieldLabeller(FieldLabels(), KnownClasses(CLASSES, open=True))
+    unfit = ["", "x" * 201, "a\nb"]
+    found = labeller.label(unfit, [""] * len(unfit))
+    assert {error.reason for error in found.errors.values()} == {Reason.UNKNOWN_LABEL}
+    assert len(found.errors) == len(unfit)
+    found = labeller.label(list(range(10, 10 + CLASSES_MAX)), [""] * CLASSES_MAX)
+    assert len(labeller.classes) == CLASSES_MAX
+    assert sorted(found.errors) == [CLASSES_MAX - 2, CLASSES_MAX - 1]
 
 
 def test_booleans_are_mapped_by_their_json_text() -> None:

@@ -65,7 +65,7 @@ class Stream:
     def __post_init__(self) -> None:
         """Open the sampler, its burst used up."""
         CostlyMaker.meter, CostlyMaker.cost_s = Clock(0.0), self.make_s
-        row_builder = CostlyMaker({name: c for c, name in enumerate(CLASSES)}, ("text",))
+        row_builder = CostlyMaker(CLASSES, ("text",))
         budget = ProcessorBudget(SHARE)
         self.sampler = Sampler(
             self.rate_max_per_s, budget, row_builder, Clock(1.0), self.clock, CostlyMaker.meter

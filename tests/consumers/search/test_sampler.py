@@ -38,7 +38,7 @@ def intake_of(rate_max_per_s: float) -> tuple[Sampler, Clock]:
     sampler = Sampler(
         rate_max_per_s,
         ProcessorBudget(1.0),
-        RowBuilder({name: c for c, name in enumerate(CLASSES)}, ("text",)),
+        RowBuilder(CLASSES, ("text",)),
         Clock(1.0),
         clock,
         thread_time=Clock(0.0),

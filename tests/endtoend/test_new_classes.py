@@ -1,0 +1,116 @@
+"""Classes that join a running daemon, by its stream and by people, if the settings let them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from streamnb.storage import read
+from tests.endtoend.correction_clients import ask
+from tests.endtoend.daemon_process import Daemon, write_config
+
+LABELS = ("negative", "positive", "sport", 7, "sport", None, "positive")
+WORDS = ("awful", "lovely", "goal", "seven", "match", "goal match", "bright")
+
+
+def stream_of(tmp_path: Path) -> Path:
+    """Write a stream whose labels are not all declared."""
+    lines: list[dict[str, Any]] = [
+        {"id": f"m{i}", "text": f"{word} day"} | ({} if label is None else {"label": label})
+        for i, (word, label) in enumerate(zip(WORDS, LABELS, strict=True))
+    ]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def config_of(tmp_path: Path, *, new_classes: bool) -> Path:
+    """Return a configuration of two declared classes."""
+    return write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path}/in.jsonl",
+        model={"new_classes": new_classes},
+        checkpoint={"folder": "state", "interval_s": 0.05},
+    )
+
+
+def classes_of(daemon: Daemon) -> dict[str, float]:
+    """Return the classes of /v1/model with their counts."""
+    model = json.loads(daemon.get("/v1/model")[1])
+    return {row["label"]: row["count"] for row in model.get("classes", [])}
+
+
+def samples(daemon: Daemon, name: str) -> dict[str, float]:
+    """Return the samples of a metric by their label `label`."""
+    found = {}
+    for line in daemon.get("/metrics")[1].splitlines():
+        if line.startswith(name + '{label="'):
+            label, _, value = line.removeprefix(name + '{label="').partition('"} ')
+            found[label] = float(value)
+    return found
+
+
+def check_everywhere(daemon: Daemon, counts: dict[str, int]) -> None:
+    """Compare the classes of model, page, search and summary with those that were learned."""
+    names = list(counts)
+    daemon.until(lambda: classes_of(daemon) == counts, f"the classes {counts}")
+    page: dict[str, Any] = json.loads(daemon.get("/v1/page")[1])
+    assert page["classes"] == names
+    daemon.until(lambda: json.loads(daemon.get("/v1/summary")[1])["n"] == len(LABELS), "all stored")
+    assert json.loads(daemon.get("/v1/summary")[1])["classes"] == names
+    found = json.loads(daemon.get("/v1/search?q=day")[1])["messages"]
+    assert len(found) == len(LABELS)
+    assert all(list(message["probabilities"]) == names for message in found)
+    assert list(samples(daemon, "streamnb_share_ratio")) == names
+
+
+def test_labels_of_stream_and_api_add_classes(tmp_path: Path) -> None:
+    """They are learned and shown everywhere, also after a restart from the checkpoint."""
+    stream_of(tmp_path)
+    config = config_of(tmp_path, new_classes=True)
+    counts = {"negative": 1, "positive": 2, "sport": 2, "7": 1}
+    with Daemon(config) as daemon:
+        check_everywhere(daemon, counts)
+        learned = samples(daemon, "streamnb_examples_learned_total")
+        assert learned == counts
+        said = json.loads(daemon.get("/v1/search?q=match")[1])["messages"]
+        assert {message["truth"] for message in said} == {"sport", None}
+        # One message teaches a class that nobody has named before, then another in its place.
+        daemon.until(
+            lambda: json.loads(daemon.get("/v1/page")[1])["corrections"]["reason"] is None,
+            "corrections",
+        )
+        for label in ("weather", "climate"):
+            status, _ = ask(daemon.address, "POST", "/v1/labels", {"id": "m6", "label": label})
+            assert status == 202
+            daemon.until_page("/v1/messages/m6", 200, f'"corrected":"{label}"')
+        assert ask(daemon.address, "POST", "/v1/labels", {"text": "x", "label": ""})[0] == 422
+        counts |= {"positive": 1, "weather": 0, "climate": 1}
+        check_everywhere(daemon, counts)
+        answer = ask(daemon.address, "POST", "/v1/predict", {"text": "goal match"})[1]
+        assert answer["predictions"][0]["label"] == "sport"
+        assert daemon.metric("streamnb_rejects_total") == 0
+        assert daemon.stop() == 0
+    assert read(tmp_path / "state" / "model.nb").model.classes == tuple(counts)
+    with Daemon(config) as daemon:
+        daemon.until_line("restored")
+        check_everywhere(daemon, counts)
+        assert daemon.count("recent_store_moved_aside") == 0
+        with (tmp_path / "in.jsonl").open("a") as file:
+            file.write(json.dumps({"id": "n", "text": "rain day", "label": "climate"}) + "\n")
+        daemon.until(lambda: classes_of(daemon)["climate"] == 2, "one more")
+        assert daemon.stop() == 0
+
+
+def test_declared_classes_are_closed_otherwise(tmp_path: Path) -> None:
+    """Labels that are not declared are rejected, and people are told."""
+    stream_of(tmp_path)
+    with Daemon(config_of(tmp_path, new_classes=False)) as daemon:
+        daemon.until(
+            lambda: classes_of(daemon) == {"negative": 1, "positive": 2}, "what is declared"
+        )
+        daemon.until_metric("streamnb_rejects_total", 3)
+        status, problem = ask(daemon.address, "POST", "/v1/labels", {"text": "x", "label": "sport"})
+        assert (status, "sport" in problem["detail"]) == (422, True)
+        assert daemon.stop() == 0
