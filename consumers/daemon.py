@@ -196,8 +196,9 @@ class Daemon:
         self._components = open_components(
             settings, classes, self._statistics, self._metrics, stack, self._clock
         )
-        self._erasure = build_erasure(settings, self._checkpoint, self._components, self._clock)
-        stack.callback(self._erasure.close)
+        self._erasure = build_erasure(
+            settings, self._checkpoint, self._components, stack, self._clock
+        )
         self._board = SnapshotBoard()
         self._predictor = predictor = Predictor(self._board, settings.predictor.queue_size_max)
         predictor.start()

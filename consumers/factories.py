@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -34,14 +35,14 @@ from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
-from consumers.messages import KnownClasses
+from consumers.messages import KnownClasses, Partition
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.erasure import Erasure, Output
+from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
@@ -271,11 +272,13 @@ def build_erasure(
     settings: Settings,
     checkpoint: Checkpoint,
     components: Components,
+    stack: contextlib.ExitStack,
     clock: Callable[[], float] = time.monotonic,
 ) -> Erasure:
     """Return what erases the texts of deleted messages from the state folder's files.
 
-    If the deletions that an earlier run left undone cannot be read, it is a `SinkError`.
+    A journal that earlier settings left is opened for it; the stack closes both. If the deletions
+    that an earlier run left undone cannot be read, it is a `SinkError`.
     """
     outputs = [
         Output(address.path, taken)
@@ -285,15 +288,37 @@ def build_erasure(
         )
         if address.path is not None
     ]
+    folder, source = settings.checkpoint.folder, settings.source_address.path
     entries = None if components.corrections is None else components.corrections.log
-    return Erasure(
-        settings.checkpoint.folder,
-        checkpoint.oldest_position,
-        entries if isinstance(entries, Journal) else None,
+    entries, applied = entries if isinstance(entries, Journal) else None, checkpoint.oldest_position
+    if entries is None and folder is not None and (folder / journal.FILE_NAME).is_file():
+        entries, applied = Journal(folder / journal.FILE_NAME), _everything
+        stack.callback(entries.close)
+    unused: list[Path] = []
+    if components.recent is None and folder is not None:
+        unused = [folder / (RECENT_FILE + end) for end in ("", "-wal", "-shm", ".aside")]
+    topics = {
+        f"predictions.to: {settings.predictions.to}": settings.predictions.address.topic,
+        f"rejects.to: {settings.rejects.to}": settings.rejects.address.topic,
+        f"corrections.to: {settings.corrections.to}": settings.corrections.address.topic,
+    }
+    elsewhere = [name for name, topic in topics.items() if topic is not None]
+    erasure = Erasure(
+        folder,
+        applied,
+        entries,
         outputs,
         components.recent,
         clock,
+        OtherPlaces(unused, [] if source is None else [source], elsewhere),
     )
+    stack.callback(erasure.close)
+    return erasure
+
+
+def _everything(partition: Partition) -> int:  # noqa: ARG001 -- as `Checkpoint.oldest_position`
+    """Return the end of a journal of which nothing is applied any more."""
+    return sys.maxsize
 
 
 def _recent(

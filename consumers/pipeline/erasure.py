@@ -9,7 +9,11 @@ Pending deletions stand in a file of their own, synced before the checkpoint tha
 So after a kill at any instant they are erased again, by that file or by reading the deletion again.
 Erasing twice does no harm.
 
-What left the folder, through a Kafka topic or an output elsewhere, cannot be erased.
+Files that an earlier configuration left in the folder are treated alike: its outputs, its journal,
+and its store of recent messages, which is deleted as a whole where nobody uses it.
+
+What left the folder, through a Kafka topic or an output elsewhere, cannot be erased; the log says
+so once a run.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -33,11 +37,15 @@ from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
 from consumers.messages import Partition
 from consumers.private_files import open_private, overwrite_lines
+from consumers.sinks.records import message_remover
 
 FILE_NAME = "erasures.jsonl"
 # A pass reads whole files, so it may take this share of the time.
 _SHARE_MAX = 0.02
 _CLOSE_TIMEOUT_S = 5.0
+_OWN = ("model.nb", ".model.nb", "recent.db", "corrections.jsonl", FILE_NAME)
+_GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
+_UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Place = tuple[str, Partition, int]  # id, log, offset
@@ -71,6 +79,25 @@ class Output:
     taken: Taken
 
 
+@dataclass(frozen=True, slots=True)
+class OtherPlaces:
+    """Where else texts may stand.
+
+    Attributes
+    ----------
+    unused : sequence of Path
+        Files that nobody uses: they are deleted.
+    foreign : sequence of Path
+        Files that are left alone wherever they lie.
+    elsewhere : sequence of str
+        What cannot be reached, for people.
+    """
+
+    unused: Sequence[Path] = ()
+    foreign: Sequence[Path] = ()
+    elsewhere: Sequence[str] = ()
+
+
 class Erasure:
     """Erases the texts of deleted messages on a thread of its own.
 
@@ -88,6 +115,7 @@ class Erasure:
         It forgets what the stream deletes; it already knows what people delete.
     clock : callable
         Monotonic seconds.
+    others : OtherPlaces
 
     Raises
     ------
@@ -103,11 +131,19 @@ class Erasure:
         outputs: Sequence[Output],
         recent: MessageStore | None,
         clock: Callable[[], float] = time.monotonic,
+        others: OtherPlaces = OtherPlaces(),
     ) -> None:
+        self._folder = folder
         self._path = None if folder is None else folder / FILE_NAME
         self._applied = applied
         self._journal = journal
         self._outputs = [each for each in outputs if folder is not None and _lies_in(each, folder)]
+        out = [str(each.path) for each in outputs if each not in self._outputs]
+        self._elsewhere, self._unused = [*out, *others.elsewhere], others.unused
+        # Of these is not guessed what they are.
+        self._known = {
+            each.resolve() for each in (*others.foreign, *(o.path for o in self._outputs))
+        }
         self._recent = recent
         self._clock = clock
         self._lock = threading.Lock()
@@ -134,6 +170,15 @@ class Erasure:
         from_stream : bool
             Whether the stream deleted them, rather than a person.
         """
+        places = list(places)
+        if places and self._elsewhere:
+            log.warning(
+                "texts_out_of_reach",
+                places=self._elsewhere,
+                detail="messages were deleted; their texts stay there, if they were written: only "
+                "files in checkpoint.folder are erased",
+            )
+            self._elsewhere = []  # once a run
         by_log: dict[Partition, tuple[list[str], list[int]]] = {}
         for name, partition, offset in places:
             ids, offsets = by_log.setdefault(partition, ([], []))
@@ -261,12 +306,31 @@ class Erasure:
                 offset = max(offset, before[1])
             offsets_by_id[each.id] = partition, offset
         ids = {msgspec.json.encode(name) for name in offsets_by_id}
-        for output in self._outputs:
+        for path in self._unused:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+                log.warning("unused_file_deleted", path=str(path), detail=_UNUSED)
+        for output in (*self._outputs, *self._left_outputs()):
             if not _overwrite(output, ids, self._goes_on):
                 return None
         if self._journal is None:
             return set()
         return self._journal.erase(offsets_by_id, applied, self._goes_on)
+
+    def _left_outputs(self) -> Iterator[Output]:
+        """Yield the outputs of earlier settings in the folder, each ended by a line end."""
+        for path in [] if self._folder is None else sorted(self._folder.rglob("*")):
+            is_ours = path.name.startswith(_OWN) or path.resolve() in self._known
+            if is_ours or path.is_symlink() or not path.is_file():
+                continue
+            with path.open("rb+") as file:
+                remover = message_remover(file.read(_GUESSED_BYTES).split(b"\n"))
+                if remover is None:
+                    continue
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # torn by a kill, and no sink will mend it
+                    file.write(b"\n")
+            yield Output(path, remover)
 
     def _goes_on(self) -> bool:
         return not self._closing

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -194,6 +194,22 @@ def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | Non
         return _ID + name + b"}"
     kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
     return None if line.rstrip(b" ") == (new := _encode(kept)) else new
+
+
+def message_remover(
+    lines: Iterable[bytes],
+) -> Callable[[bytes, AbstractSet[bytes]], bytes | None] | None:
+    """Return what removes messages from a file of such lines; None if no sink wrote them."""
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line, type=dict[str, Any]).keys()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if set(_WITHOUT_TEXT) <= found <= set(Prediction.__struct_fields__):
+            return prediction_without_text
+        if found >= _IN_EVERY_REJECT and found <= set(RejectedMessage.__struct_fields__):
+            return reject_without_bytes
+    return None
 
 
 def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:

@@ -137,6 +137,48 @@ def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> N
     assert not words & {"morning", "evening", "night", "noon"}
 
 
+def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream) -> None:
+    """Page, journal and outputs are off by now, and yet nothing in the folder holds what went."""
+    state = tmp_path / "state"
+    with Daemon(config_of(tmp_path)) as daemon:
+        for name in "abcdegh":
+            daemon.until_page(f"/v1/messages/{name}", 200)
+        for name, label in (("b", "positive"), ("g", "positive")):
+            body = {"id": name, "label": label}
+            assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
+        daemon.kill()  # so that the store's log is left as well
+    assert holders(state, SECRETS).keys() >= {"corrections.jsonl", "predictions.jsonl"}
+    with (state / "predictions.jsonl").open("ab") as file:  # torn by the kill
+        file.write(b'{"id":"c","time_ms":5,"text":"good ' + UNLABELLED.encode())
+    own = state / "own.jsonl"
+    own.write_text(json.dumps({"id": "c", "text": "mine"}) + "\n")
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path}/in.jsonl",
+        http={"enabled": False},
+        predictions={"to": f"file:{tmp_path}/elsewhere.jsonl"},
+        corrections={"to": "none"},
+        checkpoint={"folder": "state", "interval_s": 0.05},
+    )
+    with Daemon(config) as daemon:
+        stream.add(*({"id": name, "operation": "delete"} for name in "abcdef"))
+
+        def is_gone() -> bool:
+            stream.tick()
+            return all(name.startswith("model.nb") for name in holders(state, SECRETS))
+
+        # The stream's own deletion takes no learned word out of the model.
+        daemon.until(is_gone, f"erasure; {holders(state, SECRETS)}")
+        until_gone(daemon, stream, state, (UNLABELLED, TAUGHT, STREAMED, MARKED))
+        assert daemon.stop() == 0
+        (line,) = [line for line in daemon.lines if line["event"] == "texts_out_of_reach"]
+        assert line["places"] == [f"{tmp_path}/elsewhere.jsonl"]
+    assert not list(state.glob("recent.db*"))
+    assert "good gracious" in (state / "corrections.jsonl").read_text()
+    assert "good gracious" in (state / "predictions.jsonl").read_text()
+    assert json.loads(own.read_text()) == {"id": "c", "text": "mine"}
+
+
 def test_a_kill_amid_erasing_leaves_it_to_the_next_start(tmp_path: Path, stream: Stream) -> None:
     """Killed again and again while it erases, it has erased all in the end, and counts right."""
     state = tmp_path / "state"
