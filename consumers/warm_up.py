@@ -24,7 +24,7 @@ import consumers.decode.kernels
 import consumers.kafka.kernels
 import streamnb.kernels
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
-from consumers.decode.kernels import json_numbers, json_scan, spans
+from consumers.decode.kernels import json_numbers, json_scan
 from consumers.errors import ConsumerError
 from consumers.kafka.kernels import crc32c, record_batch
 from consumers.left_out import left_out
@@ -131,7 +131,7 @@ def needed(settings: Settings) -> list[Kernel]:
     """
     if DISABLED:
         return []
-    modules = {posterior, json_scan, spans}
+    modules = {posterior, json_scan}
     for group in settings.model.features.values():
         if isinstance(group, CategoriesSettings):
             modules |= {categorical, counting, table}

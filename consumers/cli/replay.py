@@ -35,10 +35,9 @@ from consumers.config.settings import (
     KafkaSettings,
     MessageSettings,
 )
-from consumers.decode.csv import CsvReader
 from consumers.decode.fields import id_of, to_unix_ms
 from consumers.decode.json import JsonReader
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.record_format import CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import RawColumns

@@ -44,10 +44,10 @@ from consumers.decode.kernels.json_scan import (
     FALSE,
     INTEGER,
     NULL,
+    OTHER,
     PLAIN,
     TRUE,
 )
-from consumers.decode.kernels.spans import OTHER
 from consumers.decode.labels import Labeller
 from consumers.decode.record_format import RecordFormat
 from consumers.decode.rows import DecodedRows, RowDecoder
@@ -84,22 +84,9 @@ class _Columns:
 class Decoder:
     """Decodes `RawColumns` to `Messages`.
 
-    Parameters
-    ----------
-    message : MessageSettings
-        Where the parts of a message are.
-    labeller : Labeller
-        Where its label is.
-    record_format : RecordFormat, optional
-        How the source writes its records; JSON when left out.
-    reads : mapping of str to Kind, optional
-        The fields that the model reads (``text``, ``user``, ``lang``, or a path) and the kind of
-        their group; by default the words of the text.
-
-    Raises
-    ------
-    ConfigError
-        If a configured path cannot be a JSON name.
+    `reads` are the fields that the model reads (``text``, ``user``, ``lang``, or a path) with the
+    kind of their group; by default the words of the text. A path that cannot be a JSON name is a
+    `ConfigError`.
     """
 
     def __init__(
@@ -138,18 +125,7 @@ class Decoder:
         self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
 
     def decode(self, raw: RawColumns) -> Messages:
-        """Decode a batch.
-
-        Parameters
-        ----------
-        raw : RawColumns
-            Messages of one partition.
-
-        Returns
-        -------
-        Messages
-            One row for each valid message and a reject for each other, together `len(raw)`.
-        """
+        """Return a row for each valid message of a batch and a reject for each other one."""
         errors = self._unreadable(raw)
         try:
             columns = self._scanned(raw, errors)

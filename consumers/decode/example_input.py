@@ -30,10 +30,7 @@ _WRITTEN_OUT_BELOW = 1e15  # whole numbers; larger ones keep their exponent
 def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
     """Return the fields that a model reads, with the kind of their group.
 
-    Raises
-    ------
-    QuestionError
-        If it has a group that no configuration can make.
+    A group that no configuration can make is a `QuestionError`.
     """
     kinds: dict[str, Kind] = {}
     for field, kind in field_kinds(model.state).items():
@@ -48,10 +45,7 @@ def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
 def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
     """Return the example of a text, in the field of which the model reads words.
 
-    Raises
-    ------
-    QuestionError
-        If the model reads no words, or those of several fields.
+    If it reads no words, or those of several fields, that is a `QuestionError`.
     """
     field = text_field(kinds)
     if field is not None:
@@ -64,8 +58,6 @@ def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
 def text_field(kinds: Mapping[str, Kind]) -> str | None:
     """Return the field for a text alone; None if there is none, or several.
 
-    Examples
-    --------
     >>> text_field({"title": "words", "price": "numbers"})
     'title'
     """
@@ -78,10 +70,8 @@ def text_field(kinds: Mapping[str, Kind]) -> str | None:
 def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, Any]:
     """Return the example of `NAME=VALUE` pairs; an empty value is missing.
 
-    Raises
-    ------
-    QuestionError
-        If a pair is malformed or repeated, the model reads no such field, or its value is invalid.
+    A pair that is malformed or repeated, a field that the model does not read, and an invalid value
+    are a `QuestionError`.
     """
     reads = field_specs(kinds, MessageSettings())
     example: dict[str, Any] = {}
@@ -106,10 +96,7 @@ def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, An
 def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[str, Any]:
     """Return the example in a message, decoded as the daemon does.
 
-    Raises
-    ------
-    QuestionError
-        If the daemon would reject it, or it has nothing to predict.
+    If the daemon would reject it, or it has nothing to predict, that is a `QuestionError`.
     """
     kinds = kinds_in(model)
     decoder = Decoder(message, NoLabels([str(label) for label in model.classes]), reads=kinds)
@@ -123,15 +110,7 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
 
 
 def example_at(columns: Mapping[str, Any], kinds: Mapping[str, Kind], i: int) -> dict[str, Any]:
-    """Return entry `i` of decoded columns as an example, with values as people write them.
-
-    Parameters
-    ----------
-    columns : mapping of str to TextColumn or ndarray of float64
-    kinds : mapping of str to Kind
-        The kind of each.
-    i : int
-    """
+    """Return entry `i` of decoded columns as an example, with values as people write them."""
     return {name: _shown(_entry(column, i), kinds[name]) for name, column in columns.items()}
 
 

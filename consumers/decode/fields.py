@@ -80,12 +80,7 @@ class FieldSpec(NamedTuple):
 def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str, FieldSpec]:
     """Return how fields are read, by name; the text is left out, as every message has one.
 
-    Parameters
-    ----------
-    kinds : mapping of str to Kind
-        ``text``, ``user``, ``lang``, or a path; each with the kind of its group.
-    message : MessageSettings
-        Where user and language stand.
+    The kinds are those of the groups of ``text``, ``user``, ``lang`` or a path.
     """
     return {
         name: FieldSpec(getattr(message, name), ValueType.METADATA)
@@ -99,11 +94,7 @@ def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str
 def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
     """Return the function from a message's value to a column's entry or a `DecodeError`.
 
-    Parameters
-    ----------
-    spec : FieldSpec
-    is_csv : bool
-        Whether values are cells of CSV: all are text, and an empty one is None.
+    Cells of CSV are all text, and an empty one is None.
     """
     if spec.type is ValueType.METADATA:
         return metadata_text
@@ -134,19 +125,12 @@ def missing_entry(spec: FieldSpec) -> Any:
 
 
 def id_of(parts: Sequence[Any]) -> str | None:
-    """Return a message's id, or None if it has none.
+    """Return the id of a message by the values at its `id_paths`, or None if it has none.
 
     Several parts are joined by `/`, with `~` escaped as `~0` and `/` as `~1`, as in a JSON pointer
     (RFC 6901): ids of different parts differ. If a part is missing there is no id, as the rest may
     be another message's. A single part stays as it is.
 
-    Parameters
-    ----------
-    parts : sequence of (str, int or None)
-        The values at `MessageSettings.id_paths`.
-
-    Examples
-    --------
     >>> id_of([17]), id_of(["did:x", "app.bsky.feed.post", "3k/~"]), id_of(["did:x", None])
     ('17', 'did:x/app.bsky.feed.post/3k~1~0', None)
     """
@@ -286,15 +270,10 @@ _CHARACTERS_MAX = 100
 def to_unix_ms(value: Any) -> int | None:
     """Return a time as Unix milliseconds, or None if it cannot be understood.
 
-    Parameters
-    ----------
-    value : object
-        A string in ISO 8601 (UTC where it names no zone) or in Twitter's form, or a number, or a
-        string of digits: Unix seconds, milliseconds, microseconds or nanoseconds, by its size.
-        Anything else gives None, also a year beyond the calendar.
+    It is a string in ISO 8601 (UTC if it names no zone) or in Twitter's form, or a number, or a
+    string of digits: Unix seconds, milliseconds, microseconds or nanoseconds, by its size. Anything
+    else gives None, also a year beyond the calendar.
 
-    Examples
-    --------
     >>> to_unix_ms("2009-04-07T05:19:45Z") == to_unix_ms("Mon Apr 06 22:19:45 PDT 2009")
     True
     >>> to_unix_ms(1239081585), to_unix_ms("tomorrow")

@@ -39,10 +39,11 @@ from consumers.decode.kernels.json_scan import (
     Names,
     Spans,
     Tree,
+    copy_texts,
+    match,
     name_table,
     scan,
 )
-from consumers.decode.kernels.spans import copy_texts, match
 from consumers.errors import ConfigError
 from consumers.messages import Reason
 from streamnb.kernels.layout import Texts
@@ -131,24 +132,9 @@ class Node:
 
 
 class JsonReader:
-    """Reads rows from JSON messages.
+    """Reads rows from JSON messages; `root` is the tree of the paths, such as `commit.record.text`.
 
-    Parameters
-    ----------
-    paths : iterable of str
-        The fields to read, such as `text` or `commit.record.text`.
-    encoding : str
-        The encoding of the messages.
-
-    Attributes
-    ----------
-    root : Node
-        The tree of the paths.
-
-    Raises
-    ------
-    ConfigError
-        If a path holds a quote, a backslash or a control character.
+    A path that holds a quote, a backslash or a control character is a `ConfigError`.
     """
 
     def __init__(self, paths: Iterable[str], encoding: str = "utf-8") -> None:
@@ -230,8 +216,6 @@ class JsonReader:
 def replace_lone_surrogates(value: bytes) -> bytes:
     r"""Return JSON with U+FFFD for each lone surrogate.
 
-    Examples
-    --------
     >>> replace_lone_surrogates(rb'["\ud83d\ude00", "\ud83d"]')
     b'["\\ud83d\\ude00", "\\ufffd"]'
     """
@@ -250,8 +234,6 @@ def is_too_deep(value: bytes) -> bool:
 def nesting(value: bytes) -> int:
     """Return the depth of nesting of valid JSON.
 
-    Examples
-    --------
     >>> nesting(b'{"a": [1, {"b": "[[[["}]}')
     3
     """
@@ -295,10 +277,7 @@ def _utf8_detail(value: bytes) -> str:
 class ScanResult:
     """Where the fields of a batch of n messages stand, by path.
 
-    Attributes
-    ----------
-    undecided : ndarray of shape (n,), bool
-        Messages that the scan could not decide.
+    `undecided`, shape (n,), marks the messages that the scan could not decide.
     """
 
     buffer: NDArray[np.uint8]
@@ -362,13 +341,8 @@ class ScanResult:
 class JsonScanner:
     """Finds fields in JSON messages.
 
-    Parameters
-    ----------
-    root : Node
-        All paths that `json.JsonReader` reads: if something else stands in the place of an object
-        on the way, that is an error, also on a path that is not scanned.
-    paths : collection of str
-        The paths to scan.
+    `root` holds all paths that `JsonReader` reads, also those that are not scanned: if something
+    else stands in the place of an object on the way to one, that is an error.
     """
 
     def __init__(self, root: Node, paths: Collection[str]) -> None:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -25,78 +26,59 @@ _BOOLEANS = {True: "true", False: "false"}
 
 @dataclass(slots=True)
 class LabelledBatch:
-    """The labels of a batch.
+    """The labels of a batch."""
+
+    labels: list[str | None]
+    texts: list[str]  # to learn from, without what gave the label away
+    errors: dict[int, DecodeError] = field(default_factory=dict)  # by position in the batch
+    n_ambiguous: int = 0  # messages with signs of more than one class, whose label is None
+
+
+class Labeller:
+    """Where labels come from; what it is itself labels nothing.
 
     Attributes
     ----------
-    labels : list of (str or None)
-        The class of each message, or None.
-    texts : list of str
-        The texts to learn from, without what gave the label away.
-    errors : dict of int to DecodeError
-        By position in the batch, the labels that cannot be understood.
-    n_ambiguous : int
-        Messages with signs of more than one class; their label is None.
+    path : str or None
+        The path of the field that it reads.
+    reads_text : bool
+        Whether it labels by the text, which every message must then have.
+    known : mapping of str to str
+        The class of each known value, by its JSON text (`4`, `true`, a string without quotes). Any
+        other value goes through `label`.
     """
 
-    labels: list[str | None]
-    texts: list[str]
-    errors: dict[int, DecodeError] = field(default_factory=dict)
-    n_ambiguous: int = 0
+    path: str | None = None
+    reads_text = False
+    known: Mapping[str, str] = MappingProxyType({})
 
-
-class Labeller(Protocol):
-    """What the decoder needs of a labeller."""
-
-    path: str | None
-    """The path of the field that it reads; None if it reads none."""
-    reads_text: bool
-    """Whether it labels by the text, which every message must then have."""
-    classes: tuple[str, ...]
-    """The model's classes."""
-    known: Mapping[str, str]
-    """The class of each known value, by its JSON text (`4`, `true`, a string without quotes). Any
-    other value goes through `label`."""
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.classes = tuple(classes)
 
     def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
-        """Label a batch.
-
-        Parameters
-        ----------
-        values : sequence of length n
-            The value of each message at `path`; None if it is absent, or `path` is None.
-        texts : list of str, of length n
-            Their texts.
-
-        Returns
-        -------
-        LabelledBatch
-            Labels and texts, of length n.
-        """
+        """Label n messages by their values at `path`, None if absent, and by their texts."""
+        return LabelledBatch([None] * len(values), texts)
 
 
-class FieldLabeller:
+class NoLabels(Labeller):
+    """Labels nothing, so that every message is predicted."""
+
+
+class FieldLabeller(Labeller):
     """Reads labels from a field: 4 → "positive", by the mapping of `labels.mapping`.
 
-    Parameters
-    ----------
-    settings : FieldLabels
-        Which field, and which class each value means. A key is the value's JSON text, so that
-        ``"4"`` answers for 4, 4.0 and "4", and ``"true"`` for true.
-    classes : sequence of str
-        The model's classes. A class's own name is a label as well. Where they are `KnownClasses`
-        that take others, a label that is none of them becomes a class.
+    A key of it is the value's JSON text, so that ``"4"`` answers for 4, 4.0 and "4", and ``"true"``
+    for true. A class's own name is a label as well. If the classes are `KnownClasses` that take
+    others, a label that is none of them becomes a class.
 
-    Examples
-    --------
     >>> labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
     >>> labeller.label([4, "0", "positive", None], ["a", "b", "c", "d"]).labels
     ['positive', 'negative', 'positive', None]
     """
 
     def __init__(self, settings: FieldLabels, classes: Sequence[str]) -> None:
-        self.path: str | None = settings.field
-        self.reads_text = False
+        super().__init__(classes)
+        self.path = settings.field
         self._model_classes = KnownClasses.of(classes)
         self._mapping = dict(settings.mapping) | {name: name for name in classes}
         self._set_classes(tuple(classes))
@@ -105,9 +87,7 @@ class FieldLabeller:
         self.classes = classes
         # Most values are found at once. Those whose class the model lacks are left out, so that
         # `_look_up` adds it, or explains why not.
-        self.known: Mapping[str, str] = {
-            key: name for key, name in self._mapping.items() if name in self.classes
-        }
+        self.known = {key: name for key, name in self._mapping.items() if name in self.classes}
         self._values: dict[Any, str] = dict(self.known)
         for key, name in self.known.items():
             if re.fullmatch(r"-?[0-9]{1,18}", key) and str(int(key)) == key:
@@ -167,37 +147,23 @@ class FieldLabeller:
         )
 
 
-class EmoticonLabeller:
+class EmoticonLabeller(Labeller):
     """Labels by emoticons, and removes them from the text (Go, Bhayani and Huang 2009).
 
     If the signs stayed, the model would learn the emoticons alone. A text with signs of two classes
-    gets no label, and loses its signs too.
+    gets no label, and loses its signs too. Signs of a class that the model lacks are a
+    `ConfigError`.
 
-    Parameters
-    ----------
-    settings : EmoticonLabels
-        The signs of each class.
-    classes : sequence of str
-        The model's classes.
-
-    Raises
-    ------
-    ConfigError
-        If signs stand for a class that the model lacks.
-
-    Examples
-    --------
     >>> labeller = EmoticonLabeller(EmoticonLabels(), ("negative", "positive"))
     >>> labeller.label([None, None], ["what a day :)", "see http://x.org/:)"])
     LabelledBatch(labels=['positive', None], texts=['what a day', 'see http://x.org/:)'], errors={},
     n_ambiguous=0)
     """
 
+    reads_text = True
+
     def __init__(self, settings: EmoticonLabels, classes: Sequence[str]) -> None:
-        self.path: str | None = None
-        self.reads_text = True
-        self.classes = tuple(classes)
-        self.known: Mapping[str, str] = {}
+        super().__init__(classes)
         class_of = _class_of_sign(settings, classes)
         # The longest first, so that ":'(" is not taken for a colon and "'(".
         signs = sorted(class_of, key=len, reverse=True)
@@ -248,26 +214,6 @@ def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
     """
     start = r"(?<!\w)" if re.match(r"\w", sign) else ""
     return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+{end}"
-
-
-class NoLabels:
-    """Labels nothing: every message is predicted.
-
-    Parameters
-    ----------
-    classes : sequence of str
-        The model's classes.
-    """
-
-    def __init__(self, classes: Sequence[str]) -> None:
-        self.path: str | None = None
-        self.reads_text = False
-        self.classes = tuple(classes)
-        self.known: Mapping[str, str] = {}
-
-    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
-        """Return None for every label; see `Labeller.label`."""
-        return LabelledBatch([None] * len(values), texts)
 
 
 def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How the records of a file are written: as JSON lines or CSV, and in which encoding.
+"""How the records of a file are written, as JSON lines or CSV; and rows from those of CSV.
 
 A source finds the format out from a file's first bytes and hands it to the decoder at building, so
 that records can travel as raw bytes. Two layouts of CSV are known: any with a header line, and the
@@ -8,10 +8,13 @@ one in which Sentiment140 was published, which has none and is written in Latin-
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from consumers.config.settings import FileSettings
+from consumers.decode.fields import DecodeError
+from consumers.messages import Reason
 
 BOM = b"\xef\xbb\xbf"
 SENTIMENT140_COLUMNS = ("polarity", "id", "date", "query", "user", "text")
@@ -24,33 +27,16 @@ csv.field_size_limit(RECORD_BYTES_MAX)
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """The format of every record of a source.
-
-    Attributes
-    ----------
-    kind : {"jsonl", "csv"}
-        One JSON object a line, or comma-separated values.
-    columns : tuple of str
-        Names of the CSV columns, in order; empty for JSON.
-    encoding : {"utf-8", "latin-1"}
-        The encoding of a record.
-    """
+    """The format of every record of a source: JSON objects, one a line, or CSV."""
 
     kind: Literal["jsonl", "csv"] = "jsonl"
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # the names of the CSV columns, in order
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
 
 
 def parse_csv_record(text: str) -> list[str]:
-    r"""Return the cells of one CSV record, strictly: a quote left open is an error.
+    r"""Return the cells of one CSV record, strictly: a quote left open is a `csv.Error`.
 
-    Raises
-    ------
-    csv.Error
-        If `text` is not exactly one record.
-
-    Examples
-    --------
     >>> parse_csv_record('4,"he said ""hi""\nand left"')
     ['4', 'he said "hi"\nand left']
     """
@@ -58,21 +44,10 @@ def parse_csv_record(text: str) -> list[str]:
 
 
 def recognise(head: bytes, settings: FileSettings) -> tuple[RecordFormat, int]:
-    """Recognise how a file is written.
+    """Return how a file is written, and how many bytes stand before its first record.
 
-    Parameters
-    ----------
-    head : bytes
-        The first bytes of the file, decompressed; at least its first record.
-    settings : FileSettings
-        A `format` or `encoding` other than "auto" is used as it is.
-
-    Returns
-    -------
-    RecordFormat
-        The format of the records.
-    int
-        How many bytes stand before the first record: a byte order mark, a header line.
+    Those are a byte order mark and a header line. The `head` holds at least the first record,
+    decompressed. A `format` or `encoding` of the settings other than "auto" is used as it is.
     """
     mark = len(BOM) if head.startswith(BOM) else 0
     body = head[mark:]
@@ -119,3 +94,89 @@ def _is_utf8(head: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.reason == "unexpected end of data" and error.end == len(head)
     return True
+
+
+# Without a `created_at`, Sentiment140's `date` is the time, and without a `label` its `polarity` is
+# the label. So that data set needs no setting.
+_ALSO_CALLED = {"created_at": "date", "label": "polarity"}
+
+
+class CsvReader:
+    """Reads rows, lists of cells, from CSV records."""
+
+    def __init__(self, record_format: RecordFormat) -> None:
+        self._columns = record_format.columns
+        self._encoding = record_format.encoding
+
+    def getter(self, path: str) -> Callable[[Any], Any]:
+        """Return the function that takes a column out of a row.
+
+        It returns None for an empty cell, as CSV has no other way to leave a value out, and for a
+        column that the file lacks.
+        """
+        name = path if path in self._columns else _ALSO_CALLED.get(path, path)
+        if name not in self._columns:
+            return lambda _row: None
+        at = self._columns.index(name)
+        return lambda row: row[at] or None
+
+    def text_getter(self, path: str) -> Callable[[Any], Any]:
+        """Return the getter of the text: an empty cell is an empty text."""
+        if path not in self._columns:
+            return self.getter(path)
+        at = self._columns.index(path)
+        return lambda row: row[at]
+
+    def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, DecodeError]]:
+        """Return a row or None for each value, and the error of each None by position."""
+        errors: dict[int, DecodeError] = {}
+        texts: list[str] = []
+        for i, value in enumerate(values):
+            if b"\0" in value:
+                texts.append("")
+                errors[i] = DecodeError(
+                    Reason.NULL_BYTES, f"a NUL at byte {value.index(0)} of {len(value)}"
+                )
+                continue
+            try:
+                texts.append(value.decode(self._encoding))
+            except UnicodeDecodeError as error:
+                texts.append("")
+                errors[i] = DecodeError(
+                    Reason.NOT_UTF8,
+                    f"byte 0x{value[error.start]:02x} at {error.start} of {len(value)}: "
+                    f"{error.reason}; is file.encoding latin-1?",
+                )
+        rows = self._parse(texts, errors)
+        width = len(self._columns)
+        for i, row in enumerate(rows):
+            if i not in errors and (row is None or len(row) != width):
+                errors[i] = DecodeError(
+                    Reason.NOT_CSV,
+                    f"found {len(row or ())} cells, the file's columns are {width}: "
+                    f"{', '.join(self._columns)}",
+                )
+                rows[i] = None
+        return rows, errors
+
+    def _parse(self, texts: list[str], errors: dict[int, DecodeError]) -> list[Any]:
+        """Parse all records at once, or one by one if some record is broken.
+
+        A record never becomes two rows, so as many rows as records means one row each.
+        """
+        try:
+            rows: list[Any] = list(csv.reader(texts, strict=True))
+        except csv.Error:
+            rows = []
+        if len(rows) == len(texts):
+            return rows
+        rows = []
+        for i, text in enumerate(texts):
+            try:
+                rows.append(parse_csv_record(text))
+            except csv.Error as error:
+                rows.append(None)
+                errors.setdefault(
+                    i, DecodeError(Reason.NOT_CSV, f"{error}, {len(text)} characters")
+                )
+        return rows

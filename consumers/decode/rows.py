@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.settings import MessageSettings
-from consumers.decode.csv import CsvReader
 from consumers.decode.fields import (
     DecodeError,
     FieldSpec,
@@ -34,7 +33,7 @@ from consumers.decode.fields import (
 )
 from consumers.decode.json import JsonReader
 from consumers.decode.labels import Labeller
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.record_format import CsvReader, RecordFormat
 from consumers.messages import Metadata, Operation, RawColumns, Reason
 
 Getter = Callable[[Any], Any]
@@ -47,18 +46,8 @@ _FLAWED = (Operation.CREATE, "")  # stands in for a message that will be rejecte
 class DecodedRows:
     """Usable messages, as lists side by side, and what is wrong with the others.
 
-    Attributes
-    ----------
-    at : list of int
-        The position of each message among the values, ascending.
-    operations, texts, labels : list
-        By message. The labeller has removed from the texts what gave their labels away.
-    fields : dict of str to list
-        The other fields by name: texts or None, or floats, by message.
-    errors : dict of int to DecodeError
-        By position among the values.
-    n_ambiguous : int
-        Messages with emoticons of more than one class.
+    The labeller has removed from the texts what gave their labels away. `errors` go by position
+    among the values; `n_ambiguous` counts messages with emoticons of more than one class.
     """
 
     at: list[int] = field(default_factory=list)
@@ -84,28 +73,8 @@ class DecodedRows:
 class RowDecoder:
     """Decodes messages one by one from rows: JSON objects, or the cells of CSV records.
 
-    Parameters
-    ----------
-    message : MessageSettings
-        Where in a message its parts are.
-    labeller : Labeller
-        Where its label is.
-    record_format : RecordFormat
-        How the source writes its records.
-    reads : mapping of str to FieldSpec
-        The fields that the model reads beside the text.
-    needs_text : bool
-        Whether the text is read, and so must be valid; otherwise it is ignored.
-
-    Attributes
-    ----------
-    reader : JsonReader or CsvReader
-        Turns bytes into rows.
-
-    Raises
-    ------
-    ConfigError
-        If a configured path cannot be a JSON name.
+    `reads` are the fields that the model reads beside the text. If it does not need the text, that
+    is ignored; otherwise it must be valid. A path that cannot be a JSON name is a `ConfigError`.
     """
 
     def __init__(

@@ -19,14 +19,15 @@ from consumers.decode.kernels.json_scan import (
     FALSE,
     INTEGER,
     NOBODY,
+    NOTHING,
     NULL,
     NUMBER,
     OBJECT,
+    OTHER,
     PLAIN,
     TRUE,
     name_table,
 )
-from consumers.decode.kernels.spans import NOTHING, OTHER
 from tests.broken_json import broken_json
 from tests.kernels.json_spans import MISSING, found, kinds_of, meaning, scanned, value_at
 
