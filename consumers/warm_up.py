@@ -26,7 +26,7 @@ import streamnb.kernels
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
 from consumers.decode.kernels import json_numbers, json_scan
 from consumers.errors import ConsumerError
-from consumers.kafka.kernels import crc32c, record_batch
+from consumers.kafka.kernels import record_batch
 from consumers.left_out import left_out
 from streamnb.kernels import (
     bernoulli,
@@ -144,7 +144,7 @@ def needed(settings: Settings) -> list[Kernel]:
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"
     kafka = kafka or settings.corrections.address.kind == "kafka"
     if kafka and settings.kafka.decode == "columns":
-        modules |= {crc32c, record_batch}
+        modules.add(record_batch)
     wanted = {module.__name__ for module in modules}
     return [each for each in entry_points if each.name.rpartition(".")[0] in wanted]
 

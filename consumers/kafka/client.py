@@ -15,11 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final, Generic, TypeVar
 
-import structlog
-
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
-from consumers.messages import Partition
 
 Client = TypeVar("Client")
 
@@ -35,19 +32,20 @@ MAX_POLL_INTERVAL_S: Final = 600.0
 # is away.
 FETCH_WAIT_MS: Final = 100
 
+_KAFKA_PYTHON_NAMES: Final = {
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+}
 KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
 
 
 def require_checksums() -> None:
-    """Check that the compiled CRC-32C is installed.
+    """Raise `ConfigError` if the compiled CRC-32C is not installed.
 
     Without it kafka-python checks batches in plain Python, at a tenth of the speed or less: too
     slow to be a silent difference.
-
-    Raises
-    ------
-    ConfigError
-        When the `crc32c` package is missing.
     """
     if importlib.util.find_spec("crc32c") is None:
         raise ConfigError(
@@ -56,21 +54,51 @@ def require_checksums() -> None:
         )
 
 
+def connection_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
+    """Return how any client connects, by librdkafka's names; what is not set is left out."""
+    password = settings.sasl_password
+    given = {
+        "bootstrap.servers": ",".join(servers),
+        "client.id": "streamnb",
+        "reconnect.backoff.ms": FIRST_PAUSE_MS,
+        "reconnect.backoff.max.ms": max(FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000)),
+        "security.protocol": settings.security_protocol,
+        "sasl.mechanism": settings.sasl_mechanism,
+        "sasl.username": settings.sasl_username,
+        "sasl.password": None if password is None else password.get_secret_value(),
+        "ssl.ca.location": None if settings.ssl_cafile is None else str(settings.ssl_cafile),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def group_settings(settings: KafkaSettings) -> dict[str, Any]:
+    """Return how any client is a member of its group and reads, by librdkafka's names."""
+    return {
+        "group.id": settings.group_id,
+        "enable.auto.commit": False,
+        # After a kill the group waits that long for the dead member before the new one may read.
+        "session.timeout.ms": round(settings.session_timeout_s * 1000),
+        "heartbeat.interval.ms": round(settings.session_timeout_s * 1000 / 4),
+        "max.poll.interval.ms": round(MAX_POLL_INTERVAL_S * 1000),
+        "fetch.wait.max.ms": FETCH_WAIT_MS,
+        "isolation.level": "read_committed",  # what a transaction took back is never learned
+    }
+
+
+def kafka_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by kafka-python's names."""
+    return {
+        _KAFKA_PYTHON_NAMES.get(name) or name.replace(".", "_"): value
+        for name, value in settings.items()
+    }
+
+
 def client_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
     """Return the settings that kafka-python's consumer and producer have in common."""
-    password = settings.sasl_password
-    return {
+    return kafka_python_names(connection_settings(servers, settings)) | {
         "bootstrap_servers": list(servers),
-        "client_id": "streamnb",
         "bootstrap_timeout_ms": round(settings.bootstrap_timeout_s * 1000),
-        "reconnect_backoff_ms": FIRST_PAUSE_MS,
-        "reconnect_backoff_max_ms": max(FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000)),
         "metrics_enabled": False,  # we count ourselves
-        "security_protocol": settings.security_protocol,
-        "sasl_mechanism": settings.sasl_mechanism,
-        "sasl_plain_username": settings.sasl_username,
-        "sasl_plain_password": None if password is None else password.get_secret_value(),
-        "ssl_cafile": None if settings.ssl_cafile is None else str(settings.ssl_cafile),
     }
 
 
@@ -124,20 +152,9 @@ def _net_class_of(client_class: Any) -> Callable[..., Any]:
 class Connecting(Generic[Client]):
     """Builds a client of kafka-python on a thread of its own, until a broker answers.
 
-    Parameters
-    ----------
-    client_class : type
-        `KafkaConsumer` or `KafkaProducer`; its constructor may block or raise.
-    settings : mapping
-        What it is called with.
-    prepare : callable, optional
-        Called with each network client before it connects to anything. What it changes concerns
-        this client alone.
-
-    Raises
-    ------
-    ConfigError
-        When the client has no setting for its network client.
+    The constructor of `client_class`, a `KafkaConsumer` or `KafkaProducer`, may block or raise.
+    `prepare` is called with each network client before it connects to anything; what it changes
+    concerns this client alone. A class without a setting for its network client is a `ConfigError`.
     """
 
     def __init__(
@@ -162,10 +179,8 @@ class Connecting(Generic[Client]):
     def wait(self, timeout_s: float) -> Client | None:
         """Return the client once it is connected, or None after `timeout_s`.
 
-        Raises
-        ------
-        ConfigError
-            When `prepare` found that the library does not fit; trying again would not help.
+        If `prepare` found that the library does not fit, its `ConfigError` is raised: trying again
+        would not help.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._try, name="kafka-connecting", daemon=True)
@@ -219,42 +234,6 @@ class Connecting(Generic[Client]):
         return self._net
 
 
-class CommitLog:
-    """Logs a failed commit once while it lasts; a broker that is away would fill the log."""
-
-    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
-        self._log = log
-        self._failing = False
-
-    def failed(self, error: str) -> None:
-        """Log the failure, if the last commit did not fail too."""
-        if not self._failing:
-            self._failing = True
-            self._log.info("kafka_commit_failed", error=error)
-
-    def succeeded(self) -> None:
-        """Note that commits work."""
-        self._failing = False
-
-
-def broken_batch(partition: Partition, position: int, pause_max_s: float, why: str) -> str:
-    """Return the sentence for a partition whose next batch cannot be read."""
-    return (
-        f"{partition}: the batch at offset {position} cannot be read ({why}); it is tried "
-        f"again at least every {pause_max_s:g} s while other partitions go on. If it stays so, "
-        "remove the topic's records up to its end (kafka-delete-records): reading goes on behind "
-        "it, and they count as lost"
-    )
-
-
 def unreadable(why: str) -> str:
     """Return the sentence for any other failure of the client library."""
     return f"Kafka's client could not read on: {why}"
-
-
-def missing_codec(topic: str, error: Exception) -> str:
-    """Return the sentence for batches whose compression needs a package."""
-    return (
-        f"topic {topic!r} holds compressed batches that cannot be unpacked: {error}. gzip and zstd "
-        "need nothing more; for lz4 and snappy install the extra: pip install 'streamnb[codecs]'"
-    )

@@ -33,19 +33,9 @@ _SNAPPY_RATIO_MAX: Final = 64  # three bytes can stand for 64, never for more
 def decompress(number: int, packed: bytes) -> bytes:
     """Return the records of a compressed batch.
 
-    Parameters
-    ----------
-    number : int
-        Kafka's number of the compression, 1 to 7.
-    packed : bytes
-        The batch behind its header.
-
-    Raises
-    ------
-    UnsupportedCodecError
-        When there is no such compression, or its package is not installed.
-    CorruptRecordError
-        When the stream is damaged, or holds more than `BATCH_BYTES_MAX` bytes.
+    `number` is Kafka's number of the compression, 1 to 7; `packed` is the batch behind its header.
+    A compression that is unknown or not installed is an `UnsupportedCodecError`; a damaged stream,
+    or one of more than `BATCH_BYTES_MAX` bytes, is a `CorruptRecordError`.
     """
     if not packed:
         return b""  # compaction left nothing but the header

@@ -1,14 +1,13 @@
 """What both client libraries return, as one `RawColumns` a partition and poll.
 
 Messages that come as one object each are copied into one buffer, all keys before all values; what
-runs once a message is `map`, `zip` and `join`, in C. Columns are cut as views, and joined where a
-batch crosses from one piece of a response into the next.
+runs once a message is `map`, `zip` and `join`, in C. Columns are joined where a batch
+crosses from one piece of a response into the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,17 +44,10 @@ def from_parts(
 def from_kafka_python(
     partition: Partition, fetched: Sequence[Any], next_offset: int | None = None
 ) -> RawColumns:
-    """Return what one poll of kafka-python brought of a partition.
+    """Return what one poll of kafka-python brought of a partition; at least one message.
 
-    Parameters
-    ----------
-    partition : Partition
-        Where it comes from.
-    fetched : sequence, not empty
-        `RawColumns` if responses are decoded into columns, else the library's records without
-        deserializers: keys and values are bytes or None.
-    next_offset : int, optional
-        Where reading goes on after the records; without it, behind the last one.
+    `fetched` holds `RawColumns` if responses are decoded into columns, else the library's records,
+    without deserializers. Without `next_offset`, reading goes on behind the last one.
     """
     if isinstance(fetched[0], RawColumns):
         return joined(fetched)
@@ -64,23 +56,6 @@ def from_kafka_python(
         times_ms = tuple(-1 if time_ms is None else time_ms for time_ms in times_ms)
     behind = offsets[-1] + 1 if next_offset is None else next_offset
     return from_parts(partition, keys, values, offsets, times_ms, behind)
-
-
-def cut(columns: RawColumns, begin: int, end: int) -> RawColumns:
-    """Return messages `begin` to `end` of a batch, as views into it."""
-    if begin == 0 and end >= len(columns):
-        return columns
-    part = slice(begin, end)
-    return replace(
-        columns,
-        value_starts=columns.value_starts[part],
-        value_ends=columns.value_ends[part],
-        key_starts=columns.key_starts[part],
-        key_ends=columns.key_ends[part],
-        offsets=columns.offsets[part],
-        times_ms=columns.times_ms[part],
-        next_offset=int(columns.offsets[end]) if end < len(columns) else columns.next_offset,
-    )
 
 
 def joined(parts: Sequence[RawColumns]) -> RawColumns:

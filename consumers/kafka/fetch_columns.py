@@ -25,7 +25,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
 from consumers.kafka.codecs import decompress
-from consumers.kafka.columns import cut, from_kafka_python, joined
+from consumers.kafka.columns import from_kafka_python, joined
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition, RawColumns
 
@@ -42,13 +42,7 @@ _DAMAGE: Final = {
 
 
 class Taken:
-    """What the library gets from `take`: its length counts messages, its one item is columns.
-
-    Parameters
-    ----------
-    columns : RawColumns or None
-        None if there are no messages.
-    """
+    """What the library gets from `take`: its length counts messages, its one item is columns."""
 
     def __init__(self, columns: RawColumns | None) -> None:
         self._columns = columns
@@ -63,16 +57,9 @@ class Taken:
 class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
     """Decodes one partition's response; made and called by the library's fetcher.
 
-    Parameters
-    ----------
-    fetch_offset : int
-        The offset that was asked for; the first batch may begin before it.
-    tp : kafka.TopicPartition
-        The partition.
-    records : kafka.record.MemoryRecords
-        The response.
-    **settings
-        As for the class that it replaces; deserializers are not called, checksums always checked.
+    It is made as the class that it replaces: with the offset that was asked for (the first batch
+    may begin before it), the partition and the response. Deserializers are not called, and
+    checksums are always checked.
     """
 
     def __init__(self, fetch_offset: int, tp: Any, records: Any, **settings: Any) -> None:
@@ -104,12 +91,8 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
     def take(self, n: int | None = None) -> Taken:
         """Return the next `n` messages, or as many as there are.
 
-        Raises
-        ------
-        CorruptRecordError
-            When the next batch is damaged.
-        UnsupportedCodecError
-            When the package for its compression is not installed.
+        If the next batch is damaged it raises `CorruptRecordError`; if the package for its
+        compression is not installed, `UnsupportedCodecError`.
         """
         left = sys.maxsize if n is None else n
         chunks: list[RawColumns] = []
@@ -134,7 +117,7 @@ class ColumnRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
         if self._run is None:
             self._run, self._n_taken = self._next_run(), 0
         run, begin = self._run, self._n_taken
-        chunk = cut(run, begin, begin + n_max)
+        chunk = run.tail(begin).head(n_max)
         self._n_taken += len(chunk)
         self.next_fetch_offset = chunk.next_offset
         if self._n_taken >= len(run):

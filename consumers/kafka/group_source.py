@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
 from consumers.config.settings import KafkaSettings
-from consumers.kafka.client import broken_batch, unreadable
-from consumers.kafka.positions import Positions
+from consumers.errors import SourceError
+from consumers.kafka.client import no_answer, unreadable
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Backoff
 from consumers.sources.base import Source
@@ -58,14 +60,9 @@ class GroupFault(NamedTuple):
 
 
 class FetchFault(NamedTuple):
-    """Why a partition cannot be read on.
+    """Why a partition cannot be read on, in the client's words.
 
-    Attributes
-    ----------
-    kind : 'position', 'batch' or 'other'
-        The position must be sought again; the next batch is broken; anything else.
-    why : str
-        What the client says.
+    The position must be sought again, the next batch is broken, or it is something else.
     """
 
     kind: Literal["position", "batch", "other"]
@@ -73,109 +70,174 @@ class FetchFault(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What one poll brought of a partition.
-
-    Attributes
-    ----------
-    partition : Partition
-        The partition.
-    columns : RawColumns or None
-        Its next messages, if there are any.
-    position : int
-        Where reading goes on, behind gaps and transaction markers; 0 if the client does not know.
-    log_end : int or None
-        Where the log ends as last heard of.
-    fault : FetchFault or None
-        Why what follows cannot be read.
-    """
+    """What one poll brought of a partition."""
 
     partition: Partition
     columns: RawColumns | None = None
-    position: int = 0
-    log_end: int | None = None
-    fault: FetchFault | None = None
+    position: int = 0  # where reading goes on, behind gaps and markers; 0 if not known
+    log_end: int | None = None  # as last heard of
+    fault: FetchFault | None = None  # why what follows cannot be read
 
 
-class GroupClient(Protocol):
-    """What the source asks of a client library.
+class GroupClient(ABC):
+    """What the source asks of a client library, and what both libraries' clients share.
 
-    One thread calls all methods. Those that raise `ClientError` may be called again.
-
-    Attributes
-    ----------
-    events : collections.deque
-        What happened to the group and was not handled yet, oldest first; any thread may append.
+    One thread calls all methods. Those that raise `ClientError` may be called again. `events` holds
+    what happened to the group and was not handled yet, oldest first; any thread may append.
     """
 
-    events: deque[AssignmentChange | GroupFault]
+    decoder: str | None = None  # how responses are decoded; None if that is not known yet
 
-    @property
-    def decoder(self) -> str | None:
-        """Return how responses are decoded; None if that is not known yet."""
+    def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
+        self.events: deque[AssignmentChange | GroupFault] = deque()
+        self._topic = topic
+        self._no_answer = no_answer(servers, settings)
+        self._commit_fails = False
 
+    @abstractmethod
     def open(self) -> None:
         """Check the settings without waiting for a broker; raise `ConfigError` if they are bad."""
 
+    @abstractmethod
     def connect(self, timeout_s: float) -> bool:
-        """Return whether the client is connected and subscribed.
+        """Return whether it is connected and subscribed; `ClientError` if that takes too long."""
 
-        Raises
-        ------
-        ClientError
-            When that takes longer than it should.
-        """
-
+    @abstractmethod
     def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
         """Return what came, at most once a partition; wait for the first message only.
 
-        Raises
-        ------
-        ClientError
-            When the client failed; every partition must be sought again.
+        After a `ClientError` every partition must be sought again.
         """
 
+    @abstractmethod
     def seek(self, positions: Mapping[Partition, int]) -> None:
         """Read these partitions from there, and no others.
 
         A partition that is being read from there already may be left alone.
         """
 
-    def log_bounds(
+    @abstractmethod
+    def log_starts(
         self, partitions: Collection[Partition], timeout_s: float
-    ) -> dict[Partition, tuple[int, int]]:
-        """Return each log's first offset and the one after its last; may raise `ClientError`."""
+    ) -> dict[Partition, int]:
+        """Return the first offset of each log; may raise `ClientError`."""
 
+    @abstractmethod
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log; may raise `ClientError`."""
 
+    @abstractmethod
     def find_topic(self, timeout_s: float) -> None:
         """Raise `ClientError` if the topic is missing or nobody answers."""
 
+    @abstractmethod
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions without waiting; log a failure."""
 
+    @abstractmethod
     def close(self, *, finish_commit: bool) -> None:
         """Leave the group, after the last commit has arrived if `finish_commit` says so."""
 
+    def _unanswered(self, why: str) -> ClientError:
+        return ClientError(f"{self._no_answer} (the client says: {why})")
+
+    def _committed(self, error: str | None = None) -> None:
+        """Log a failed commit once while it lasts; a broker that is away would fill the log."""
+        if error is not None and not self._commit_fails:
+            log.info("kafka_commit_failed", error=error)
+        self._commit_fails = error is not None
+
+
+@dataclass(slots=True)
+class PartitionOffsets:
+    """The offsets of one assigned partition."""
+
+    position: int  # the next offset to read
+    log_start: int  # as last heard of, like the end
+    log_end: int  # behind the last offset
+
+
+class Positions:
+    """Where reading stands in each assigned partition of a topic, relative to what its log holds.
+
+    Bookkeeping without a client or a clock: the source brings what the broker says, and this
+    decides where to read on, what is lost, what lies ahead and whether the end is reached.
+    """
+
+    def __init__(self, start_from: Literal["earliest", "latest"]) -> None:
+        self._start_from = start_from
+        self._offsets: dict[Partition, PartitionOffsets] = {}
+        # Both are kept when a partition leaves. The end of the stream "as it was at the start" does
+        # not move because the group rebalanced; nor is what arrives meanwhile to be skipped.
+        self._first_ends: dict[Partition, int] = {}
+        self._beginnings: dict[Partition, int] = {}  # of partitions that were never read
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._offsets))
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def position(self, partition: Partition) -> int:
+        """Return the next offset to read."""
+        return self._offsets[partition].position
+
+    def start(
+        self, partition: Partition, position: int | None, log_start: int, log_end: int
+    ) -> int:
+        """Decide where to read on in a partition; return how many messages retention has removed.
+
+        If the `position` is None, nothing of it was ever read: reading begins where it began with
+        this partition before, or else where `start_from` says. A position behind the log's end is
+        from another log of that name, and a `SourceError`.
+        """
+        if position is None:
+            begin = log_start if self._start_from == "earliest" else log_end
+            position = self._beginnings.setdefault(partition, begin)
+        if position > log_end:
+            raise SourceError(
+                f"{partition}: the next message to read is {position}, but the log ends at "
+                f"{log_end}; was the topic deleted and made anew? To learn the new one from its "
+                "start, give the daemon another checkpoint.folder, or move the old one away; to "
+                "keep what was learned, give it another topic"
+            )
+        kept = max(position, log_start)
+        self._offsets[partition] = PartitionOffsets(kept, log_start, log_end)
+        self._first_ends.setdefault(partition, log_end)
+        return kept - position
+
+    def advance(self, partition: Partition, position: int, log_end: int | None = None) -> None:
+        """Note that reading has got to `position`, and where the log ends if that is known."""
+        offsets = self._offsets[partition]
+        offsets.position = max(offsets.position, position)
+        offsets.log_end = max(offsets.log_end if log_end is None else log_end, offsets.position)
+
+    def forget(self, partition: Partition) -> None:
+        """Drop a partition that was taken away."""
+        self._offsets.pop(partition, None)
+
+    def lag(self) -> dict[Partition, int]:
+        """Return how many offsets lie between position, or the log's start, and the log's end."""
+        return {
+            partition: max(0, offsets.log_end - max(offsets.position, offsets.log_start))
+            for partition, offsets in self._offsets.items()
+        }
+
+    def at_end(self) -> bool:
+        """Return whether every assigned partition is read up to its end as it was first seen."""
+        return all(
+            offsets.position >= self._first_ends[partition]
+            for partition, offsets in self._offsets.items()
+        )
+
 
 class GroupSource(Source):
-    """Reads a topic as a member of a consumer group.
+    """Reads a topic as a member of a consumer group; the client is not opened yet.
 
-    Parameters
-    ----------
-    client : GroupClient
-        The client library, not opened yet.
-    settings : KafkaSettings
-        Sizes, pauses, and where to begin.
-    clock : callable, optional
-        A monotonic clock, in seconds.
-
-    Attributes
-    ----------
-    client : GroupClient
-        The client library.
-    lost_messages : int
-        How many offsets retention had removed before they were read.
+    Lost messages are those that retention had removed before they were read.
     """
 
     name = "kafka"
@@ -208,12 +270,9 @@ class GroupSource(Source):
         return self.client.decoder
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
-        """Begin; see `Source.open`. Nothing blocks here.
+        """Begin; a broker that is away blocks nothing and raises nothing.
 
-        Raises
-        ------
-        ConfigError
-            When the client refuses its settings. A broker that is away raises nothing.
+        A client that refuses its settings is a `ConfigError`.
         """
         self._position_of = position_of
         self._heard_at_s = self._clock()
@@ -222,11 +281,8 @@ class GroupSource(Source):
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages; see `Source.poll`.
 
-        Raises
-        ------
-        SourceError
-            When a position lies behind its log's end, or batches are compressed in a way that
-            needs a package which is not installed.
+        A position behind its log's end is a `SourceError`, and so are batches whose compression
+        needs a package that is not installed.
         """
         deadline_s = self._clock() + timeout_s
         while not self._closed.is_set():
@@ -330,15 +386,16 @@ class GroupSource(Source):
         if not self._to_seek:
             return
         try:
-            bounds = self.client.log_bounds(list(self._to_seek), ASK_TIMEOUT_S)
+            starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)
+            ends = self.client.log_ends(list(self._to_seek), ASK_TIMEOUT_S)
         except ClientError as error:
             self._troubles.say(BROKER, str(error))
             return
-        for partition, (log_start, log_end) in bounds.items():
+        for partition, log_start in starts.items():
             position = self._to_seek.pop(partition)
             if position is None:
                 position = self._position_of(partition)
-            lost = self._positions.start(partition, position, log_start, log_end)
+            lost = self._positions.start(partition, position, log_start, ends[partition])
             if lost:
                 self._report_lost(partition, lost, log_start)
         self._seek()
@@ -389,12 +446,14 @@ class GroupSource(Source):
         if fault.kind == "position":
             self._to_seek[partition] = position
             return
-        pause_max_s = self._settings.retry_pause_max_s
-        sentence = (
-            broken_batch(partition, position, pause_max_s, fault.why)
-            if fault.kind == "batch"
-            else f"{partition}: {unreadable(fault.why)}"
-        )
+        sentence = f"{partition}: {unreadable(fault.why)}"
+        if fault.kind == "batch":
+            sentence = (
+                f"{partition}: the batch at offset {position} cannot be read ({fault.why}); it is "
+                f"tried again at least every {self._settings.retry_pause_max_s:g} s while other "
+                "partitions go on. If it stays so, remove the topic's records up to its end "
+                "(kafka-delete-records): reading goes on behind it, and they count as lost"
+            )
         self._troubles.say(str(partition), sentence)
         self._retry_at_s[partition] = self._clock() + self._troubles.pause_s(str(partition))
 

@@ -25,13 +25,10 @@ from kafka.structs import MemberState
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError
 from consumers.kafka.client import (
-    FETCH_WAIT_MS,
-    MAX_POLL_INTERVAL_S,
-    CommitLog,
     Connecting,
     client_settings,
-    missing_codec,
-    no_answer,
+    group_settings,
+    kafka_python_names,
     quiet_log,
     require_checksums,
     unreadable,
@@ -42,6 +39,7 @@ from consumers.kafka.group_source import (
     ClientError,
     Fetched,
     FetchFault,
+    GroupClient,
     GroupFault,
 )
 from consumers.kafka.patch import (
@@ -66,19 +64,15 @@ JOIN_SLICE_S: Final = 0.5
 
 def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
     """Return what the library's consumer is made with."""
-    return client_settings(servers, settings) | {
-        "group_id": settings.group_id,
-        "enable_auto_commit": False,
-        "auto_offset_reset": "none",  # we decide where to go on
-        "isolation_level": "read_committed",  # what a transaction took back is never learned
-        # After a kill the group waits that long for the dead member before the new one may read.
-        "session_timeout_ms": round(settings.session_timeout_s * 1000),
-        "heartbeat_interval_ms": round(settings.session_timeout_s * 1000 / 4),
-        "max_poll_interval_ms": round(MAX_POLL_INTERVAL_S * 1000),
-        "fetch_max_wait_ms": FETCH_WAIT_MS,
-        "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
-        "max_partition_fetch_bytes": settings.message_max_bytes,
-    }
+    return (
+        client_settings(servers, settings)
+        | kafka_python_names(group_settings(settings))
+        | {
+            "auto_offset_reset": "none",  # we decide where to go on
+            "fetch_max_bytes": max(settings.fetch_max_bytes, settings.message_max_bytes),
+            "max_partition_fetch_bytes": settings.message_max_bytes,
+        }
+    )
 
 
 class AssignmentListener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
@@ -114,29 +108,11 @@ class AssignmentListener(ConsumerRebalanceListener):  # type: ignore[misc]  # it
         self._events.append(AssignmentChange(assigned, changed))
 
 
-class KafkaPythonClient:
+class KafkaPythonClient(GroupClient):
     """A consumer of kafka-python; see `GroupClient` for its methods.
 
-    Parameters
-    ----------
-    servers : sequence of str
-        `host:port` of the brokers to ask first.
-    topic : str
-        The topic; it may be created later.
-    settings : KafkaSettings
-        Group, sizes, security.
-    clock : callable, optional
-        A monotonic clock, in seconds.
-
-    Attributes
-    ----------
-    decoder : 'columns', 'records' or None
-        How responses are decoded; None before the first broker has answered.
-
-    Raises
-    ------
-    ConfigError
-        When the compiled checksum package is missing, or the library does not fit.
+    The topic may be created later. `decoder` is None before the first broker has answered. A
+    missing checksum package, or a library that does not fit, is a `ConfigError`.
     """
 
     def __init__(
@@ -146,13 +122,10 @@ class KafkaPythonClient:
         settings: KafkaSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(servers, topic, settings)
         require_checksums()
         quiet_log("kafka")
-        self.decoder: Literal["columns", "records"] | None = None
-        self.events: deque[AssignmentChange | GroupFault] = deque()
         self._decode = settings.decode
-        self._no_answer = no_answer(servers, settings)
-        self._topic = topic
         self._clock = clock
         self._connecting: Connecting[Any] = Connecting(
             KafkaConsumer, consumer_settings(servers, settings), self._prepare
@@ -162,7 +135,6 @@ class KafkaPythonClient:
         self._consumer: Any = None
         self._privates = Privates(None, None)
         self._unconfirmed: dict[Any, Any] = {}
-        self._commit_log = CommitLog(log)
 
     # -- connecting and closing ----------------------------------------------------------------
 
@@ -176,7 +148,7 @@ class KafkaPythonClient:
         consumer = self._connecting.wait(timeout_s)
         if consumer is None:
             if self._connecting.error is not None:
-                raise self._unanswered(self._connecting.error)
+                raise self._unanswered(repr(self._connecting.error))
             if self._clock() - self._connecting_since_s >= CONNECT_GRACE_S:
                 raise ClientError(self._no_answer)
             return False
@@ -221,7 +193,7 @@ class KafkaPythonClient:
             try:  # the last commit is often still on its way
                 consumer.commit(self._unconfirmed, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
             except KafkaError as error:
-                self._commit_log.failed(repr(error))
+                self._committed(repr(error))
         self._connecting.give_up()
         if consumer is None:
             return
@@ -235,10 +207,7 @@ class KafkaPythonClient:
     def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
         """Return what came; if nothing did, where each partition stands.
 
-        Raises
-        ------
-        SourceError
-            When batches are compressed in a way that needs a package which is not installed.
+        Batches whose compression needs a package that is not installed are a `SourceError`.
         """
         consumer = self._consumer
         is_member = consumer.group_metadata().state == MemberState.STABLE
@@ -246,7 +215,11 @@ class KafkaPythonClient:
         try:
             records = consumer.poll(timeout_ms=round(slice_s * 1000), max_records=max_messages)
         except UnsupportedCodecError as error:
-            raise SourceError(missing_codec(self._topic, error)) from error
+            raise SourceError(
+                f"topic {self._topic!r} holds compressed batches that cannot be unpacked: {error}. "
+                "gzip and zstd need nothing more; for lz4 and snappy install the extra: pip "
+                "install 'streamnb[codecs]'"
+            ) from error
         except Exception as error:  # noqa: BLE001 - the library lets errors of any class through
             return self._recover(error)
         if records:
@@ -307,13 +280,11 @@ class KafkaPythonClient:
 
     # -- questions to the broker ---------------------------------------------------------------
 
-    def log_bounds(
+    def log_starts(
         self, partitions: Collection[Partition], timeout_s: float
-    ) -> dict[Partition, tuple[int, int]]:
-        """Return each log's first offset and the one after its last."""
-        starts = self._ask(self._consumer.beginning_offsets, partitions, timeout_s)
-        ends = self._ask(self._consumer.end_offsets, partitions, timeout_s)
-        return {each: (starts[each], ends[each]) for each in partitions}
+    ) -> dict[Partition, int]:
+        """Return the first offset of each log."""
+        return self._ask(self._consumer.beginning_offsets, partitions, timeout_s)
 
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log."""
@@ -334,10 +305,7 @@ class KafkaPythonClient:
             answers = question(asked, timeout_ms=round(timeout_s * 1000))
             return {Partition(*each): answers[each] for each in asked}
         except (KafkaError, KeyError) as error:  # KeyError: the broker left a partition out
-            raise self._unanswered(error) from error
-
-    def _unanswered(self, error: Exception) -> ClientError:
-        return ClientError(f"{self._no_answer} (the client says: {error!r})")
+            raise self._unanswered(repr(error)) from error
 
     # -- committing ----------------------------------------------------------------------------
 
@@ -352,12 +320,12 @@ class KafkaPythonClient:
         try:
             self._consumer.commit_async(self._unconfirmed, callback=self._on_commit)
         except KafkaError as error:
-            self._commit_log.failed(repr(error))
+            self._committed(repr(error))
 
     def _on_commit(self, offsets: Mapping[Any, Any], answer: object) -> None:
         if isinstance(answer, Exception):
-            self._commit_log.failed(repr(answer))
+            self._committed(repr(answer))
             return
-        self._commit_log.succeeded()
+        self._committed()
         if offsets == self._unconfirmed:
             self._unconfirmed = {}

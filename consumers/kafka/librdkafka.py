@@ -7,7 +7,6 @@ it cannot read, it reports in the place of a message.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -27,11 +26,8 @@ from confluent_kafka import (
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka.client import (
-    FETCH_WAIT_MS,
-    FIRST_PAUSE_MS,
-    MAX_POLL_INTERVAL_S,
-    CommitLog,
-    no_answer,
+    connection_settings,
+    group_settings,
     quiet_log,
     unreadable,
 )
@@ -43,6 +39,7 @@ from consumers.kafka.group_source import (
     ClientError,
     Fetched,
     FetchFault,
+    GroupClient,
     GroupFault,
 )
 from consumers.messages import Partition, RawColumns
@@ -87,43 +84,20 @@ _time_ms = itemgetter(1)  # of a pair: the kind of time, and the time
 def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
     """Return what the library's consumer is made with."""
     setup_ms = max(_CONNECT_MIN_MS, round(settings.bootstrap_timeout_s * 1000))
-    pause_max_ms = max(FIRST_PAUSE_MS, round(settings.retry_pause_max_s * 1000))
-    connecting = {
-        "bootstrap.servers": ",".join(servers),
-        "client.id": "streamnb",
+    message = min(max(settings.message_max_bytes, _MESSAGE_BYTES_MIN), _MESSAGE_BYTES_MAX)
+    answer_max = _ANSWER_BYTES_MAX - _ANSWER_HEAD_BYTES
+    fetch = min(max(settings.fetch_max_bytes, message), answer_max)
+    answer = max(_ANSWER_BYTES_MIN, min(fetch + message, answer_max))
+    own = {
         "socket.connection.setup.timeout.ms": setup_ms,
-        "reconnect.backoff.ms": FIRST_PAUSE_MS,
-        "reconnect.backoff.max.ms": pause_max_ms,
-    }
-    return connecting | _group(settings) | _fetching(settings) | _security(settings)
-
-
-def _group(settings: KafkaSettings) -> dict[str, Any]:
-    return {
-        "group.id": settings.group_id,
-        "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",  # we decide where to go on
-        # After a kill the group waits that long for the dead member before the new one may read.
-        "session.timeout.ms": round(settings.session_timeout_s * 1000),
-        "heartbeat.interval.ms": round(settings.session_timeout_s * 1000 / 4),
-        "max.poll.interval.ms": round(MAX_POLL_INTERVAL_S * 1000),
         # Assignors under which a change of the group takes all partitions away and assigns them
         # again. kafka-python knows the first of them too, so both can serve in one group.
         "partition.assignment.strategy": "range,roundrobin",
         # A topic that is not there yet, or new partitions, are noticed after that long.
         "topic.metadata.refresh.interval.ms": 10_000,
         "allow.auto.create.topics": False,
-    }
-
-
-def _fetching(settings: KafkaSettings) -> dict[str, Any]:
-    message = min(max(settings.message_max_bytes, _MESSAGE_BYTES_MIN), _MESSAGE_BYTES_MAX)
-    answer_max = _ANSWER_BYTES_MAX - _ANSWER_HEAD_BYTES
-    fetch = min(max(settings.fetch_max_bytes, message), answer_max)
-    answer = max(_ANSWER_BYTES_MIN, min(fetch + message, answer_max))
-    return {
-        "isolation.level": "read_committed",  # what a transaction took back is never learned
         "check.crcs": True,
         "enable.partition.eof": True,  # reports the end, with the markers before it passed
         "message.max.bytes": message,
@@ -132,53 +106,28 @@ def _fetching(settings: KafkaSettings) -> dict[str, Any]:
         "receive.message.max.bytes": answer + _ANSWER_HEAD_BYTES,
         "queued.min.messages": _QUEUED_MESSAGES,
         "queued.max.messages.kbytes": max(1, min(fetch >> 10, _QUEUED_KBYTES_MAX)),
-        "fetch.wait.max.ms": FETCH_WAIT_MS,
         "fetch.queue.backoff.ms": _QUEUE_BACKOFF_MS,
     }
+    return connection_settings(servers, settings) | group_settings(settings) | own
 
 
-def _security(settings: KafkaSettings) -> dict[str, Any]:
-    password = settings.sasl_password
-    given = {
-        "security.protocol": settings.security_protocol,
-        "sasl.mechanism": settings.sasl_mechanism,
-        "sasl.username": settings.sasl_username,
-        "sasl.password": None if password is None else password.get_secret_value(),
-        "ssl.ca.location": None if settings.ssl_cafile is None else str(settings.ssl_cafile),
-    }
-    return {key: value for key, value in given.items() if value is not None}
+class LibrdkafkaClient(GroupClient):
+    """A consumer of librdkafka; see `GroupClient` for its methods. The topic may be made later."""
 
-
-class LibrdkafkaClient:
-    """A consumer of librdkafka; see `GroupClient` for its methods.
-
-    Parameters
-    ----------
-    servers : sequence of str
-        `host:port` of the brokers to ask first.
-    topic : str
-        The topic; it may be created later.
-    settings : KafkaSettings
-        Group, sizes, security.
-    """
-
-    decoder: Final = "librdkafka"  # what the metric shows
+    decoder = "librdkafka"  # what the metric shows
 
     def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
-        self.events: deque[AssignmentChange | GroupFault] = deque()
-        self._servers = tuple(servers)
-        self._topic = topic
-        self._settings = settings
+        super().__init__(servers, topic, settings)
+        self._made_with = consumer_settings(servers, settings)
         self._consumer: Any = None
         self._connection_error: KafkaError | None = None  # None once the broker answers again
-        self._commit_log = CommitLog(log)
 
     # -- connecting and closing ----------------------------------------------------------------
 
     def open(self) -> None:
         """Make the consumer, which connects by itself, and subscribe."""
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
-        made_with = consumer_settings(self._servers, self._settings) | callbacks
+        made_with = self._made_with | callbacks
         try:
             self._consumer = Consumer(made_with, logger=quiet_log("confluent_kafka"))
         except KafkaException as error:
@@ -283,13 +232,11 @@ class LibrdkafkaClient:
 
     # -- questions to the broker ---------------------------------------------------------------
 
-    def log_bounds(
+    def log_starts(
         self, partitions: Collection[Partition], timeout_s: float
-    ) -> dict[Partition, tuple[int, int]]:
-        """Return each log's first offset and the one after its last."""
-        starts = self._ask_offsets(partitions, OFFSET_BEGINNING, timeout_s)
-        ends = self._ask_offsets(partitions, OFFSET_END, timeout_s)
-        return {each: (start, ends[each]) for each, start in starts.items()}
+    ) -> dict[Partition, int]:
+        """Return the first offset of each log."""
+        return self._ask_offsets(partitions, OFFSET_BEGINNING, timeout_s)
 
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log, open transactions not counted."""
@@ -331,8 +278,7 @@ class LibrdkafkaClient:
     def _unanswered(self, why: str) -> ClientError:
         if self._connection_error is not None:  # it says more than the unanswered question
             why = self._connection_error.str()
-        sentence = no_answer(self._servers, self._settings)
-        return ClientError(f"{sentence} (the client says: {why})")
+        return super()._unanswered(why)
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions without waiting; `close` waits for their arrival."""
@@ -341,7 +287,7 @@ class LibrdkafkaClient:
         try:
             self._consumer.commit(offsets=_with_offsets(positions), asynchronous=True)
         except KafkaException as error:
-            self._commit_log.failed(str(error.args[0]))
+            self._committed(str(error.args[0]))
 
     # -- what the library calls, within `poll` --------------------------------------------------
 
@@ -365,10 +311,7 @@ class LibrdkafkaClient:
             self._connection_error = error
 
     def _on_commit(self, error: KafkaError | None, _: Any) -> None:
-        if error is None:
-            self._commit_log.succeeded()
-        else:
-            self._commit_log.failed(str(error))
+        self._committed(None if error is None else str(error))
 
 
 def from_messages(

@@ -56,13 +56,7 @@ class Privates(NamedTuple):
 
 
 def require_privates(consumer: Any) -> Privates:
-    """Return a consumer's private parts.
-
-    Raises
-    ------
-    ConfigError
-        When something is missing.
-    """
+    """Return a consumer's private parts; a missing one is a `ConfigError`."""
     coordinator, fetcher = (getattr(consumer, name, None) for name in ("_coordinator", "_fetcher"))
     if not callable(getattr(coordinator, "request_rejoin", None)):
         raise does_not_fit("the consumer has no _coordinator.request_rejoin")
@@ -91,12 +85,8 @@ def make_no_topics(net: Any) -> None:
     """Keep the broker from creating a topic because we asked for it.
 
     The library drops its own setting `allow_auto_create_topics` on the way, so a mistyped name
-    would become an empty topic on brokers that create topics by themselves.
-
-    Raises
-    ------
-    ConfigError
-        When the network client's cluster has no such setting.
+    would become an empty topic on brokers that create topics by themselves. A network client
+    without that setting is a `ConfigError`.
     """
     config = getattr(getattr(net, "cluster", None), "config", {})
     if "allow_auto_create_topics" not in config:
@@ -108,17 +98,9 @@ def make_no_topics(net: Any) -> None:
 
 
 def receive_in_large_pieces(net: Any) -> str | None:
-    """Make the plain connections of one network client read large pieces; TLS has its own.
+    """Make the plain connections of a network client that has none yet read large pieces.
 
-    Parameters
-    ----------
-    net : kafka.net.compat.KafkaNetClient
-        It has no connection yet.
-
-    Returns
-    -------
-    str or None
-        Why it goes on in small pieces; None if it reads large ones.
+    TLS has its own. Returns why it goes on in small pieces; None if it reads large ones.
     """
     manager = getattr(net, "_manager", None)
     build = getattr(manager, "_build_transport", None)
@@ -170,10 +152,7 @@ _HEADERS: Final = (("name", b"value"), ("null", None))
 def replace_decoder(fetcher: Any) -> str | None:
     """Make the fetcher of a consumer that has not polled yet return columns, if that is safe.
 
-    Returns
-    -------
-    str or None
-        Why it goes on returning records; None if it returns columns.
+    Returns why it goes on returning records; None if it returns columns.
     """
     if not is_known():
         return f"kafka-python is {kafka.__version__}; columns were made for 3.0, from 3.0.12 on"

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -52,21 +53,8 @@ _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 class TopicProducer:
     """The producer of one topic, connected in the background; any thread may call its methods.
 
-    Parameters
-    ----------
-    servers : sequence of str
-        `host:port` of the brokers to ask first. They may be away; nothing blocks here.
-    topic : str
-        The topic.
-    settings : KafkaSettings
-        Sizes and security.
-    **made_with
-        Further settings of `kafka.KafkaProducer`.
-
-    Raises
-    ------
-    ConfigError
-        When the compiled checksum package is missing.
+    The brokers may be away; nothing blocks here. `made_with` are further settings of
+    `kafka.KafkaProducer`. A missing checksum package is a `ConfigError`.
     """
 
     def __init__(
@@ -140,15 +128,13 @@ _LINGER_MS: Final = 5
 assert _LINGER_MS + _REQUEST_TIMEOUT_MS <= _DELIVERY_TIMEOUT_MS  # the library asks for it
 
 
+@dataclass(slots=True, eq=False)
 class _Pending:
     """A record that is not acknowledged, and the library's future once it was sent."""
 
-    __slots__ = ("future", "partition", "record")
-
-    def __init__(self, record: Record, partition: int | None) -> None:
-        self.record = record
-        self.partition = partition
-        self.future: Any = None
+    record: Record
+    partition: int | None
+    future: Any = None
 
 
 class KafkaSink:
@@ -160,18 +146,6 @@ class KafkaSink:
 
     A record that is too large for the client or the topic would be refused for ever, and all behind
     it would wait. If it has a short form, that is sent in its place, and the log says so.
-
-    Parameters
-    ----------
-    servers, topic, settings
-        As for `TopicProducer`.
-    clock : callable, optional
-        A monotonic clock, in seconds.
-
-    Raises
-    ------
-    ConfigError
-        When the compiled checksum package is missing.
     """
 
     def __init__(
@@ -204,34 +178,19 @@ class KafkaSink:
     def add(self, records: Sequence[Record]) -> None:
         """Take records and send them in order, waiting up to 5 s while too much is pending.
 
-        Raises
-        ------
-        SinkError
-            When too much is still pending then. The records are taken nevertheless.
+        If too much is still pending then it raises `SinkError`; the records are taken nevertheless.
         """
         for record in records:
             self._take(record, None)
         self._limit()
 
     def write(self, record: Record, partition: int | None = None) -> None:
-        """Take one record; its partition follows from its key unless it is given.
-
-        Raises
-        ------
-        SinkError
-            As `add`.
-        """
+        """Take one record as `add` does; its partition follows from its key unless it is given."""
         self._take(record, partition)
         self._limit()
 
     def partitions(self, timeout_s: float) -> int:
-        """Return how many partitions the topic has.
-
-        Raises
-        ------
-        SinkError
-            When no broker says so within `timeout_s`.
-        """
+        """Return how many partitions the topic has; `SinkError` if no broker says so in time."""
         deadline_s = self._clock() + timeout_s
         fault: Exception | None = None
         while producer := self._producer.get(max(0.0, deadline_s - self._clock())):
@@ -246,10 +205,7 @@ class KafkaSink:
     def flush(self, timeout_s: float) -> None:
         """Return once every record is acknowledged.
 
-        Raises
-        ------
-        SinkError
-            When some are not within `timeout_s`; they are kept, and the next flush tries again.
+        Those that are not within `timeout_s` are a `SinkError`; they are kept, and tried again.
         """
         deadline_s = self._clock() + timeout_s
         while self._pending:
@@ -361,18 +317,7 @@ _REFUSALS: Final = (
 
 
 class KafkaLog:
-    """Appends lines to a topic; every method may be called from any thread.
-
-    Parameters
-    ----------
-    servers, topic, settings
-        As for `TopicProducer`.
-
-    Raises
-    ------
-    ConfigError
-        When the compiled checksum package is missing.
-    """
+    """Appends lines to a topic; every method may be called from any thread."""
 
     def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
         self.name = topic

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from consumers.errors import SourceError
-from consumers.kafka.positions import Positions
+from consumers.kafka.group_source import Positions
 from consumers.messages import Partition
 
 PARTITION = Partition("topic", 0)
