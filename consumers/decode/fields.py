@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from enum import Enum, auto
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -47,22 +47,16 @@ _SHOWN_MAX = 60
 ID_MARK = "~"  # no topic begins with it
 
 
-class ValueType(Enum):
-    """How a field is read."""
+class ValueType(StrEnum):
+    """How a field is read: by the kind of its group; user and language in a way of their own."""
 
-    WORDS = auto()  # a string; anything else is missing
-    METADATA = auto()  # user or language: also an integer, or a list's first entry
-    CATEGORY = auto()
-    FLAG = auto()
-    NUMBER = auto()
+    WORDS = "words"  # a string; anything else is missing
+    METADATA = "metadata"  # also an integer, or a list's first entry
+    CATEGORY = "categories"
+    FLAG = "flags"
+    NUMBER = "numbers"
 
 
-_TYPES: dict[Kind, ValueType] = {
-    "words": ValueType.WORDS,
-    "categories": ValueType.CATEGORY,
-    "flags": ValueType.FLAG,
-    "numbers": ValueType.NUMBER,
-}
 _EXPECTED = {
     ValueType.CATEGORY: "a string, number, true or false",
     ValueType.FLAG: "true, false, 1 or 0",
@@ -85,7 +79,7 @@ def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str
     return {
         name: FieldSpec(getattr(message, name), ValueType.METADATA)
         if name in MESSAGE_PARTS
-        else FieldSpec(name, _TYPES[kind])
+        else FieldSpec(name, ValueType(kind))
         for name, kind in kinds.items()
         if name != "text"
     }
@@ -100,14 +94,12 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
         return metadata_text
     if spec.type is ValueType.WORDS:
         return _text
-    convert: Callable[[Any], Any] = {
-        (ValueType.CATEGORY, False): _category,
-        (ValueType.CATEGORY, True): _category,
-        (ValueType.FLAG, False): _flag,
-        (ValueType.FLAG, True): _flag_of_cell,
-        (ValueType.NUMBER, False): _number,
-        (ValueType.NUMBER, True): _number_of_cell,
-    }[spec.type, is_csv]
+    of_json, of_cell = {
+        ValueType.CATEGORY: (_category, _category),
+        ValueType.FLAG: (_flag, _flag_of_cell),
+        ValueType.NUMBER: (_number, _number_of_cell),
+    }[spec.type]
+    convert: Callable[[Any], Any] = of_cell if is_csv else of_json
     nothing = None if spec.type is ValueType.CATEGORY else math.nan
 
     def entry(value: Any) -> Any:
