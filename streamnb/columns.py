@@ -215,8 +215,8 @@ def is_frame(columns: Any) -> bool:
 def _plain(series: Any) -> Any:
     """Return a data frame's column: numbers and truth values as an array, where one holds them.
 
-    What is missing becomes nan. Integers of which some are missing stay a list: as floats large
-    ones would lose digits, which matters where they name a category.
+    Missing values become nan. Integers of which some are missing stay a list: as floats large ones
+    would lose digits, which matters if they name a category.
     """
     import narwhals as nw  # noqa: PLC0415 -- as above
 
@@ -320,7 +320,7 @@ def accepts(kind: Kind, values: Any) -> bool:
 
 
 def first_present(values: Any) -> Any:
-    """Return the first of some values that is not missing; None where there is none.
+    """Return the first of some values that is not missing; None if there is none.
 
     A column of text that is one buffer holds no values to look at.
     """

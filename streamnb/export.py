@@ -38,9 +38,7 @@ def export_dict(model: ModelReader) -> dict[str, Any]:
     (['ham', 'spam'], [[0.0, 1.0], [0.0, 1.0]])
     """
     header, groups = parts_of(model)
-    return header | {
-        "groups": [own | {"table": _plain(table)} for own, table in groups],
-    }
+    return header | {"groups": [own | {"table": _plain(table)} for own, table in groups]}
 
 
 def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Table]]]:
@@ -73,7 +71,7 @@ def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> 
     Raises
     ------
     StoreError
-        Where the path cannot be written; what stood there before still stands.
+        If the path cannot be written; what stood there before still stands.
     """
     if not isinstance(target, str | os.PathLike):
         check_has("target", target, "write")
@@ -123,7 +121,7 @@ def to_arrow(model: ModelReader) -> dict[str, Any]:
     Raises
     ------
     InputError
-        Where pyarrow is not installed.
+        If pyarrow is not installed.
     """
     arrow = _pyarrow()
     header, groups = parts_of(model)
@@ -150,9 +148,9 @@ def export_arrow(model: ModelReader, folder: str | os.PathLike[str]) -> list[Pat
     Raises
     ------
     InputError
-        Where pyarrow is not installed.
+        If pyarrow is not installed.
     StoreError
-        Where a file cannot be written.
+        If a file cannot be written.
     """
     arrow = _pyarrow()
     paths = []

@@ -3,10 +3,10 @@
 Counts add exactly and in any order, as long as no word was dropped; means and variances by Chan's
 formula, to rounding. Vocabularies and fields that differ are brought together by name, classes by
 label (in the order of the first model, then of the second). Classes that either model declares
-join; where the first is closed (`new_classes`), one that the other merely learned is refused, as it
+join; if the first is closed (`new_classes`), one that the other merely learned is refused, as it
 would be if an example brought it. What depends on order has this meaning:
 
-* **Dropping**: the sum holds what both held; where that passes a vocabulary's bound, words leave by
+* **Dropping**: the sum holds what both held; if that passes a vocabulary's bound, words leave by
   the usual rule.
 * **Decay**: with a half-life in seconds the sum is what one model would have learned from both
   streams, for an example's weight depends on its own time alone. With one in examples each model

@@ -160,7 +160,7 @@ class NaiveBayes(ModelReader):
         time_s : float, optional
             When it was, in seconds on any clock: for a half-life in seconds.
         part : str, optional
-            The log it comes from, where the model is kept in parts.
+            The log it comes from, if the model is kept in parts.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class NaiveBayes(ModelReader):
         times_s : sequence of float, of length n, optional
             When each was, in seconds on any clock: for a half-life in seconds.
         part : str, optional
-            The log they come from, where the model is kept in parts.
+            The log they come from, if the model is kept in parts.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class NaiveBayes(ModelReader):
         own.set_bounded(bounded=not self.state.parts)
 
     def forget_parts(self) -> None:
-        """Keep this model whole from now on: what it has learned stays, of its parts only the sum.
+        """Keep this model whole from now on: of its parts only their sum stays.
 
         Words leave from now on by the sum's own bound.
         """
@@ -318,7 +318,7 @@ class NaiveBayes(ModelReader):
         Raises
         ------
         StoreError
-            Where the bytes are damaged, foreign, or of another version.
+            If the bytes are damaged, foreign, or of another version.
         """
         check_kind("data", data, bytes, bytearray, memoryview)
         header, arrays = from_bytes(data)

@@ -177,11 +177,7 @@ class ModelReader:
     # ---- likelihood of data --------------------------------------------------------------------
 
     def likelihood_of(
-        self,
-        columns: Any,
-        labels: Sequence[Label] | Codes,
-        *,
-        with_coefficient: bool = False,
+        self, columns: Any, labels: Sequence[Label] | Codes, *, with_coefficient: bool = False
     ) -> DataLikelihood:
         """Return how likely examples with their labels are: joint and conditional.
 
@@ -205,22 +201,14 @@ class ModelReader:
         )
 
     def log_likelihood(
-        self,
-        columns: Any,
-        labels: Sequence[Label] | Codes,
-        *,
-        with_coefficient: bool = False,
+        self, columns: Any, labels: Sequence[Label] | Codes, *, with_coefficient: bool = False
     ) -> float:
         """Return the joint Σ log p(x, y), in nats; see `likelihood_of`."""
         found = self.likelihood_of(columns, labels, with_coefficient=with_coefficient)
         return found.log_likelihood
 
     def nll(
-        self,
-        columns: Any,
-        labels: Sequence[Label] | Codes,
-        *,
-        with_coefficient: bool = False,
+        self, columns: Any, labels: Sequence[Label] | Codes, *, with_coefficient: bool = False
     ) -> float:
         """Return the joint −Σ log p(x, y), in nats; see `likelihood_of`."""
         return -self.log_likelihood(columns, labels, with_coefficient=with_coefficient)

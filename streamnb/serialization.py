@@ -108,7 +108,7 @@ def check(file: BinaryIO, n_bytes: int, where: str) -> str:
 
 
 def _said_digest(where: str, text: bytes) -> str:
-    """Return the digest that a header claims, where it is one of ours and of our version."""
+    """Return the digest that a header claims, if the header is ours and of our version."""
     try:
         meta = json.loads(text)["__metadata__"]
         wrong = None if meta["format"] == FORMAT else "another format"

@@ -34,35 +34,18 @@ COUNTS = "counts"  # the only field of a group that reads a sparse matrix
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Which X an estimator accepts.
+    """Which X an estimator accepts; the three flags in the middle are scikit-learn's tags."""
 
-    Attributes
-    ----------
-    is_counted : bool
-        X is converted to a sparse matrix of counts, or is one. Otherwise it is a table.
-    positive_only, allow_nan, categorical : bool
-        As in scikit-learn's tags.
-    dtype : type or None
-        What X is converted to; None leaves it unchanged, so that it may hold text.
-    """
-
-    is_counted: bool = False
+    is_counted: bool = False  # X is converted to a sparse matrix of counts; otherwise it is a table
     positive_only: bool = False
     allow_nan: bool = False
     categorical: bool = False
-    dtype: type | None = np.float64
+    dtype: type | None = np.float64  # None leaves X unchanged, so that it may hold text
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family: which X it accepts, and the group it makes from an estimator's parameters.
-
-    Attributes
-    ----------
-    intake : Intake
-    group : callable
-        (estimator, names of the columns) → the group that reads them.
-    """
+    """Which X a family accepts, and the group it makes of an estimator and its columns' names."""
 
     intake: Intake
     group: Callable[[Any, Sequence[str]], Group]
@@ -108,27 +91,14 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def family_of(name: Any) -> Family:
-    """Return a family by its name.
-
-    Raises
-    ------
-    InputError
-        If there is no family of that name.
-    """
+    """Return a family by its name."""
     if name not in FAMILIES:
         raise InputError(f"family must be one of {', '.join(FAMILIES)}. Got {name!r} instead.")
     return FAMILIES[name]
 
 
 def as_counts(X: Any, binarize: float | None) -> sparse.csr_array:
-    """Return a matrix as sparse counts; above a threshold they are presence.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, n_features)
-    binarize : float, optional
-        Values above it become 1, all others 0. With None, values are counts.
-    """
+    """Return a matrix as sparse counts; with `binarize`, 1 for values above it and 0 for others."""
     if binarize is None:
         return sparse.csr_array(X)
     if sparse.issparse(X) and binarize >= 0:
@@ -147,12 +117,7 @@ def intake_of(family: Any, features: Mapping[str, Group] | None) -> Intake:
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import (
-        assert_all_finite,
-        check_array,
-        check_consistent_length,
-        column_or_1d,
-    )
+    from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover -- a test asks a process without it
@@ -332,10 +297,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             known = np.unique(labels if classes is None else column_or_1d(classes))
             _check_known(labels, known)
             model = NaiveBayes(
-                _class_labels(known),
-                self._class_prior(known),
-                self._groups(),
-                decay=self.decay,
+                _class_labels(known), self._class_prior(known), self._groups(), decay=self.decay
             )
             self.classes_, self.model_ = known, model
         _check_known(labels, self.classes_)

@@ -1,8 +1,8 @@
 """All that there is to know of a model, as one value.
 
 `ModelState` holds the classes, their counts, the groups of features and how far decay has come.
-What is done with it stands in `predict`, `learn`, `unlearn`, `merging`, `serialization` and
-`inspection`, as functions of it; `NaiveBayes` and `Snapshot` are its public faces.
+`predict`, `learn`, `unlearn`, `merging`, `serialization` and `inspection` are modules of functions
+of it; `NaiveBayes` and `Snapshot` are its public faces.
 
 A model may be the sum of parts, one for each log that it learns from. A part shares the groups'
 vocabularies and holds its own statistics: a function of its log's examples only, so that it can be
@@ -45,11 +45,7 @@ class PartState:
         return {name: part.n_dropped for name, part in self.groups.items()}
 
     def learn(
-        self,
-        groups: Iterable[GroupState],
-        batches: Iterable[Any],
-        updates: RowUpdates,
-        out: Floats,
+        self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates, out: Floats
     ) -> None:
         """Add each group's log-likelihoods to `out`; learn the labelled rows, in the groups too."""
         posterior.count_classes(self.class_counts, updates.labels, updates.weights)

@@ -39,23 +39,12 @@ class StoreWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a file held.
-
-    Attributes
-    ----------
-    model : NaiveBayes
-    positions : dict of str to int
-        The next offset of each part's log, where it was given.
-    path : Path
-        The file it came from: another one than asked for where that was damaged.
-    header : dict
-        The file's own description of the model.
-    """
+    """What a file held."""
 
     model: NaiveBayes
-    positions: dict[str, int]
-    path: Path
-    header: dict[str, Any]
+    positions: dict[str, int]  # the next offset of each part's log, if it was given
+    path: Path  # another file than the one asked for, if that was damaged
+    header: dict[str, Any]  # the file's own description of the model
 
 
 def save(
@@ -95,7 +84,7 @@ def save(
     InputError
         For an argument that cannot be used.
     StoreError
-        Where it cannot be written; what stood there before still stands.
+        If it cannot be written; what stood there before still stands.
     """
     check_kind("model", model, NaiveBayes, ModelState)
     state = model.state if isinstance(model, NaiveBayes) else model
@@ -139,13 +128,13 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
     """Load a model that `save` wrote.
 
-    Where the file is damaged and an older one is kept beside it, that one is taken, with a
+    If the file is damaged and an older one is kept beside it, that one is taken, with a
     `StoreWarning`.
 
     Raises
     ------
     StoreError
-        Where no file can be used: what was found, and what to do.
+        If no file can be used: what was found, and what to do.
     """
     return read(path).model
 

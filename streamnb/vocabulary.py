@@ -123,11 +123,11 @@ class Vocabulary:
         return Vocabulary(self.table._replace(state=self.table.state.copy()))
 
     def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:
-        """Return the column of each word, -1 where there is none; ndarray of shape (n,), int32."""
+        """Return the column of each word, -1 if it has none; ndarray of shape (n,), int32."""
         return self.look_up(fingerprints(list(words), key))
 
     def look_up(self, fps: np.ndarray) -> np.ndarray:
-        """Return the column of each fingerprint, -1 where there is none; see `find`."""
+        """Return the column of each fingerprint, -1 if it has none; see `find`."""
         out = np.full(len(fps), -1, dtype=np.int32)
         word_table.find_many(fps, self.table.slots, self.table.fingerprints, self.n_words, out)
         return out

@@ -54,9 +54,9 @@ class _ValuesView(GroupView):
         """Return the values of one example that say something."""
 
     @property
-    @abstractmethod
     def n_classes(self) -> int:
         """Number of classes."""
+        return int(self.state.counts[0].shape[1])
 
     def contributions(self, fields: Any, row: int) -> list[Effect]:
         """Return log θ of each value of an example, named `field=value`."""
@@ -109,11 +109,6 @@ class CategoriesView(_ValuesView, of=CategoriesState):
     """The view of a group of categories; see `GroupView`."""
 
     state: CategoriesState
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return int(self.state.counts.seen.shape[1])
 
     @property
     def size(self) -> str:
@@ -176,7 +171,7 @@ class CategoriesView(_ValuesView, of=CategoriesState):
         return total
 
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
-        """Draw each field's value, as text; None where a class knows nothing of the field."""
+        """Draw each field's value, as text; None if the class knows nothing of the field."""
         out: dict[str, list[Any]] = {}
         for field in self._fields():
             drawn: list[Any] = [None] * len(labels)
@@ -274,11 +269,6 @@ class FlagsView(_ValuesView, of=FlagsState):
     """The view of a group of flags; see `GroupView`."""
 
     state: FlagsState
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return int(self.state.counts.true.shape[1])
 
     def outcomes(self) -> Counter[int]:
         """Return how many flags there are, each with two values."""

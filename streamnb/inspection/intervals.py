@@ -140,9 +140,9 @@ def trigamma(x: Any) -> Floats:
 
 
 def log_beta_moments(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return mean and variance of log θ with θ from Beta(a, b); (-inf, 0) where a is 0.
+    """Return mean and variance of log θ with θ from Beta(a, b); (-inf, 0) if a is 0.
 
-    Where b alone is 0, θ is 1 for certain: mean and variance are 0.
+    If b alone is 0, θ is 1 for certain: mean and variance are 0.
     """
     whole = a + b
     is_open = (a > 0.0) & (b > 0.0)
@@ -153,7 +153,7 @@ def log_beta_moments(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def log_gammas(shape: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Draw log X with X ~ Gamma(shape), shape (n, *shape.shape); -inf where the shape is 0.
+    """Draw log X with X ~ Gamma(shape), shape (n, *shape.shape); -inf if the shape is 0.
 
     A small shape's X may be below the smallest float64, but not its logarithm: X is drawn as that
     of shape + 1, times U^(1/shape).
@@ -168,7 +168,7 @@ def log_betas(
 ) -> tuple[Floats, Floats]:
     """Draw log θ and log(1 − θ) with θ ~ Beta(present, absent), each of shape (n, k).
 
-    Where both parameters are 0, nothing is known and both logarithms are -inf.
+    If both parameters are 0, nothing is known and both logarithms are -inf.
     """
     one, other = log_gammas(present, n, rng), log_gammas(absent, n, rng)
     total = np.logaddexp(one, other)

@@ -25,14 +25,14 @@ class Parameters:
     Attributes
     ----------
     class_prior : ParameterCount
-        Table entries k; independent k − 1, or none where they are fixed.
+        Table entries k; independent k − 1, or none if they are fixed.
     groups : dict of str to ParameterCount
     table : int
         Entries of all tables together.
     independent : int
         Those that can be chosen freely.
     without_naive_assumption : int or None
-        Free parameters of the whole joint distribution of class and features. None where it is not
+        Free parameters of the whole joint distribution of class and features. None if it is not
         countable (words that may come any number of times, numbers), or has more than 4096 bits.
     log2_without_naive_assumption : float or None
         Its logarithm to base 2, whatever its size.
@@ -137,12 +137,12 @@ class LinearForm:
         """w⁺ − w⁻ of two classes, the second one +: ndarray of shape (n_features,), in nats.
 
         With it P(+ | x) = 1/(1 + exp(−(w·x + b))). 0 where both are -inf: such a feature makes both
-        classes impossible, and tells them apart no more.
+        classes impossible, and does not distinguish them.
 
         Raises
         ------
         InputError
-            Where there are not two classes.
+            If there are not two classes.
         """
         self._check_two()
         return difference(self.weights[:, 1], self.weights[:, 0])

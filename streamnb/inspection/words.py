@@ -28,13 +28,7 @@ from streamnb.inspection.group_view import (
     quantity,
     view_of,
 )
-from streamnb.inspection.intervals import (
-    digamma,
-    log_beta_moments,
-    log_betas,
-    log_gammas,
-    trigamma,
-)
+from streamnb.inspection.intervals import digamma, log_beta_moments, log_betas, log_gammas, trigamma
 from streamnb.labels import unlabelled
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.multinomial import vocabulary_size
@@ -360,7 +354,7 @@ class BernoulliView(WordsView, of=Bernoulli):
         return held + present, np.maximum(self.examples - held, 0.0) + absent
 
     def log_absent(self, columns: NDArray[np.int64]) -> Floats:
-        """Return log(1 − θ_jc), shape (n, n_classes); -inf where the class is empty, without β₂."""
+        """Return log(1 − θ_jc), shape (n, n_classes); -inf if the class is empty, without β₂."""
         there, missing = self.shapes(columns)
         whole = there + missing
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -152,7 +152,7 @@ class Learner:
     def learn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
         """Learn one example of a part unjudged: a correction, not one of the stream.
 
-        It does not publish, so that no snapshot stands between taking back and learning anew.
+        It does not publish, so that no snapshot falls between taking back and learning again.
 
         Parameters
         ----------

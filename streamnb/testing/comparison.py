@@ -26,19 +26,11 @@ Table = dict[Key, dict[Label, float]]
 
 
 class Knowledge(NamedTuple):
-    """A model's statistics: by group and feature, then by class.
+    """A model's statistics: by group and feature, then by class. Zeros are left out."""
 
-    Attributes
-    ----------
-    counts : dict
-        N of classes, words, values, flags; how many numbers a field had. Zeros are left out.
-    means, squares : dict
-        Of numbers; M2 is Σ(x − mean)².
-    """
-
-    counts: Table
-    means: Table
-    squares: Table
+    counts: Table  # N of classes, words, values and flags; how many numbers a field had
+    means: Table  # of numbers
+    squares: Table  # M2 = Σ(x − mean)²
 
 
 def known(model: ModelReader) -> Knowledge:
@@ -122,16 +114,9 @@ def must_know_alike(
 ) -> None:
     """Compare the statistics of two models.
 
-    Parameters
-    ----------
-    found, expected : model or snapshot
-    peak : model or snapshot, optional
-        The one that has held most: moments agree to 1e-12 of its. By default `expected`.
-    within : float
-        How far counts may be apart, of the largest; 0: not at all. Moments likewise, where that is
-        more.
-    sizes : mapping of str to float
-        The largest number that each field ever had, where that has been forgotten since.
+    Counts may differ by the share `within` of the largest. Moments may differ by that share or by
+    1e-12, whichever is more, of those of `peak`, the model that has held most (by default
+    `expected`). `sizes` are the largest numbers that fields ever had, as a model may forget them.
     """
     ours, wanted = known(found), known(expected)
     most = wanted if peak is None else known(peak)
@@ -189,15 +174,7 @@ def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fie
 def must_answer_alike(
     found: ModelReader, expected: ModelReader, probes: Sequence[Fields], *, within: float = 0.0
 ) -> None:
-    """Compare the joint log-likelihoods of two models, class by class.
-
-    Parameters
-    ----------
-    found, expected : model or snapshot
-    probes : sequence of mapping
-    within : float
-        How far they may be apart, of their size; 0: not a bit.
-    """
+    """Compare the joint log-likelihoods of two models; `within` is relative to their size."""
     if set(found.classes) != set(expected.classes):
         raise Broken(f"the classes are {found.classes!r}, not {expected.classes!r}")
     ours = found.joint_log_likelihood_many(columns_of(found, probes))

@@ -77,7 +77,7 @@ def input_is_left_alone(case: Case) -> None:
 
 
 def new_classes_join(case: Case) -> None:
-    """A new class joins behind the others, or is refused and nothing has changed."""
+    """A new class joins after the others, or is refused and nothing has changed."""
     model, label = case.learned(), "a class that nobody knows"
     if not case.examples:
         raise DoesNotApply("there is no example")
@@ -420,13 +420,7 @@ def must_agree(
     """Compare two models that learned the same examples in different ways.
 
     Whole counts and what follows from them must be equal bit for bit, all else up to rounding.
-
-    Parameters
-    ----------
-    case : Case
-    found, expected : NaiveBayes
-    peak : NaiveBayes, optional
-        The model before something was taken away, if something was.
+    `peak` is the model before something was taken away, if something was.
     """
     within = 0.0 if case.is_exact else _ROUNDING
     must_know_alike(found, expected, peak, within=within, sizes=case.sizes)

@@ -9,29 +9,8 @@ from typing import Any
 
 from streamnb.errors import InputError, StreamnbError
 from streamnb.model import NaiveBayes
+from streamnb.testing import laws as all_laws
 from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for
-from streamnb.testing.laws import (
-    asking_changes_nothing,
-    bad_input_changes_nothing,
-    batches_are_single_examples,
-    decay_is_the_plain_formula,
-    fields_have_no_order,
-    groups_are_independent,
-    input_is_left_alone,
-    judged_before_learned,
-    merging_has_no_order,
-    missing_values_skip_their_field,
-    new_classes_join,
-    parts_add_up,
-    posteriors_are_probabilities,
-    saved_and_loaded_is_same,
-    snapshots_never_change,
-    subtracting_undoes_merging,
-    unlearned_is_never_learned,
-    untrained_answers_prior,
-    weight_zero_teaches_nothing,
-    weights_repeat,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,26 +109,26 @@ class LawBroken(StreamnbError, AssertionError):  # noqa: N818 -- a finding, name
 
 Law = Callable[[Case], None]
 LAWS: tuple[Law, ...] = (
-    batches_are_single_examples,
-    judged_before_learned,
-    weights_repeat,
-    weight_zero_teaches_nothing,
-    fields_have_no_order,
-    missing_values_skip_their_field,
-    groups_are_independent,
-    input_is_left_alone,
-    new_classes_join,
-    bad_input_changes_nothing,
-    untrained_answers_prior,
-    posteriors_are_probabilities,
-    asking_changes_nothing,
-    snapshots_never_change,
-    saved_and_loaded_is_same,
-    merging_has_no_order,
-    subtracting_undoes_merging,
-    unlearned_is_never_learned,
-    parts_add_up,
-    decay_is_the_plain_formula,
+    all_laws.batches_are_single_examples,
+    all_laws.judged_before_learned,
+    all_laws.weights_repeat,
+    all_laws.weight_zero_teaches_nothing,
+    all_laws.fields_have_no_order,
+    all_laws.missing_values_skip_their_field,
+    all_laws.groups_are_independent,
+    all_laws.input_is_left_alone,
+    all_laws.new_classes_join,
+    all_laws.bad_input_changes_nothing,
+    all_laws.untrained_answers_prior,
+    all_laws.posteriors_are_probabilities,
+    all_laws.asking_changes_nothing,
+    all_laws.snapshots_never_change,
+    all_laws.saved_and_loaded_is_same,
+    all_laws.merging_has_no_order,
+    all_laws.subtracting_undoes_merging,
+    all_laws.unlearned_is_never_learned,
+    all_laws.parts_add_up,
+    all_laws.decay_is_the_plain_formula,
 )
 _RUNS_MAX = 300  # of a broken law, in search of a shorter stream
 
