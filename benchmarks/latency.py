@@ -31,6 +31,7 @@ ROUNDS = 5
 SECONDS = 4.0  # a round: 800 questions, of which 8 are above the 99th percentile
 PER_S = 200.0
 WARM_UP = 20  # first answers: the threads' own first steps
+BATCH = 5_000  # texts learned at once; the daemon's come in columns, these as a list of `str`
 _SLICES = 20  # of the progress bar
 
 
@@ -73,7 +74,6 @@ class _Learning:
     def __init__(self, tweets: Tweets) -> None:
         self.n_learned = 0
         self._tweets = tweets
-        self._batch = Settings().kafka.max_poll_messages
         board = SnapshotBoard()
         settings = Settings()
         policy = EveryInterval(
@@ -104,8 +104,8 @@ class _Learning:
             self._learner.publish_if_due()
 
     def _learn_batch(self, first: int) -> int:
-        texts = self._tweets.texts[first : first + self._batch]
-        labels = self._tweets.labels[first : first + self._batch]
+        texts = self._tweets.texts[first : first + BATCH]
+        labels = self._tweets.labels[first : first + BATCH]
         self._learner.learn("tweets/0", {"text": texts}, labels)
         self.n_learned += len(texts)
         return (first + len(texts)) % len(self._tweets)

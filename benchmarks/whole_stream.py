@@ -18,7 +18,7 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.monitoring.prequential import Prequential
 
-PIECE = 5_000  # kafka.max_poll_messages, by default
+PIECE = 5_000  # messages learned at a time
 
 
 def whole_stream(tweets: Tweets, show: Show) -> Result:

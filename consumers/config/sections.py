@@ -142,7 +142,7 @@ class FileSettings(Section):
 
     format: Literal["auto", "jsonl", "csv"] = "auto"
     encoding: Literal["auto", "utf-8", "latin-1"] = "auto"
-    batch_bytes: int = Field(default=1 << 20, ge=1024)
+    batch_bytes: int = Field(default=4 << 20, ge=1024)
 
 
 class KafkaSettings(Section):
@@ -154,7 +154,7 @@ class KafkaSettings(Section):
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"
     decode: Literal["columns", "records"] = "columns"
-    max_poll_messages: int = Field(default=5_000, ge=1)
+    max_poll_messages: int = Field(default=20_000, ge=1)
     fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
     message_max_bytes: int = Field(default=12 << 20, ge=1024)
     bootstrap_timeout_s: float = Field(default=10.0, gt=0)

@@ -8,8 +8,8 @@ checkpoint's position.
 Batch sizes adapt. The reader never waits to fill a batch: what a poll returns is queued at once, so
 a quiet stream is answered message by message. Under a backlog polls return much, and the bounded
 queue makes the next poll return more. Such a batch is cut into pieces that take the learner about
-`PIECE_S` each, at the pace of the last ones. Learning is exact one at a time, so no result depends
-on where a batch was cut.
+`PIECE_S` of processor time each, at the pace of the last ones. Learning is exact one at a time, so
+no result depends on where a batch was cut.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from consumers.pipeline.batch_queue import BatchQueue
 from consumers.sources.base import Source
 
 POLL_TIMEOUT_S = 0.1
-# How long learning one piece should take: a fifth of the default interval between two snapshots,
-# and fifty times what a batch costs beside its messages.
+# Processor time that learning one piece should take: a fifth of the default interval between two
+# snapshots, and fifty times what a batch costs beside its messages. By the clock pieces would
+# become small, and a message cost half as much again, if other processes want the core.
 PIECE_S = 0.02
 _PIECE_MIN, _PIECE_MAX = 500, 50_000  # messages
 _CLOSE_TIMEOUT_S = 10.0
@@ -154,7 +155,7 @@ class Reader:
         return self._queue.end_reason
 
     def learned(self, n: int, seconds: float) -> None:
-        """Adapt the size of pieces to the time that learning `n` messages took."""
+        """Adapt the size of pieces to the processor time that learning `n` messages took."""
         if n and seconds > 0:
             target = (self._piece_messages + n / seconds * PIECE_S) / 2
             self._piece_messages = int(min(max(target, _PIECE_MIN), _PIECE_MAX))
