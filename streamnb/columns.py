@@ -71,11 +71,12 @@ class TextColumn:
                     f" writable: {getattr(flags, 'writeable', False)}, instead."
                 )
         data, starts, ends = self.texts
-        if len(starts) != len(ends) or starts.min(initial=0) < 0 or ends.max(initial=0) > len(data):
+        last = max(starts.max(initial=0), ends.max(initial=0))
+        if len(starts) != len(ends) or starts.min(initial=0) < 0 or last > len(data):
             raise InputError(
                 f"a TextColumn needs as many starts as ends, within its {len(data)} bytes. Got"
-                f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends up to"
-                f" {ends.max(initial=0)} instead."
+                f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends, up to"
+                f" {last}, instead."
             )
         backwards = np.flatnonzero((ends < starts) & (ends != -1))
         if len(backwards):
@@ -83,11 +84,6 @@ class TextColumn:
             raise InputError(
                 f"TextColumn, row {row}: a text must end where it starts or behind, or at -1 if it"
                 f" is missing. Got start {starts[row]} and end {ends[row]} instead."
-            )
-        if starts.max(initial=0) > len(data):
-            raise InputError(
-                f"TextColumn.starts must lie within its {len(data)} bytes. Got"
-                f" {starts.max(initial=0)} instead."
             )
 
     def __len__(self) -> int:

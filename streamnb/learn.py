@@ -86,7 +86,12 @@ def prequential(
     times = read_times(times_s, n)
     new = new_labels(codes, state.class_index, None if given is None else given > 0)
     if new and state.is_closed:
-        raise InputError(_unknown_label(*new[0], state.classes))
+        row, label = new[0]
+        raise InputError(
+            f"label {label!r} (row {row}) is none of the declared classes:"
+            f" {shown_classes(state.classes)}. Correct the label, declare it in classes, or set"
+            " new_classes=True to let classes join."
+        )
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
@@ -114,14 +119,6 @@ def prequential(
     if target is not None:
         state.sum_parts()
     return out
-
-
-def _unknown_label(row: int, label: Label, classes: Sequence[Label]) -> str:
-    """Return what to say of a label that is none of the declared classes."""
-    return (
-        f"label {label!r} (row {row}) is none of the declared classes: {shown_classes(classes)}."
-        " Correct the label, declare it in classes, or set new_classes=True to let classes join."
-    )
 
 
 def _prepare_row(

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_kind
 
-Scalar = float
 # A number, one a feature, or one a feature and class.
 Values = float | tuple[float, ...] | tuple[tuple[float, ...], ...]
 # Beyond these bounds products of pseudo-counts leave what a float can hold, and nan comes of it.

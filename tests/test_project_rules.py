@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 70
 LINES_MIN = 60  # of a file in the two packages; a shorter one stands in `SHORT_FILES`
 
 # Two numbers of today. They may only go down; whoever gets below one lowers it.
-PACKAGE_FILES_MAX = 225  # the target is 200
+PACKAGE_FILES_MAX = 200
 PRIVATE_ACCESSES_MAX = 5  # lines that silence SLF001
 
 # Why each of these files is shorter than `LINES_MIN`; every `__init__.py` may be.
