@@ -46,7 +46,7 @@ class Chunk:
     n_bytes: int = 0  # of its texts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
     columns: dict[str, NDArray[Any]] = field(init=False)  # a `truth` of -1: without a label
-    alive: NDArray[np.bool_] = field(init=False)  # False where there is no row, or no longer
+    alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
     _order: NDArray[np.int64] = field(init=False)
     _sorted: NDArray[np.uint32] = field(init=False)
 
@@ -103,7 +103,7 @@ class Chunk:
         self.n_offered, self.n_bytes, self.dirty_since_s = figures
 
     def is_alive(self, key: int) -> bool:
-        """Tell whether a row is there."""
+        """Return whether a row is there."""
         return bool(self.alive[key - self.first_key])
 
     def kill(self, keys: Sequence[int]) -> None:
@@ -200,7 +200,7 @@ class Retention:
         return now_ms - int(self.age_max_s * 1000)
 
     def is_full(self, chunk: Chunk, now_ms: int) -> bool:
-        """Tell whether a chunk takes no more: by rows, bytes, or as its first row is old."""
+        """Return whether a chunk takes no more: by rows, bytes, or as its first row is old."""
         if not chunk.n:
             return False
         age_ms = now_ms - chunk.oldest_ms
@@ -211,7 +211,7 @@ class Retention:
         )
 
     def is_beyond(self, chunks: Sequence[Chunk], n_bytes: int) -> bool:
-        """Tell whether the oldest chunk must go before another begins.
+        """Return whether the oldest chunk must go before another begins.
 
         `n_bytes` of the file are in use: they are bounded too, as messages may be long.
         """

@@ -39,7 +39,7 @@ class Picked:
 def picked(chunk: Chunk, at: NDArray[np.int64] | slice) -> Picked:
     """Return what is counted of rows, given by their positions in a chunk.
 
-    A row's time is the message's own or its source's; where neither is known, when it came.
+    A row's time is the message's own or its source's; if neither is known, when it came.
     """
     columns: dict[str, Any] = chunk.columns
     times_ms = columns["time_ms"][at]

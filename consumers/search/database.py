@@ -199,7 +199,7 @@ def open_file(path: Path, classes: Sequence[str], capacity: int) -> Contents:
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether an error means that the file is no good, and not that it is out of reach.
+    """Return whether an error means that the file is no good, and not that it is out of reach.
 
     A full disk, a lock or a missing permission are operational errors with a code of their own; a
     table that is not there is one of the general code.
@@ -229,7 +229,7 @@ def mark_unpurged(path: Path) -> None:
 
 
 def is_unpurged(path: Path) -> bool:
-    """Tell whether the file may hold words of removed rows."""
+    """Return whether the file may hold words of removed rows."""
     return _beside(path, ".unpurged").exists()
 
 

@@ -87,7 +87,7 @@ def plain_emoji(run: str) -> str:
 
 
 def lang_sign(code: int) -> str:
-    """Return the sign of a language by its number; each message has one, 0 where it is unknown."""
+    """Return the sign of a language by its number; each message has one, 0 if it is unknown."""
     return f"{_LANG}{code:x}"
 
 

@@ -89,7 +89,7 @@ class BatchIndex:
         return self._langs.code(row.lang) if row.lang else 0
 
     def _expression(self, query: Query, lang: str | None) -> str | None:
-        """Return what FTS5 is asked; None where no row is of the language."""
+        """Return what FTS5 is asked; None if no row is of the language."""
         code = self._langs.codes.get(lang, -1) if lang else None
         return None if code == -1 else expression(query, code)
 
@@ -133,7 +133,7 @@ class MatchWindow:
         self.keys = held
 
     def lacks_some(self, oldest_key: int) -> bool:
-        """Tell whether the store, with keys from `oldest_key` on, may hold matches missed here."""
+        """Return whether the store, with keys from `oldest_key` on, may hold matches missed."""
         return len(self.keys) <= self._n_max and self._left_key >= oldest_key
 
 

@@ -58,7 +58,7 @@ class EventBuffer:
     def stored(self, rows: Sequence[MessageRow]) -> None:
         """Note rows, ascending by key."""
         with self._lock:
-            # Keys only grow, but where the store had to begin anew.
+            # Keys only grow, unless the store had to begin with a new file.
             self._has_gap |= rows[0].key <= self._last_key
             self._last_key = rows[-1].key
             if not self._wanted():
@@ -228,8 +228,9 @@ class LiveUpdater:
                 self._trouble = None
             except BaseException as error:
                 # Whatever is wrong with a page or the store, learning goes on; and so do the pages,
-                # whose queries begin anew.
+                # whose queries ask the store again.
                 self._trouble = f"open pages are not kept up to date: {error!r}"
                 log.exception("live_tick_failed")
-                self._pages.begin_anew()
+                for each in self._pages.all():
+                    each.live_query.is_stale = True
                 due_s = began_s + TICK_S

@@ -31,7 +31,7 @@ LENGTH_MAX = 200  # characters
 TERMS_MAX = 16
 PREFIX_MIN = 2  # letters
 # What highlight() puts around what it found. Unicode promises that they never stand in a text;
-# where they do nevertheless, they are taken out before it is kept.
+# if they do nevertheless, they are taken out before it is kept.
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
 _MARKS = re.compile(f"[{OPEN}{CLOSE}]")
 
@@ -109,7 +109,7 @@ def parse(text: str) -> Query:
 
 
 def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
-    """Return what a piece of a query looks for, none where it has no letter and no sign."""
+    """Return what a piece of a query looks for, none if it has no letter and no sign."""
     starred = is_plain and text.endswith("*")
     text = text.rstrip("*") if starred else text
     atoms: list[Atom] = []
@@ -136,7 +136,7 @@ def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
 
 
 def _may_go_on(word: str, starred: bool, at_end: bool) -> bool:
-    """Tell whether a word is a beginning; refuse one that is too short for it."""
+    """Return whether a word is a beginning; refuse one that is too short for it."""
     # A letter is one, however many marks stand on it: to FTS5 it is the letter alone.
     n_letters = sum(not unicodedata.combining(c) for c in unicodedata.normalize("NFD", word))
     if starred and n_letters < PREFIX_MIN:
@@ -148,7 +148,7 @@ def _may_go_on(word: str, starred: bool, at_end: bool) -> bool:
 
 
 def _is_letter(character: str) -> bool:
-    """Tell whether FTS5 would take a character for part of a word."""
+    """Return whether FTS5 would take a character for part of a word."""
     return character.isalnum() or "\ue000" <= character <= "\uf8ff"
 
 

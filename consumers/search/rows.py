@@ -201,7 +201,7 @@ def _bounded(times_ms: list[int]) -> list[int]:
 
 
 def _values(messages: Messages, rows: NDArray[np.int64], name: str) -> list[Any]:
-    """Return one field of some messages, None where it is missing."""
+    """Return one field of some messages, None if it is missing."""
     column = messages.fields.get(name)
     if column is None:
         return [None] * len(rows)

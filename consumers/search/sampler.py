@@ -331,7 +331,7 @@ class Sampler:
         self.something.set()
 
     def put(self, item: Forget | Correct | Remove) -> bool:
-        """Put in what is always taken; return False where the queue is closed."""
+        """Put in what is always taken; return False if the queue is closed."""
         with self._lock:
             if not self.is_open:
                 return False
@@ -349,7 +349,7 @@ class Sampler:
     def take(self) -> list[Item]:
         """Take what waits, in the order in which it came.
 
-        That is all of it, unless the stream is fast and nobody waits: then it is a part. Where it
+        That is all of it, unless the stream is fast and nobody waits: then it is a part. If it
         is faster than what may be taken of it, what waits too long is thinned.
         """
         with self._lock:
@@ -420,7 +420,7 @@ class Sampler:
             return self._minute.rates(self._clock())
 
     def _is_pressed(self, now_s: float) -> bool:
-        """Tell whether the stream is faster than what may be taken of it."""
+        """Return whether the stream is faster than what may be taken of it."""
         return now_s - self._sampled_s < _PRESSED_S and self.is_open
 
     def _leave_out(self) -> None:
@@ -451,7 +451,7 @@ class Sampler:
         return min(self._rate_max_per_s, affordable)
 
     def _is_fast(self) -> bool:
-        """Tell whether the stream was no slow one when the last messages came."""
+        """Return whether the stream was no slow one when the last messages came."""
         return self._minute.pace_per_s(self._filled_s) > SLOW_PER_S
 
     def _refilled(self) -> float:

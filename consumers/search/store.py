@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -50,16 +49,6 @@ _WAIT_S = 10.0
 
 class RecentStoreError(ConsumerError):
     """The store could not be changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreView:
-    """What a search looks at: a state of the file, and which chunks of it, newest first."""
-
-    db: sqlite3.Connection
-    chunks: Sequence[Chunk]
-    cutoff_ms: int
-    until_s: float
 
 
 class RecentStore:
@@ -192,24 +181,23 @@ class RecentStore:
         self, query: Query, lang: str | None = None, limit: int = 50, before: int | None = None
     ) -> Found:
         """Return the newest messages that match, 1,000 at most, with keys below `before`."""
-        nothing = Found((), more=False, before=None)
         file = self._writer.file
         if file is None or (code := file.contents.known_lang(lang)) == -1:
-            return nothing
+            return Found((), more=False, before=None)
         limit = max(1, min(limit, LIMIT_MAX))
         plain = query.is_everything and code is None
         match = "" if plain else expression(query, code)
         below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
         rows: list[FoundRow] = []
-        with self._view(file) as view:
-            for chunk, lowest in self._newest_first(view):
+        with self._view(file) as (db, newest_first):
+            for chunk, lowest in newest_first:
                 if chunk.first_key >= below:
                     continue
                 bounds, missing = (lowest, below), limit + 1 - len(rows)
                 found = (
-                    database.newest_rows(view.db, chunk.number, bounds, missing)
+                    database.newest_rows(db, chunk.number, bounds, missing)
                     if plain
-                    else database.found_rows(view.db, chunk.number, match, bounds, missing)
+                    else database.found_rows(db, chunk.number, match, bounds, missing)
                 )
                 rows += [
                     FoundRow(file.mapper.row(values[:-1]), pieces(values[-1], query))
@@ -228,11 +216,11 @@ class RecentStore:
             return found[0]
         match = expression(query, code)
         missing = n_max
-        with self._view(file) as view:
-            for chunk, lowest in self._newest_first(view):
+        with self._view(file) as (db, newest_first):
+            for chunk, lowest in newest_first:
                 if missing <= 0:
                     break
-                keys = database.matching_keys(view.db, chunk.number, match, lowest, missing)
+                keys = database.matching_keys(db, chunk.number, match, lowest, missing)
                 keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
                 found.append(keys)
                 missing -= len(keys)
@@ -244,13 +232,13 @@ class RecentStore:
         if file is None:
             return None
         crcs = np.array([crc_of(id)], np.uint32)
-        with self._view(file) as view:
-            for chunk, lowest in self._newest_first(view):
+        with self._view(file) as (db, newest_first):
+            for chunk, lowest in newest_first:
                 keys = [key for key in chunk.with_crcs(crcs) if key >= lowest]
                 keys = [key for key in keys if chunk.is_alive(key)]
                 if not keys:
                     continue
-                for values in database.rows_with_keys(view.db, chunk.number, keys):
+                for values in database.rows_with_keys(db, chunk.number, keys):
                     if values[1] == id:
                         return file.mapper.row(values[:-1])
         return None
@@ -351,15 +339,17 @@ class RecentStore:
         return self._bounds.cutoff_ms(int(self._wall_clock() * 1000))
 
     @contextlib.contextmanager
-    def _view(self, file: Transactions) -> Iterator[StoreView]:
-        """Look at one state of the file."""
+    def _view(
+        self, file: Transactions
+    ) -> Iterator[tuple[sqlite3.Connection, Iterator[tuple[Chunk, int]]]]:
+        """Look at one state of the file: a connection to it, and its chunks as `_newest_first`."""
         until_s = self._clock() + LIMIT_S
         with file.readers.borrowed(LIMIT_S) as db:
             try:
                 db.execute("BEGIN")
                 there = database.numbers(db)
                 chunks = [chunk for chunk in reversed(file.published) if chunk.number in there]
-                yield StoreView(db, chunks, self._cutoff_ms(), until_s)
+                yield db, self._newest_first(chunks, until_s)
             except sqlite3.OperationalError:
                 raise  # the lender says so
             except sqlite3.DatabaseError as error:
@@ -371,16 +361,17 @@ class RecentStore:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
 
-    def _newest_first(self, view: StoreView) -> Iterator[tuple[Chunk, int]]:
+    def _newest_first(self, chunks: Sequence[Chunk], until_s: float) -> Iterator[tuple[Chunk, int]]:
         """Yield chunks, each with the lowest key to show, for as long as there is time."""
-        for chunk in view.chunks:
-            if self._clock() >= view.until_s:
+        cutoff_ms = self._cutoff_ms()
+        for chunk in chunks:
+            if self._clock() >= until_s:
                 raise QueryError(
                     f"The search took longer than {LIMIT_S:g} s; ask for something rarer, or leave"
                     " out beginnings of words."
                 )
-            if chunk.newest_ms >= view.cutoff_ms:
-                yield chunk, chunk.first_since(view.cutoff_ms)
+            if chunk.newest_ms >= cutoff_ms:
+                yield chunk, chunk.first_since(cutoff_ms)
 
 
 def _size(path: Path) -> int:

@@ -35,23 +35,18 @@ class EventEncoder(Protocol):
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
     ) -> bytes:
         """Return the figures of a query."""
-        ...
 
     def messages(self, found: Sequence[FoundRow]) -> bytes:
         """Return messages, newest first, as they are given."""
-        ...
 
     def status(self) -> bytes:
         """Return how the daemon fares."""
-        ...
 
     def change(self, change: Change) -> bytes:
         """Return what happened to one message."""
-        ...
 
     def problem(self, detail: str) -> bytes:
         """Return why a query cannot be answered."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ class Subscription:
         self._ring()
 
     def take(self) -> bytes:
-        """Return all that has been left, as the stream has it; empty where there is nothing."""
+        """Return all that has been left, as the stream has it; empty if there is nothing."""
         with self._lock:
             self._woken = False
             # Changes first: the lists behind them show them already.
@@ -235,11 +230,6 @@ class Subscriptions:
                 for page, indices in watched.pages.items():
                     page.put([Event(name, i, body) for i in indices for name, body in news])
 
-    def begin_anew(self) -> None:
-        """Have every query ask the store."""
-        for watched in self.all():
-            watched.live_query.is_stale = True
-
     def tell_all(self, events: Sequence[Event], status: Event) -> None:
         """Tell every page the same; those that come later are told the status."""
         with self._lock:
@@ -262,7 +252,7 @@ class Subscriptions:
             )
 
     def _watch(self, key: Key) -> Watched | None:
-        """Return what is watched under a key, made if need be; None where there is no room."""
+        """Return what is watched under a key, made if need be; None if there is no room."""
         watched = self._watched.get(key)
         if watched is None and len(self._watched) < QUERIES_MAX:
             watched = self._watched[key] = Watched(self._make(*key))

@@ -366,7 +366,7 @@ class Transactions:
             chosen = chosen[n:]
 
     def _chunk_with_room(self, now_ms: int) -> Chunk:
-        """Return the newest chunk; where it is full, a new one, for which old ones may go."""
+        """Return the newest chunk; if it is full, a new one, for which old ones may go."""
         newest = self._chunks[-1] if self._chunks else None
         if newest is not None and not self._bounds.is_full(newest, now_ms):
             return newest

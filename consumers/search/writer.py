@@ -77,7 +77,7 @@ class Writer:
         self._survive(self._end)
 
     def _survive(self, step: Callable[[], None]) -> None:
-        """Take a step of the thread; after any error at all the next step begins anew."""
+        """Take a step of the thread; after any error at all the next step begins again."""
         try:
             step()
         except BaseException as error:  # noqa: BLE001 -- a thread that ended here would end unseen

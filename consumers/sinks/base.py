@@ -13,20 +13,10 @@ from consumers.errors import SinkError
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record on its way out.
+    """One record on its way out; `short` stands in if the outside refuses it as too large."""
 
-    Attributes
-    ----------
-    key : bytes
-        Identifies repeats.
-    value : bytes
-        JSON.
-    short : Record or None
-        A substitute if the outside refuses the record as too large.
-    """
-
-    key: bytes
-    value: bytes
+    key: bytes  # identifies repeats
+    value: bytes  # JSON
     short: Record | None = None
 
 
@@ -76,15 +66,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class PatientSink:
-    """Waits for a sink that refuses records until it accepts them, or until the daemon stops.
-
-    Parameters
-    ----------
-    sink : Sink
-        Where the records go.
-    stop : threading.Event
-        Set when the daemon is to end.
-    """
+    """Waits for a sink that refuses records until it accepts them, or until `stop` is set."""
 
     def __init__(self, sink: Sink, stop: threading.Event) -> None:
         self._sink = sink
@@ -94,10 +76,7 @@ class PatientSink:
     def add(self, records: Sequence[Record]) -> None:
         """Add records to the sink.
 
-        Raises
-        ------
-        SinkError
-            If the daemon is told to stop while they wait, and at every call after that.
+        `SinkError`: the daemon was told to stop while they waited; so is every call after that.
         """
         if self._gave_up:
             raise SinkError("records before these were not taken")

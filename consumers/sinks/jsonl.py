@@ -33,15 +33,7 @@ class JsonLinesSink:
     What could not be written stays in the sink, to the byte: once the disk has space again, the
     next flush continues in the middle of the line.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Raises
-    ------
-    SinkError
-        If it cannot be opened or repaired.
+    `SinkError`: the file cannot be opened or repaired.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,13 +53,7 @@ class JsonLinesSink:
             raise self._error("has a torn last line that cannot be mended", error) from error
 
     def add(self, records: Sequence[Record]) -> None:
-        """Take records; write once a megabyte is buffered.
-
-        Raises
-        ------
-        SinkError
-            If writing fails. The records are taken nevertheless.
-        """
+        """Take records, also if writing raises `SinkError`; write once a megabyte is buffered."""
         for record in records:
             self._pending += record.value
             self._pending += b"\n"
@@ -75,13 +61,7 @@ class JsonLinesSink:
             self._write()
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - a disk knows no time-out
-        """Write everything and sync the file.
-
-        Raises
-        ------
-        SinkError
-            If the disk refuses it.
-        """
+        """Write everything and sync the file, or raise `SinkError`."""
         self._write()
         try:
             if stat.S_ISREG(os.fstat(self._fd).st_mode):  # a pipe or a terminal has no disk

@@ -25,34 +25,16 @@ _SHORT_VALUE_BYTES = 1 << 14
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """A prediction as it is written.
-
-    Attributes
-    ----------
-    id : str
-        The message's id.
-    time_ms : int
-        When the message was written, in Unix milliseconds.
-    text : str or UNSET
-        Its text, if it is asked for and the model reads one.
-    fields : dict or UNSET
-        The other fields that are kept or read, as they came, if any.
-    label : str
-        The most probable class.
-    probabilities, log_posterior : dict of str to float
-        By class. An impossible class has probability 0 and log-posterior null (JSON has no
-        infinity).
-    snapshot_version : int
-        The snapshot that answered.
-    """
+    """A prediction as it is written."""
 
     id: str
-    time_ms: int
-    text: str | msgspec.UnsetType
+    time_ms: int  # when the message was written, in Unix milliseconds
+    text: str | msgspec.UnsetType  # if it is asked for and the model reads one
+    # The other fields that are kept or read, as they came, if any.
     fields: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    label: str
+    label: str  # the most probable class
     probabilities: dict[str, float]
-    log_posterior: dict[str, float]
+    log_posterior: dict[str, float]  # null for an impossible class: JSON has no infinity
     snapshot_version: int
 
 
@@ -86,25 +68,10 @@ def prediction_record(
     *,
     with_text: bool = True,
 ) -> Record:
-    """Return the record of one prediction.
+    """Return the record of one prediction, keyed by the message's id.
 
-    Parameters
-    ----------
-    envelope : Envelope
-        The message.
-    classes : sequence of str, of length n_classes
-        The model's classes.
-    log_posteriors : sequence of float, of length n_classes
-        Their normalised log-posteriors; `-inf` is allowed.
-    snapshot_version : int
-        The snapshot that answered.
-    with_text : bool
-        Whether the text is included.
-
-    Returns
-    -------
-    Record
-        Keyed by the message's id. A large one has a short form, without text and fields.
+    The log-posteriors are normalised, one a class; `-inf` is allowed. A large record has a short
+    form, without text and fields.
     """
     includes_text = with_text and bool(envelope.text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
@@ -173,17 +140,8 @@ _ID, _TIME = b'{"id":', b',"time_ms":'
 def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     """Return a prediction's line without text and fields if it belongs to one of some messages.
 
-    Parameters
-    ----------
-    line : bytes
-        From `prediction_record`; it may be torn behind its time if an overwrite was interrupted.
-    ids : set of bytes
-        The messages' ids as JSON.
-
-    Returns
-    -------
-    bytes or None
-        Not longer than the line; None if there is nothing to remove.
+    `ids` are the messages' as JSON. The line may be torn behind its time if an overwrite was
+    interrupted. The new one is not longer; None if there is nothing to remove.
     """
     name = line[len(_ID) : line.find(_TIME)]
     if name not in ids or not line.startswith(_ID):
