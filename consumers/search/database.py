@@ -49,6 +49,7 @@ _IN_MEMORY = {
     for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
 } | {"truth": ("ifnull(truth, -1)", np.int64), "probability": ("probability", np.float64)}
 _ROWS_A_STATEMENT = 250
+_CHOSEN = "key IN (SELECT value FROM json_each(?))"  # of a JSON list of keys
 _VERSION = 1
 _APPLICATION = 0x6E625253  # tells our files from other SQLite files
 _CACHE_KIB = 16_000
@@ -289,9 +290,8 @@ def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:
 def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
     """Make the tables that are there once."""
     db.execute("BEGIN IMMEDIATE")
-    db.execute("CREATE TABLE class (code INTEGER PRIMARY KEY, name TEXT)")
-    db.execute("CREATE TABLE place (code INTEGER PRIMARY KEY, name TEXT)")
-    db.execute("CREATE TABLE lang (code INTEGER PRIMARY KEY, name TEXT)")
+    for table in ("class", "place", "lang"):
+        db.execute(f"CREATE TABLE {table} (code INTEGER PRIMARY KEY, name TEXT)")
     db.execute("CREATE TABLE gone (place INTEGER, offset INTEGER, id_crc INTEGER)")
     db.execute(
         "CREATE TABLE chunk (number INTEGER PRIMARY KEY, first_key INTEGER, next_key INTEGER,"
@@ -399,13 +399,12 @@ def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
 def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> None:
     """Delete rows of a chunk; until `make_one` their words still stand in the file."""
     listed = (msgspec.json.encode(keys).decode(),)
-    chosen = "key IN (SELECT value FROM json_each(?))"
     db.execute(
         f"INSERT INTO words{number} (words{number}, rowid, text, signs)"
-        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {chosen}",
+        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {_CHOSEN}",
         listed,
     )
-    db.execute(f"DELETE FROM rows{number} WHERE {chosen}", listed)
+    db.execute(f"DELETE FROM rows{number} WHERE {_CHOSEN}", listed)
 
 
 def make_one(db: sqlite3.Connection, number: int) -> None:
@@ -426,8 +425,7 @@ def teach(
 def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str]]:
     """Return key and id of those of some rows that there are, keys ascending."""
     (found,) = db.execute(
-        f"SELECT json_group_array(json_array(key, id)) FROM rows{number}"
-        " WHERE key IN (SELECT value FROM json_each(?))",
+        f"SELECT json_group_array(json_array(key, id)) FROM rows{number} WHERE {_CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
@@ -486,8 +484,7 @@ def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> 
     return _collected(
         db,
         number,
-        f"SELECT key AS at, text AS marked FROM rows{number}"
-        " WHERE key IN (SELECT value FROM json_each(?))",
+        f"SELECT key AS at, text AS marked FROM rows{number} WHERE {_CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     )
 

@@ -212,13 +212,6 @@ def _values(messages: Messages, rows: NDArray[np.int64], name: str) -> list[Any]
     return [None if e < 0 else data[s:e].tobytes().decode("utf-8", "replace") for s, e in lies]
 
 
-def some(columns: Columns, chosen: Sequence[int]) -> Columns:
-    """Return some rows, given by their positions, ascending."""
-    if len(chosen) == len(columns["id"]):
-        return columns
-    return {name: [column[k] for k in chosen] for name, column in columns.items()}
-
-
 def placed(
     columns: Columns, first_key: int, place: int, lang_code: Callable[[str | None], int]
 ) -> Columns:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
-from consumers.search.rows import Columns, RowBuilder, some
+from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
@@ -84,7 +84,11 @@ class Offer:
 
     def some(self, chosen: NDArray[np.int64]) -> Offer:
         """Return some of them, given by their positions, ascending."""
-        return replace(self, columns=some(self.columns, chosen.tolist()))
+        if len(chosen) == len(self):
+            return self
+        at = chosen.tolist()
+        columns = {name: [column[k] for k in at] for name, column in self.columns.items()}
+        return replace(self, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

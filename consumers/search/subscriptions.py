@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
@@ -147,15 +147,13 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._closed = False
         self._watched: dict[Key, Watched] = {}
-        self._keys: dict[Subscription, set[Key]] = {}
-        self._clients: dict[Subscription, str] = {}
-        self._n_pages_of: Counter[str] = Counter()
+        self._pages: dict[Subscription, str] = {}  # with the client of each
         self._status: Event | None = None  # what the pages that are open were told last
 
     @property
     def n_pages(self) -> int:
         """How many are open."""
-        return len(self._keys)
+        return len(self._pages)
 
     @property
     def n_queries(self) -> int:
@@ -179,9 +177,7 @@ class Subscriptions:
         """
         with self._lock:
             self._check_room(client)
-            self._clients[page] = client
-            self._n_pages_of[client] += 1
-            self._keys[page] = set()
+            self._pages[page] = client
             events = [] if self._status is None else [self._status]
             for index, (text, lang) in enumerate(asked):
                 try:
@@ -193,7 +189,6 @@ class Subscriptions:
                 if watched is None:
                     events.append(Event("problem", index, self._problem(_FULL)))
                     continue
-                self._keys[page].add((query, lang))
                 watched.pages.setdefault(page, []).append(index)
                 events += [Event(name, index, body) for name, body in watched.told.items()]
             page.put(events)
@@ -201,23 +196,18 @@ class Subscriptions:
     def close(self, page: Subscription) -> None:
         """Forget a page; a query that nobody watches any more goes with it."""
         with self._lock:
-            for key in self._keys.pop(page, ()):
-                watched = self._watched[key]
+            self._pages.pop(page, None)
+            for watched in self._watched.values():
                 watched.pages.pop(page, None)
-                if not watched.pages:
-                    self._watched.pop(key, None)
-            if not self._keys:
+            self._watched = {key: each for key, each in self._watched.items() if each.pages}
+            if not self._pages:
                 self._status = None  # it would be an old one when the next page comes
-            client = self._clients.pop(page, None)
-            if client is not None:
-                self._n_pages_of[client] -= 1
-                self._n_pages_of += Counter()  # drops those who have none
 
     def close_all(self) -> None:
         """End all, and let no other come."""
         with self._lock:
             self._closed = True
-            pages = list(self._keys)
+            pages = list(self._pages)
         for page in pages:
             page.end()
 
@@ -233,19 +223,19 @@ class Subscriptions:
     def tell_all(self, events: Sequence[Event], status: Event) -> None:
         """Tell every page the same; those that come later are told the status."""
         with self._lock:
-            if self._keys:
+            if self._pages:
                 self._status = status
-            for page in self._keys:
+            for page in self._pages:
                 page.put([*events, status])
 
     def _check_room(self, client: str) -> None:
         if self._closed:
             raise NotWatchedError("the daemon is stopping")
-        if len(self._keys) >= PAGES_MAX:
+        if len(self._pages) >= PAGES_MAX:
             raise NotWatchedError(
                 f"{PAGES_MAX} pages are open, which is all this daemon takes; try again later"
             )
-        if self._n_pages_of[client] >= PAGES_A_CLIENT_MAX:
+        if list(self._pages.values()).count(client) >= PAGES_A_CLIENT_MAX:
             raise NotWatchedError(
                 f"{PAGES_A_CLIENT_MAX} pages are open from your address, which is all that one "
                 "may have; close some"

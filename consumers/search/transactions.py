@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from consumers.messages import Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Retention
-from consumers.search.rows import Change, RowMapper, crc_of, placed, some
+from consumers.search.rows import Change, RowMapper, crc_of, placed
 from consumers.search.sampler import Correct, Item, Offer, Remove
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
@@ -349,12 +349,8 @@ class Transactions:
         while len(chosen):
             chunk = self._chunk_with_room(offer.columns["arrived_ms"][0])
             n = min(len(chosen), chunk.capacity - chunk.n)
-            columns = placed(
-                some(offer.columns, chosen[:n].tolist()),
-                chunk.next_key,
-                place,
-                self.contents.lang_code,
-            )
+            own = offer.some(chosen[:n]).columns
+            columns = placed(own, chunk.next_key, place, self.contents.lang_code)
             said = self._known.said_of(columns["id"], place, columns["offset"])
             for k, correct in said.items():
                 columns["taught"][k] = columns["corrected"][k] = self._code_of(correct.label)
