@@ -148,7 +148,7 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
     best, second = np.argsort(-log_posteriors[0], kind="stable")[:2].tolist()
 
     def named(values: Floats | None) -> dict[Label, float] | None:
-        return None if values is None else dict(zip(classes, values.tolist(), strict=True))
+        return None if values is None else predict.by_class(state, values)
 
     prior = Effect(CLASS_PRIOR, log_priors, CLASS_PRIOR)
     rows: list[tuple[str | None, Effect]] = [(None, prior), *effects]
@@ -157,7 +157,7 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
             group,
             effect.feature,
             float(difference(effect.by_class[best], effect.by_class[second])),
-            dict(zip(classes, effect.by_class.tolist(), strict=True)),
+            predict.by_class(state, effect.by_class),
             effect.value,
             named(effect.counts),
             named(effect.likelihoods),
