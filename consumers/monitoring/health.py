@@ -42,21 +42,15 @@ class HealthReport:
     alive: bool  # False if a restart would help: a loop is stuck
     ready: bool  # True if requests can be answered from what is being learned now
     reason: str | None  # why it is not alive or not ready, in a sentence
-    last_message_age_s: float | None  # None before the first
-    snapshot_version: int | None  # None before the first
+    last_message_age_s: float | None = None  # None before the first
+    snapshot_version: int | None = None  # None before the first
     degraded: str | None = None  # what fails that learning and predicting can do without
     starting: str | None = None  # what the start is doing; None once the consuming loop turns
 
 
 _FIRST_STEP = "the consuming loop has not begun"
 NOT_BEGUN = HealthReport(
-    State.STARTING,
-    alive=True,
-    ready=False,
-    reason=_FIRST_STEP,
-    last_message_age_s=None,
-    snapshot_version=None,
-    starting=_FIRST_STEP,
+    State.STARTING, alive=True, ready=False, reason=_FIRST_STEP, starting=_FIRST_STEP
 )
 
 

@@ -62,13 +62,8 @@ class Prequential:
         self._correct: NDArray[np.bool_] = np.zeros(window, dtype=np.bool_)
         self._judgements: NDArray[np.uint64] = np.zeros(window, dtype=np.uint64)
         self._n_classes = 0
-        self._n_held = 0  # how many of the window's places are taken
+        self.n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
-
-    @property
-    def window(self) -> int:
-        """Examples that the window holds at most."""
-        return len(self._losses)
 
     def update(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
         """Take in examples, in the order they were predicted.
@@ -102,8 +97,9 @@ class Prequential:
         correct: NDArray[np.bool_],
         judgements: NDArray[np.uint64],
     ) -> None:
-        kept, start = min(len(losses), self.window), self._next
-        behind = min(kept, self.window - start)  # how many fit before the ring begins anew
+        window, start = len(self._losses), self._next
+        kept = min(len(losses), window)
+        behind = min(kept, window - start)  # how many fit before the ring begins anew
         for ring, values in (
             (self._losses, losses),
             (self._correct, correct),
@@ -112,23 +108,18 @@ class Prequential:
             newest = values[len(values) - kept :]
             ring[start : start + behind] = newest[:behind]
             ring[: kept - behind] = newest[behind:]
-        self._next = (start + kept) % self.window
-        self._n_held = min(self._n_held + kept, self.window)
+        self._next = (start + kept) % window
+        self.n_held = min(self.n_held + kept, window)
 
     def judged(self) -> Judgements:
         """Return a copy of the window's judgements, in no particular order."""
-        judgements = self._judgements[: self._n_held].copy().view(JUDGEMENT)
+        judgements = self._judgements[: self.n_held].copy().view(JUDGEMENT)
         return Judgements(
             judgements["truth"],
             judgements["predicted"],
             judgements["log_confidence"],
             self._n_classes,
         )
-
-    @property
-    def n_held(self) -> int:
-        """Examples that the window holds now."""
-        return self._n_held
 
     @property
     def accuracy(self) -> float | None:
@@ -143,13 +134,13 @@ class Prequential:
     @property
     def window_accuracy(self) -> float | None:
         """Share predicted right within the window; None before the first example."""
-        held = self._n_held
+        held = self.n_held
         return float(np.count_nonzero(self._correct[:held])) / held if held else None
 
     @property
     def window_log_loss(self) -> float | None:
         """Mean log-loss within the window, in nats; None before the first example."""
-        held = self._n_held
+        held = self.n_held
         return float(self._losses[:held].sum()) / held if held else None
 
 

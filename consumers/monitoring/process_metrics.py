@@ -10,6 +10,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
@@ -44,21 +45,14 @@ def watch_process(registry: CollectorRegistry) -> None:
     """
     ProcessCollector(registry=registry)
     registry.register(ThreadTimes())
-    limit = Gauge(
+    gauge = partial(Gauge, namespace="streamnb", registry=registry)
+    limit = gauge(
         "memory_limit_bytes",
         "Memory that the process may use: the least of what its container, its limits and the "
         "machine allow.",
-        namespace="streamnb",
-        registry=registry,
     )
     limit.set_function(lambda: float(memory_limit_bytes()))
-    info = Gauge(
-        "build_info",
-        "1, with the version that runs.",
-        ["version"],
-        namespace="streamnb",
-        registry=registry,
-    )
+    info = gauge("build_info", "1, with the version that runs.", ["version"])
     info.labels(__version__).set(1)
 
 

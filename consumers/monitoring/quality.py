@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -191,8 +191,11 @@ class Shares:
 
     def _report(self, counts: Sequence[int], quantifier: Quantifier) -> ShareReport:
         n = sum(counts)
-        reason, corrected = self._too_few(n), None
-        if reason is None:
+        if n < self.messages_min:
+            many = "is 1 message" if n == 1 else f"are {n} messages"
+            reason: str | None = f"There {many}; a share is said from {self.messages_min} on."
+            corrected = None
+        else:
             corrected, reason = self._corrected(counts, quantifier)
         by_class = dict(zip(self.classes, counts, strict=True))
         return ShareReport(
@@ -204,12 +207,6 @@ class Shares:
             corrected=corrected,
             corrected_reason=reason,
         )
-
-    def _too_few(self, n: int) -> str | None:
-        if n >= self.messages_min:
-            return None
-        many = "is 1 message" if n == 1 else f"are {n} messages"
-        return f"There {many}; a share is said from {self.messages_min} on."
 
     def _corrected(
         self, counts: Sequence[int], quantifier: Quantifier
@@ -258,15 +255,10 @@ class History:
     """
 
     def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
-        self._step_s = step_s
+        self.step_s = step_s  # seconds between two points now
         self._points_max = points_max
         self._due_at_s: float | None = None
         self._points: list[Point] = []
-
-    @property
-    def step_s(self) -> float:
-        """Seconds between two points now."""
-        return self._step_s
 
     def is_due(self, now_s: float) -> bool:
         """Return whether a step has passed since the last point."""
@@ -276,9 +268,9 @@ class History:
         """Add a point; `now_s` is monotonic."""
         if len(self._points) == self._points_max:
             self._points = self._points[::2]
-            self._step_s *= 2.0
+            self.step_s *= 2.0
         self._points.append(point)
-        self._due_at_s = now_s + self._step_s
+        self._due_at_s = now_s + self.step_s
 
     def points(self) -> tuple[Point, ...]:
         """Return the points, the oldest first."""
@@ -311,10 +303,6 @@ class Quality:
         self._words_budget = Budget(TRENDS_INTERVAL_S, SHARE_MAX)
         self._history = History()
         self._trends = Trends()
-        self._telling: dict[str, tuple[Telling, ...]] = {}
-        self._confusion = Confusion()
-        self._calibration: tuple[Bin, ...] = ()
-        self._calibration_error: float | None = None
         self._shares = Shares.unknown(tuple(classes), messages_min)
         self._stream_shares: ShareReport | None = None
         self._report = QualityReport()
@@ -333,10 +321,11 @@ class Quality:
 
     def set_top_features(self, top: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
         """Take in the most telling features, as `inspection.summary.top_features` gives them."""
-        self._telling = {
+        telling = {
             str(label): tuple(Telling(*each) for each in features)
             for label, features in top.items()
         }
+        self._report = replace(self._report, telling=telling)
 
     def update(
         self,
@@ -370,12 +359,10 @@ class Quality:
                     rate_per_s, lag,
                 ),
             )  # fmt: skip
-        self._report = QualityReport(
+        self._report = replace(
+            self._report,
             prequential=figures,
-            confusion=self._confusion,
-            calibration=self._calibration,
             history=self._history.points(),
-            telling=self._telling,
             rising=self._trends.rising,
             falling=self._trends.falling,
             trend_s=self._trends.span_s,
@@ -386,9 +373,10 @@ class Quality:
         judged, classes = self._prequential.judged(), tuple(self.classes)
         if len(judged.truth):
             counts = judged.confusion(len(classes))
-            self._confusion = Confusion(classes, tuple(map(tuple, counts.tolist())))
-            self._calibration = judged.calibration()
-            self._calibration_error = calibration_error(self._calibration)
+            confusion = Confusion(classes, tuple(map(tuple, counts.tolist())))
+            self._report = replace(
+                self._report, confusion=confusion, calibration=judged.calibration()
+            )
             self._shares = Shares(classes, counts, self._messages_min)
         elif len(classes) > len(self._shares.classes):
             self._shares = Shares.unknown(classes, self._messages_min)
@@ -406,6 +394,6 @@ class Quality:
                 n=known.n_held,
                 accuracy=known.window_accuracy,
                 log_loss=known.window_log_loss,
-                calibration_error=self._calibration_error,
+                calibration_error=calibration_error(self._report.calibration),
             ),
         )

@@ -30,23 +30,23 @@ log = structlog.get_logger(__name__)
 
 @contextlib.contextmanager
 def traced(environ: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Trace while this lasts, where the environment asks for it; then send what waits."""
-    if not any(environ.get(name) for name in ENDPOINTS):
-        yield
-        return
-    if not _is_installed():
+    """Trace while this lasts, if the environment asks for it; then send what waits."""
+    endpoint = next((environ[name] for name in ENDPOINTS if environ.get(name)), None)
+    if endpoint is not None and not _is_installed():
+        endpoint = None
         log.warning(
             "no_tracing",
             detail="traces are asked for by OTEL_*, and their packages are not installed: "
             "pip install 'streamnb[tracing]'",
         )
+    if endpoint is None:
         yield
         return
     from opentelemetry.exporter.otlp.proto.http import trace_exporter  # noqa: PLC0415 -- the extra's
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 -- as above
 
     with traced_by(BatchSpanProcessor(trace_exporter.OTLPSpanExporter())):
-        log.info("tracing", to=next(environ[name] for name in ENDPOINTS if environ.get(name)))
+        log.info("tracing", to=endpoint)
         yield
 
 
