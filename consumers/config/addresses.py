@@ -1,8 +1,8 @@
 """The two small languages of addresses: where messages come from, and where records go.
 
 A source is `generator`, `stdin`, `file:PATH` or `kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output
-is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises `ValueError` with a sentence on what is
-allowed.
+is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises a `ValueError` that names the part that is
+wrong, and what is allowed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
-    """Where messages come from, taken apart.
-
-    Attributes
-    ----------
-    kind : {"generator", "stdin", "file", "kafka"}
-        What kind of source it is.
-    path : Path or None
-        The file of a `file` source.
-    servers : tuple of str
-        ``host:port`` of the brokers of a `kafka` source, in the order written.
-    topic : str or None
-        The topic of a `kafka` source.
-    """
+    """Where messages come from, taken apart; `servers` are ``host:port``, in the order written."""
 
     kind: Literal["generator", "stdin", "file", "kafka"]
     path: Path | None = None
@@ -45,13 +33,6 @@ class SourceAddress:
     def parse(cls, text: str) -> SourceAddress:
         """Take a source's address apart.
 
-        Raises
-        ------
-        ValueError
-            It has none of the forms; the message names the part that is wrong.
-
-        Examples
-        --------
         >>> SourceAddress.parse("kafka://127.0.0.1:9092/tweets").servers
         ('127.0.0.1:9092',)
         """
@@ -77,13 +58,7 @@ class OutputAddress:
 
     @classmethod
     def parse(cls, text: str) -> OutputAddress:
-        """Take an output's address apart.
-
-        Raises
-        ------
-        ValueError
-            It has none of the forms; the message names the part that is wrong.
-        """
+        """Take an output's address apart."""
         if text == "none":
             return cls(kind="none")
         if text.startswith("file:"):
@@ -104,13 +79,7 @@ class CorrectionsAddress:
 
     @classmethod
     def parse(cls, text: str) -> CorrectionsAddress:
-        """Take the address apart.
-
-        Raises
-        ------
-        ValueError
-            It has none of the forms; the message names the part that is wrong.
-        """
+        """Take the address apart."""
         if text in {"none", "journal"}:
             return cls("none" if text == "none" else "journal")
         if text.startswith("kafka:") and not text.startswith("kafka://"):

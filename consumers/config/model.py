@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from consumers.config.base import (
+from consumers.config.sections import (
     LARGEST,
     LEAST,
+    FieldPath,
     Section,
     between,
     distinct,
@@ -23,7 +24,6 @@ from consumers.config.base import (
     pseudo_count,
     wrong,
 )
-from consumers.config.sections import FieldPath
 
 ClassPrior: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
 
@@ -33,12 +33,7 @@ _FORMS = "must be a number of at least 0, one for each class, or fixed: with the
 
 
 def check_class_prior(value: Any) -> ClassPrior:
-    """Return a class prior as it is meant, or refuse it.
-
-    Raises
-    ------
-    PydanticCustomError
-    """
+    """Return a class prior as it is meant, or refuse it."""
     if not isinstance(value, Mapping):
         return pseudo_count(_number(value, ""))
     fixed = value.get(FIXED)
@@ -106,12 +101,8 @@ class GroupSettings(Section):
     """What all groups of features have in common."""
 
     kind: str
-    fields: tuple[FieldPath, ...] = ()  # none: the field of the group's own name
-
-    @field_validator("fields")
-    @classmethod
-    def _fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
-        return distinct(fields)
+    # None: the field of the group's own name.
+    fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
 
     def reads(self, name: str) -> tuple[str, ...]:
         """Return the fields that the group reads when it is called `name`."""

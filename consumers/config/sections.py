@@ -1,23 +1,116 @@
-"""Settings of what is in a message: its parts, and where its label comes from."""
+"""The sections of the configuration but the model's, and what all sections have in common."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
     Discriminator,
     Field,
     PlainValidator,
     SecretStr,
     Tag,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from consumers.config.addresses import CorrectionsAddress, OutputAddress, check_server
-from consumers.config.base import Section, distinct, mark, wrong
+
+T = TypeVar("T")
+
+# The library's own bounds on numbers of a prior. They stand here again, as the library is slow to
+# import, so that such a mistake is told with the file's others, by line and key.
+LEAST, LARGEST = 1e-60, 1e60
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, finite, and with no room for unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _before(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` where a number belongs, and take an empty section for its defaults."""
+        field = cls.model_fields.get(info.field_name or "")
+        annotation = None if field is None else field.annotation
+        if isinstance(value, bool) and annotation in {int, float}:
+            raise wrong("must be a number")  # Python would take true for 1 without a word
+        if value is None and isinstance(annotation, type) and issubclass(annotation, Section):
+            return {}  # every key below it is commented out
+        return value
+
+
+def wrong(text: str) -> PydanticCustomError:
+    """Return the error to raise in a validator; `text` goes on where the key's path ends.
+
+    It reaches the user unchanged, and the value that was found is added.
+    """
+    # The text goes in as a value, not as the template: braces in it are not to be filled.
+    return PydanticCustomError("setting", "{text}", {"text": text})
+
+
+def between(least: float, largest: float = LARGEST) -> AfterValidator:
+    """Return the check of a number's size; pydantic's own would spell 1e60 out."""
+
+    def check(value: float) -> float:
+        if not least <= value <= largest:
+            raise wrong(f"must be a number between {least:g} and {largest:g}")
+        return value
+
+    return AfterValidator(check)
+
+
+def pseudo_count(value: float, whose: str = "") -> float:
+    """Return a number of a prior, or refuse one of which sums and products may not be finite."""
+    if value and not LEAST <= value <= LARGEST:
+        raise wrong(f"must be 0, or a number between {LEAST:g} and {LARGEST:g}{whose}")
+    return value
+
+
+def distinct(names: tuple[T, ...]) -> tuple[T, ...]:
+    """Return `names` unchanged, or refuse them where one stands twice."""
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise wrong(f"must be distinct; {', '.join(map(repr, twice))} stands there more than once")
+    return names
+
+
+def mark(kind: str) -> str:
+    """Return the tag of one kind of section, which no user would take for a key.
+
+    Pydantic puts it into the path of a mistake, where it is left out again.
+    """
+    return f"<{kind}>"
+
+
+def _parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
+    """Return the check that a value can be parsed, whose `ValueError` says what is wrong."""
+
+    def check(value: T) -> T:
+        parse(value)
+        return value
+
+    return AfterValidator(check)
+
+
+def _servers(servers: tuple[str, ...]) -> None:
+    for server in servers:
+        check_server(server)
+
 
 # Of the recorded tweets; a model without a neutral class rejects those, and says so.
 SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
@@ -54,18 +147,13 @@ class MessageSettings(Section):
     lang: FieldPath = "lang"
     text: FieldPath = "text"
     operation: FieldPath = "operation"
-    fields: tuple[FieldPath, ...] = ()
+    fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
     max_bytes: int = Field(default=1 << 20, ge=64)
 
     @property
     def id_paths(self) -> tuple[str, ...]:
         """The fields that make an id, in order."""
         return (self.id,) if isinstance(self.id, str) else self.id
-
-    @field_validator("fields")
-    @classmethod
-    def _fields(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
-        return distinct(fields)
 
 
 class FieldLabels(Section):
@@ -149,7 +237,7 @@ class KafkaSettings(Section):
     """How to reach Kafka, beyond the address and topic of the source."""
 
     # For outputs: needed where the source is not Kafka, and free to be another cluster.
-    servers: tuple[str, ...] = ()
+    servers: Annotated[tuple[str, ...], _parsed_by(_servers), AfterValidator(distinct)] = ()
     client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"
@@ -165,16 +253,6 @@ class KafkaSettings(Section):
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None  # only by ${NAME} from the environment
     ssl_cafile: Path | None = None
-
-    @field_validator("servers")
-    @classmethod
-    def _servers(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
-        for server in servers:
-            try:
-                check_server(server)
-            except ValueError as error:
-                raise wrong(str(error)) from None
-        return distinct(servers)
 
     @model_validator(mode="after")
     def _fetch_holds_a_message(self) -> Self:
@@ -239,16 +317,7 @@ class CheckpointSettings(Section):
 class OutputSettings(Section):
     """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
 
-    to: str = "none"  # none | file:PATH | kafka:TOPIC
-
-    @field_validator("to")
-    @classmethod
-    def _to(cls, to: str) -> str:
-        try:
-            OutputAddress.parse(to)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-        return to
+    to: Annotated[str, _parsed_by(OutputAddress.parse)] = "none"  # none | file:PATH | kafka:TOPIC
 
     @property
     def address(self) -> OutputAddress:
@@ -276,16 +345,9 @@ class RecentSettings(Section):
 class CorrectionsSettings(Section):
     """Where labels and deletions that people send are logged, to be learned from there."""
 
-    to: str = "journal"  # none | journal | kafka:TOPIC
-
-    @field_validator("to")
-    @classmethod
-    def _to(cls, to: str) -> str:
-        try:
-            CorrectionsAddress.parse(to)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-        return to
+    to: Annotated[str, _parsed_by(CorrectionsAddress.parse)] = (
+        "journal"  # none | journal | kafka:TOPIC
+    )
 
     @property
     def address(self) -> CorrectionsAddress:

@@ -17,7 +17,14 @@ from pydantic import ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from consumers.config.addresses import OutputAddress, SourceAddress
-from consumers.config.base import Section, wrong
+from consumers.config.document import (
+    Document,
+    Problem,
+    problems_of,
+    read_yaml,
+    render,
+    settings_of,
+)
 from consumers.config.model import (
     CategoriesSettings,
     FeatureSettings,
@@ -26,7 +33,6 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
-from consumers.config.problems import problems_of, render, settings_of
 from consumers.config.sections import (
     MESSAGE_PARTS,
     SENTIMENT140,
@@ -45,8 +51,8 @@ from consumers.config.sections import (
     PageSettings,
     PredictorSettings,
     RecentSettings,
+    Section,
 )
-from consumers.config.yaml_file import Document, Problem, read_yaml
 from consumers.errors import ConfigError
 
 __all__ = [
@@ -115,10 +121,7 @@ class Settings(Section):
     @field_validator("source")
     @classmethod
     def _source(cls, source: str) -> str:
-        try:
-            SourceAddress.parse(source)
-        except ValueError as error:
-            raise wrong(str(error)) from None
+        SourceAddress.parse(source)
         return source
 
     @model_validator(mode="after")
@@ -232,25 +235,8 @@ def load(
 ) -> Settings:
     """Read the settings from a file, or take the built-in defaults.
 
-    Parameters
-    ----------
-    path : Path or None
-        A YAML file; None for the defaults.
-    environ : mapping
-        Where `${NAME}` is looked up, usually `os.environ`.
-    overrides : mapping, optional
-        Settings that win over the file, such as ``{"source": "stdin", "http.port": 0}``; None
-        leaves one as it is.
-
-    Returns
-    -------
-    Settings
-        Checked, and frozen.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, is no YAML, or has mistakes; all of them are listed.
+    `${NAME}` is looked up in `environ`. `overrides`, such as ``{"http.port": 0}``, win over the
+    file; None leaves one as it is. All mistakes are listed by one `ConfigError`.
     """
     name = "the built-in configuration" if path is None else str(path)
     document = Document() if path is None else _read(path, environ)

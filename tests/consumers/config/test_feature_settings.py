@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumers.config.base import LARGEST, LEAST
 from consumers.config.model import ModelSettings
+from consumers.config.sections import LARGEST, LEAST
 from consumers.config.settings import CategoriesSettings, load, to_yaml
 from consumers.features import build_model
 from tests.consumers.config.test_settings import mistakes, write
