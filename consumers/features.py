@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -111,9 +112,8 @@ def _words(settings: WordsSettings) -> Words:
         likelihood = Complement(Dirichlet(settings.alpha), normalise=settings.normalise)
     else:
         likelihood = Multinomial(Dirichlet(settings.alpha))
-    own = settings.model_dump(
-        exclude={"kind", "likelihood", "beta", "alpha", "normalise", "fields"}
-    )
+    options = {each.name for each in dataclasses.fields(Words)} - {"likelihood"}
+    own = settings.model_dump(include=options)
     return Words(likelihood, field=settings.fields[0] if settings.fields else None, **own)
 
 

@@ -1,9 +1,9 @@
 """Reads YAML so that every value remembers its line, and says where mistakes in it are.
 
 `${NAME}` comes from the environment. The file is composed to YAML's node tree first. There each
-key's place is noted, a key that stands twice is found, and variables are filled in; only then are Python values made. A value from a
-variable is always text (the settings turn text into numbers where numbers belong), so no variable
-can bring YAML of its own.
+key's place is noted, a key that stands twice is found, and variables are filled in; only then are
+Python values made. A value from a variable is always text (the settings turn text into numbers
+where numbers belong), so no variable can bring YAML of its own.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from consumers.config.sections import (
@@ -19,6 +19,7 @@ from consumers.config.sections import (
     FieldPath,
     Section,
     between,
+    by_kind,
     distinct,
     mark,
     pseudo_count,
@@ -229,25 +230,12 @@ def _json_text(value: Any) -> Any:
     return repr(value) if isinstance(value, int | float) else value
 
 
-def _kind(group: Any) -> Any:
-    """Tell which kind of group is meant; words unless `kind` says otherwise."""
-    kind = group.get("kind", "words") if isinstance(group, dict) else getattr(group, "kind", None)
-    return mark(str(kind))
-
-
 FeatureSettings = Annotated[
     Annotated[WordsSettings, Tag(mark("words"))]
     | Annotated[CategoriesSettings, Tag(mark("categories"))]
     | Annotated[FlagsSettings, Tag(mark("flags"))]
     | Annotated[NumbersSettings, Tag(mark("numbers"))],
-    Discriminator(
-        _kind,
-        custom_error_type="setting",
-        custom_error_message="{text}",
-        custom_error_context={
-            "text": "must be a section whose kind is words, categories, flags or numbers"
-        },
-    ),
+    by_kind("words", "must be a section whose kind is words, categories, flags or numbers"),
 ]
 
 GROUPS: dict[str, type[GroupSettings]] = {

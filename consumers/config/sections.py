@@ -97,6 +97,21 @@ def mark(kind: str) -> str:
     return f"<{kind}>"
 
 
+def by_kind(default: str, text: str) -> Discriminator:
+    """Return what picks a section by its `kind`; `text` says what is wrong with any other value."""
+
+    def kind_of(value: Any) -> str:
+        is_section = isinstance(value, dict)
+        return mark(str(value.get("kind", default) if is_section else getattr(value, "kind", None)))
+
+    return Discriminator(
+        kind_of,
+        custom_error_type="setting",
+        custom_error_message="{text}",
+        custom_error_context={"text": text},
+    )
+
+
 def _parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
     """Return the check that a value can be parsed, whose `ValueError` says what is wrong."""
 
@@ -194,22 +209,9 @@ class EmoticonLabels(Section):
         return signs
 
 
-def _kind(labels: Any) -> Any:
-    """Tell which labels are meant; they stand in a field unless `kind` says otherwise."""
-    kind = (
-        labels.get("kind", "field") if isinstance(labels, dict) else getattr(labels, "kind", None)
-    )
-    return mark(str(kind))
-
-
 Labels = Annotated[
     Annotated[FieldLabels, Tag(mark("field"))] | Annotated[EmoticonLabels, Tag(mark("emoticons"))],
-    Discriminator(
-        _kind,
-        custom_error_type="setting",
-        custom_error_message="{text}",
-        custom_error_context={"text": "must be a section whose kind is field or emoticons"},
-    ),
+    by_kind("field", "must be a section whose kind is field or emoticons"),
 ]
 
 LABELS: dict[str, type[Section]] = {"field": FieldLabels, "emoticons": EmoticonLabels}
