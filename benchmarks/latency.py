@@ -23,8 +23,8 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 from consumers.config.settings import Settings
-from consumers.daemon import SWITCH_INTERVAL_S
 from consumers.features import build_model
+from consumers.process import SWITCH_INTERVAL_S
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 
 ROUNDS = 5

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -50,8 +48,8 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
+from consumers.process import short_pauses, stop_on_signals
 from consumers.reporter import Reporter
-from consumers.shutdown_signals import stop_on_signals
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
@@ -59,11 +57,6 @@ from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
 
-# How long a thread may hold the interpreter's lock while others wait for it. A single prediction
-# takes the lock about ten times (on its way to the predictor's thread and back, and after each
-# kernel); with Python's default of 5 ms, one busy thread could delay it by 50 ms. With 0.5 ms that
-# is 5 ms at worst, at no measurable cost in throughput; less than 0.5 ms gained nothing.
-SWITCH_INTERVAL_S = 0.0005
 _NOTE_INTERVAL_S = 0.2
 log = structlog.get_logger(__name__)
 
@@ -78,26 +71,8 @@ def run(
 ) -> Summary:
     """Learn and predict until the source ends, a limit is reached, or a signal comes.
 
-    Parameters
-    ----------
-    settings : Settings
-    view : View
-        Where the run is watched.
-    until_end : bool
-        Stop where the source ended at the start.
-    max_messages : int, optional
-        Stop after that many messages.
-    open_page : bool
-        Open the page in a browser once it answers.
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    ConsumerError
-        If the run cannot begin or go on; see its subclasses.
+    With `until_end` it stops where the source ended at the start. `open_page` opens the page in a
+    browser once it answers. A `ConsumerError` says why the run cannot begin or go on.
     """
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
@@ -118,7 +93,7 @@ def run(
             return reporter.summary("told to stop", {})
         pipeline = daemon.build_pipeline()
         reporter.update(force=True)
-        stack.enter_context(_short_pauses())
+        stack.enter_context(short_pauses())
         try:
             reason = pipeline.run(Limits(until_end, max_messages))
         except Exception:
@@ -134,41 +109,11 @@ def run(
         return reporter.summary(reason, pipeline.positions)
 
 
-@contextlib.contextmanager
-def _short_pauses() -> Iterator[None]:
-    """Let no thread, and no garbage collection, hold the others up for long."""
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # Imported modules stay, so garbage collections skip them: with the compiler among them, a full
-    # collection takes 100 ms, during which no request is answered.
-    gc.freeze()
-    gc.enable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        sys.setswitchinterval(before_s)
-
-
 class Daemon:
     """The components of a run: built up to the served page, then the loop around the model.
 
-    Parameters
-    ----------
-    settings : Settings
-    view : View
-        Where the run is watched.
-    stop : threading.Event
-        Ends the run once it is set.
-    stack : contextlib.ExitStack
-        Stops what this starts, in the reverse order.
-    until_end : bool
-        Read the source only up to where it ended at the start.
-
-    Attributes
-    ----------
-    reader : Reader
-    reporter : Reporter
+    `stack` stops what this starts, in the reverse order; `stop` ends the run once it is set. With
+    `until_end` the source is read only up to where it ended at the start.
     """
 
     def __init__(

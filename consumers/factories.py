@@ -26,8 +26,7 @@ from consumers.corrections import journal
 from consumers.corrections.applier import CorrectionApplier
 from consumers.corrections.journal import Journal, JournalSource
 from consumers.corrections.log_reader import Log, LogReader
-from consumers.corrections.message_lookup import ExampleReader, MessageLookup
-from consumers.corrections.service import CorrectionService
+from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import ConfigError

@@ -134,21 +134,7 @@ def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
 def columns_of(
     messages: Messages, rows: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, Column]:
-    """Return the fields `names` of some rows.
-
-    Parameters
-    ----------
-    messages : Messages
-    rows : ndarray of shape (n,), int64
-        Places in `messages`, ascending.
-    names : sequence of str
-        The text, or other fields decoded for the model.
-
-    Returns
-    -------
-    dict of str to TextColumn or ndarray of float64
-        By name, each of length n.
-    """
+    """Return the fields `names` of some rows, given ascending, each of their length."""
     return {name: _rows_of(_column(messages, name), rows) for name in names}
 
 

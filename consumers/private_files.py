@@ -24,16 +24,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 def open_private(path: Path, flags: int) -> int:
     """Open a file that only its owner may read, create it if missing; return its descriptor.
 
-    Parameters
-    ----------
-    path : Path
-    flags : int
-        As `os.open` takes them.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened. A file of another owner keeps its mode.
+    `flags` are those of `os.open`. A file of another owner keeps its mode.
     """
     fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     with contextlib.suppress(PermissionError):
@@ -46,11 +37,6 @@ def make_private_folder(folder: Path) -> None:
     """Make a folder and its missing parents for their owner alone.
 
     A folder that exists keeps its mode: whoever made it decides who may enter.
-
-    Raises
-    ------
-    OSError
-        If a folder cannot be made.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
@@ -66,10 +52,7 @@ def make_private_folder(folder: Path) -> None:
 def tighten(paths: Iterable[Path]) -> None:
     """Restrict files that others may access, and log it: an older version let them.
 
-    Parameters
-    ----------
-    paths : iterable of Path
-        Links and anything but regular files are left alone.
+    Links and anything but regular files are left alone.
     """
     found: list[str] = []
     refused: list[str] = []
@@ -106,27 +89,11 @@ def overwrite_lines(
     differ, and then written: a power cut leaves the old line with blanks in it, or the new one, but
     never a mixture of both. `replaced` must recognise a torn line by its beginning, which stays.
 
-    Parameters
-    ----------
-    fd : int
-        Open for reading and writing, and not for appending.
-    end : int
-        Where the last line to check ends. Lines may be appended behind it meanwhile.
-    replaced : callable
-        Called with a line without its end, and its offset; returns the new line, or None to keep
-        it. A longer line becomes an empty JSON object.
-    goes_on : callable
-        Called now and then; returns whether to go on.
-
-    Returns
-    -------
-    bool
-        Whether the end was reached; what was overwritten is synced in any case.
-
-    Raises
-    ------
-    OSError
-        If reading or writing fails; calling it again is safe.
+    `fd` is open for reading and writing, and not for appending; the last line to check ends at
+    `end`, and lines may be appended behind it meanwhile. `replaced` is called with a line without
+    its end, and its offset, and returns the new line, or None to keep it; a longer one becomes an
+    empty JSON object. Returns whether the end was reached before `goes_on` returned False; what was
+    overwritten is synced in any case. If reading or writing fails, calling it again is safe.
     """
     begin, held = 0, b""
     while begin + len(held) < end:

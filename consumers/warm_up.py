@@ -27,7 +27,7 @@ from consumers.config.settings import CategoriesSettings, FlagsSettings, Numbers
 from consumers.decode.kernels import json_numbers, json_scan
 from consumers.errors import ConsumerError
 from consumers.kafka.kernels import record_batch
-from consumers.left_out import left_out
+from consumers.process import left_out
 from streamnb.kernels import (
     bernoulli,
     bernoulli_absent,

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers import errors
 from consumers.cli import commands as cli
-from consumers.cli.exit_codes import EXIT_CODES
+from consumers.cli.conventions import EXIT_CODES
 from consumers.config.model import GROUPS
 from consumers.config.settings import EmoticonLabels, FieldLabels, Section, Settings, load
 from consumers.messages import Reason

@@ -27,11 +27,7 @@ PRIVATE_ACCESSES_MAX = 5  # lines that silence SLF001
 SHORT_FILES = {
     "consumers/__main__.py": "`python -m consumers`",
     "consumers/browser.py": "opens the page in a browser, for `run --open` alone",
-    "consumers/cli/exit_codes.py": "the exit codes, which a supervisor relies on",
-    "consumers/cli/options.py": "options that several commands share",
     "consumers/errors.py": "the errors of the daemon, which every layer imports",
-    "consumers/left_out.py": "acts before a library is imported, so it imports nothing itself",
-    "consumers/shutdown_signals.py": "signal handlers, at the bottom of the layers",
     "consumers/sources/base.py": "the protocol of a source",
     "streamnb/checks.py": "an import path that users write",
 }

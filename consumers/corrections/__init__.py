@@ -17,7 +17,6 @@ message deletes it.
 """
 
 from consumers.corrections.applier import CorrectionApplier
-from consumers.corrections.message_lookup import FoundMessage, MessageLookup
 from consumers.corrections.model import (
     CorrectionError,
     InDoubt,
@@ -27,7 +26,7 @@ from consumers.corrections.model import (
     UnknownMessage,
     UnusableExample,
 )
-from consumers.corrections.service import CorrectionService, Receipt
+from consumers.corrections.service import CorrectionService, FoundMessage, MessageLookup, Receipt
 
 __all__ = [
     "CorrectionApplier",

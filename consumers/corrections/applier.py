@@ -24,7 +24,7 @@ from streamnb.errors import InputError
 # As much as a piece of the stream may hold the consuming thread, about: a correction takes a
 # fraction of a millisecond.
 TURN_S = 0.02
-# A partition that was ours may come back while the group decides anew; after so long it will not.
+# A partition that was ours may come back in a rebalance; after so long it will not.
 AWAY_S = 60.0
 GONE = (
     "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
@@ -34,22 +34,10 @@ log = structlog.get_logger(__name__)
 
 
 class CorrectionApplier:
-    """Deals with corrections in the order of their log.
+    """Applies corrections in the order of their log.
 
-    Parameters
-    ----------
-    reading : LogReader
-        What brings them.
-    fields : sequence of str
-        The fields that the model reads.
-    metrics : CorrectionMetrics
-    clock : callable
-        Monotonic seconds.
-
-    Attributes
-    ----------
-    n_labels, n_deletes, n_refused, n_skipped : int
-        What became of them in this run. Skipped are those of messages that others learn.
+    `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
+    are those of messages that others learn.
     """
 
     def __init__(
@@ -75,24 +63,18 @@ class CorrectionApplier:
         """Begin to read the log, at the checkpoint's positions."""
         self._reading.start(positions)
 
-    def owes(self) -> bool:
-        """Tell whether some that were in the log at the start can still be applied."""
+    def has_backlog(self) -> bool:
+        """Return whether corrections of before the start can still be applied."""
         if self._holds:  # the stream has not brought what they correct
             return False
         return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
 
     def is_behind(self) -> bool:
-        """Tell whether more can be applied at once: the last turn ended by its time."""
+        """Return whether more can be applied at once: the last turn ended by its time."""
         return self._is_behind
 
     def is_due(self) -> bool:
-        """Tell whether something waits.
-
-        Raises
-        ------
-        Exception
-            What ended the reading of the log.
-        """
+        """Return whether something waits, or raise what ended the reading of the log."""
         return self._reading.first() is not None
 
     def apply(
@@ -101,20 +83,11 @@ class CorrectionApplier:
         positions: MutableMapping[Partition, int],
         assigned: Collection[Partition],
     ) -> list[Reject]:
-        """Apply what can be applied now, for a fiftieth of a second at most.
+        """Apply what can be applied now, for a fiftieth of a second at most; return the unusable.
 
-        Parameters
-        ----------
-        learner : Learner
-        positions : mapping of Partition to int
-            The next offsets of the stream and of the log; those of the log are moved on.
-        assigned : collection of Partition
-            The partitions of the stream that are read here; empty where that is not known.
-
-        Returns
-        -------
-        list of Reject
-            Those that could not be used.
+        `positions` are the next offsets of the stream and of the log; those of the log are moved
+        on. `assigned` has the partitions of the stream that are read here; it is empty where that
+        is not known.
         """
         rejects: list[Reject] = []
         until_s = self._clock() + TURN_S
@@ -125,7 +98,7 @@ class CorrectionApplier:
             self._holds = self._must_wait(entry, positions, assigned)
             if self._holds:
                 break
-            reject = self._deal_with(entry, learner, positions, assigned)
+            reject = self._apply_one(entry, learner, positions, assigned)
             if reject is not None:
                 rejects.append(reject)
             positions[entry.partition] = entry.next_offset
@@ -144,7 +117,7 @@ class CorrectionApplier:
         """End the reading thread."""
         self._reading.close()
 
-    def _deal_with(
+    def _apply_one(
         self,
         entry: Entry,
         learner: Learner,
@@ -195,7 +168,7 @@ class CorrectionApplier:
         positions: Mapping[Partition, int],
         assigned: Collection[Partition],
     ) -> bool:
-        """Tell whether the message that is corrected is still to be learned here."""
+        """Return whether the message that is corrected is still to be learned here."""
         said = entry.said
         if isinstance(said, Reject) or said.place is None or _has_passed(said, positions):
             return False
@@ -225,7 +198,7 @@ class CorrectionApplier:
 
 
 def _has_passed(said: Correction, positions: Mapping[Partition, int]) -> bool:
-    """Tell whether the model has learned the message, as far as it was to be learned."""
+    """Return whether the model has learned the message, as far as it was to be learned."""
     assert said.place is not None
     return positions.get(said.place, 0) > said.offset
 

@@ -42,7 +42,7 @@ class _Line:
     """A line that waits to be written, and what came of it."""
 
     data: bytes
-    dealt_with: bool = False
+    is_done: bool = False
     offset: int = -1
     error: OSError | None = None
 
@@ -50,16 +50,8 @@ class _Line:
 class Journal:
     """An append-only file of lines; every method may be called from any thread.
 
-    Parameters
-    ----------
-    path : Path
-        The file; made where it is missing, in a folder that is there. What it holds was written by
-        people, so nobody but its owner may read it.
-
-    Raises
-    ------
-    CheckpointError
-        Where it cannot be opened.
+    It is made where it is missing, in a folder that is there. What it holds was written by people,
+    so nobody but its owner may read it. One that cannot be opened is a `CheckpointError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,21 +77,13 @@ class Journal:
         return self._end
 
     def append(self, key: bytes, line: bytes) -> LogPosition:  # noqa: ARG002 -- one order holds for all
-        """Return once a line is safe; see `Log.append`.
-
-        Parameters
-        ----------
-        key : bytes
-            Of no use here.
-        line : bytes
-            Without a line end.
-        """
+        """Return once a line, given without its end, is safe; the key is of no use here."""
         ours = _Line(line + b"\n")
         with self._changed:
             self._waiting.append(ours)
-            self._changed.wait_for(lambda: ours.dealt_with or not self._writing)
+            self._changed.wait_for(lambda: ours.is_done or not self._writing)
             taken: list[_Line] = []
-            if not ours.dealt_with:
+            if not ours.is_done:
                 self._writing = True
                 taken, self._waiting = self._waiting, []
         if taken:
@@ -142,24 +126,10 @@ class Journal:
     ) -> set[str] | None:
         """Take the examples of deleted messages out of the lines that nobody will apply again.
 
-        Parameters
-        ----------
-        wanted : mapping of str to (Partition, int)
-            By id, the log and the offset up to which messages of that id are deleted.
-        applied : int
-            Lines before it are applied in every kept checkpoint.
-        goes_on : callable
-            Asked now and then whether to go on.
-
-        Returns
-        -------
-        set of str or None
-            The ids that lines behind `applied` still hold texts of; None if it did not go on.
-
-        Raises
-        ------
-        OSError
-            If the disk fails; it may be called again.
+        `wanted` has by id the log and the offset up to which messages of that id are deleted. Lines
+        before `applied` are applied in every kept checkpoint. `goes_on` is asked now and then.
+        Returns the ids that lines behind `applied` still hold texts of; None if it did not go on.
+        If the disk fails, it may be called again.
         """
         left: set[str] = set()
 
@@ -204,7 +174,7 @@ class Journal:
             with self._changed:
                 end = self._end
                 for line in lines:
-                    line.offset, line.error, line.dealt_with = end, error, True
+                    line.offset, line.error, line.is_done = end, error, True
                     end += len(line.data)
                 self._end = end if error is None else self._end
                 self._writing = False
@@ -273,10 +243,7 @@ _BATCH_BYTES = 1 << 20
 class JournalSource(Source):
     """Follows a journal as it grows; see `Source`. An offset is a line's first byte.
 
-    Parameters
-    ----------
-    journal : Journal
-        It stays open when the source is closed.
+    The journal stays open when the source is closed.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -286,13 +253,7 @@ class JournalSource(Source):
         self._pending = b""
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
-        """Begin at the checkpoint's position.
-
-        Raises
-        ------
-        SourceError
-            Where the journal is shorter: it is not the one that the checkpoint knows.
-        """
+        """Begin at the checkpoint's position; a shorter journal is not the one that it knows."""
         self._position = position_of(self._journal.partition) or 0
         self._target = self._journal.end
         if self._position > self._target:

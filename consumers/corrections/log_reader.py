@@ -15,15 +15,7 @@ from consumers.sources.base import Source
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where an appended line stands; it is safe there.
-
-    Attributes
-    ----------
-    partition : Partition
-        The log.
-    offset : int
-        Its place in it: of its first byte in a journal, of the record in a topic.
-    """
+    """Where an appended line stands, safe: a byte of a journal, or a record of a topic."""
 
     partition: Partition
     offset: int
@@ -39,10 +31,7 @@ class Appended(Protocol):
     def outcome(self, timeout_s: float) -> LogPosition | None:
         """Return where the line stands, once it is safe; None where that is not known in time.
 
-        Raises
-        ------
-        NotWritten
-            Where it is certain that the log did not take it.
+        `NotWritten` says for certain that the log did not take it.
         """
 
 
@@ -56,14 +45,11 @@ class Log(Protocol):
     def append(self, key: bytes, line: bytes) -> Appended:
         """Send a line on its way; lines of one key stay in their order.
 
-        Raises
-        ------
-        NotWritten
-            Where it is certain that the log did not take it.
+        `NotWritten` says for certain that the log did not take it.
         """
 
     def close(self) -> None:
-        """Let go."""
+        """Close it."""
 
 
 POLL_TIMEOUT_S = 0.1
@@ -74,21 +60,9 @@ _CLOSE_TIMEOUT_S = 10.0
 class LogReader:
     """The thread that reads corrections, and the queue behind it.
 
-    Parameters
-    ----------
-    source : Source
-        The log, not opened yet.
-    classes : sequence of str
-        The model's; those that may join may be taught too.
-    tell : callable
-        Called on the reading thread with each entry, before it waits to be applied.
-    idle : callable
-        Called there when nothing came.
-
-    Attributes
-    ----------
-    caught_up : threading.Event
-        Set once all that was in the log at the start has been told and waits, or was applied.
+    `source` is the log, not opened yet; of `classes` and those that may join, labels are taken. On
+    the reading thread `tell` is called with each entry before it waits to be applied, and `idle`
+    when nothing came. `caught_up` is set once all that was in the log at the start has been told.
     """
 
     def __init__(
@@ -118,10 +92,7 @@ class LogReader:
     def first(self) -> Entry | None:
         """Return the oldest entry that waits, and leave it there; None where there is none.
 
-        Raises
-        ------
-        BaseException
-            What ended the reading thread, once all that it read before has been taken.
+        What ended the reading thread is raised once all that it read before has been taken.
         """
         with self._changed:
             if self._waiting:
@@ -131,14 +102,14 @@ class LogReader:
             return None
 
     def done(self) -> None:
-        """Take the oldest entry out of the queue: it has been dealt with."""
+        """Remove the oldest entry from the queue: it was applied, or refused."""
         with self._changed:
             self._waiting.popleft()
             self._changed.notify_all()
 
     @property
     def n_waiting(self) -> int:
-        """How many entries wait to be dealt with."""
+        """How many entries wait to be applied."""
         return len(self._waiting)
 
     @property

@@ -51,40 +51,20 @@ _OFFSET_MAX = 2**63 - 1
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a person said of one message.
 
-    Attributes
-    ----------
-    kind : {"label", "delete"}
-        Whether the message is to teach another class, or nothing any more.
-    id : str
-        The message's id; an example that came by itself has one of its own.
-    time_ms : int
-        When it was said, in Unix milliseconds.
-    example : dict
-        The model's fields as the message was learned; a field that is missing says nothing.
-    label : str or None
-        The class that it is to teach; None for a deletion.
-    was : str or None
-        The class that it has taught so far; None where it taught nothing.
-    was_part : str or None
-        The part of the model that learned it: a partition of the stream, or one of the log itself.
-    partition : tuple of (str, int) or None
-        The topic and the number of the message's own log; None for an example that came by itself.
-    offset : int
-        Where the message stands there.
-    gone : bool
-        Whether the example was taken out of the log, as its message was deleted. It has been
-        applied long ago, and cannot be again.
+    An example that came by itself has an id of its own and no place. In `example` a field that is
+    missing says nothing.
     """
 
     kind: Literal["label", "delete"]
     id: str
-    time_ms: int
-    example: dict[str, Any] = {}
-    label: str | None = None
-    was: str | None = None
-    was_part: str | None = None
-    partition: tuple[str, int] | None = None
+    time_ms: int  # when it was said, in Unix milliseconds
+    example: dict[str, Any] = {}  # the model's fields as the message was learned
+    label: str | None = None  # None for a deletion
+    was: str | None = None  # the class that it has taught so far; None where it taught nothing
+    was_part: str | None = None  # the part that learned it: of the stream, or of the log itself
+    partition: tuple[str, int] | None = None  # the message's own log
     offset: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
+    # Whether the example was taken out of the log, as its message was deleted.
     gone: bool = False
 
     @property
@@ -95,16 +75,9 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a log of corrections, read back.
+    """One line of a log of corrections, read back; `said` is a reject where it is no correction.
 
-    Attributes
-    ----------
-    partition : Partition
-        The log; `part` is the name of what it teaches.
-    offset, next_offset : int
-        Where the line stands, and where reading goes on once it has been dealt with.
-    said : Correction or Reject
-        What it says; a reject where it is no correction.
+    Reading goes on at `next_offset` once the line at `offset` has been applied.
     """
 
     partition: Partition
@@ -155,12 +128,7 @@ def without_example(correction: Correction) -> bytes:
 def entries(raw: RawColumns, classes: Sequence[str]) -> Iterator[Entry]:
     """Yield what the lines of a batch say, in their order.
 
-    Parameters
-    ----------
-    raw : RawColumns
-        One batch of a log of corrections.
-    classes : sequence of str
-        The model's; those that may join may be taught too.
+    `classes` are the model's; those that may join may be taught too.
     """
     offsets, known = [*raw.offsets.tolist(), raw.next_offset], KnownClasses.of(classes)
     for i in range(len(raw)):

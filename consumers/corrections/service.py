@@ -3,24 +3,26 @@
 It looks up what the message teaches now, writes that with the correction into the log, and answers
 once the log has it safe. It teaches nothing: what the model learns, it learns from the log.
 
-Corrections of one message are dealt with one after the other, each knowing the one before. For that
+Corrections of one message are taken one after the other, each knowing the one before. For that
 the service opens only once the log of before has been read back, and notes what it wrote until the
 reader has seen it too: what comes back late must not overwrite what is newer.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Protocol
 
 import structlog
 
+from consumers.config.model import Kind
+from consumers.config.settings import MessageSettings
 from consumers.corrections.log_reader import Appended, Log, LogPosition
-from consumers.corrections.message_lookup import ExampleReader, FoundMessage, MessageLookup
 from consumers.corrections.model import (
     Correction,
     Entry,
@@ -29,9 +31,11 @@ from consumers.corrections.model import (
     NotWritten,
     UnknownLabel,
     UnknownMessage,
+    UnusableExample,
     encode,
 )
-from consumers.messages import KnownClasses, Reject, part_name
+from consumers.decode.fields import DecodeError, converter, field_specs
+from consumers.messages import KnownClasses, Partition, Reject, part_name
 from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
@@ -39,20 +43,105 @@ _LOCKS = 64
 log = structlog.get_logger(__name__)
 
 
+Place = tuple[Partition, int]  # a log of the stream, and an offset in it
+
+
+class FoundMessage(Protocol):
+    """What is known of a message of before."""
+
+    @property
+    def example(self) -> Mapping[str, Any]:
+        """The model's fields, as the message was or would have been learned."""
+
+    @property
+    def taught(self) -> str | None:
+        """The class that it teaches now; None where it teaches nothing."""
+
+    @property
+    def taught_part(self) -> str | None:
+        """The part of the model that learned it."""
+
+    @property
+    def partition(self) -> Partition:
+        """Its log."""
+
+    @property
+    def offset(self) -> int:
+        """Its place there."""
+
+
+class MessageLookup(Protocol):
+    """Whoever keeps the newest messages; every method may be called from any thread."""
+
+    def get(self, id: str, /) -> FoundMessage | None:  # noqa: A002 -- as messages call it
+        """Return what is known of a message, None where it is not kept."""
+
+    def correct(self, id: str, label: str, part: str, at: Place, /) -> None:  # noqa: A002
+        """Note that a message now teaches a label by a part; saying it again changes nothing.
+
+        It is the message of that place which is meant, and no other of its id. It may be still to
+        come: after a restart the log is read back before the stream brings it again. What is noted
+        of one that is kept outlives a kill once this returns. A `StoreError` says that it could not
+        be noted in time.
+        """
+
+    def remove(self, id: str, at: Place, /) -> None:  # noqa: A002
+        """Forget a message for good, and all of its id but newer ones of its log; see `correct`."""
+
+
+class ExampleReader:
+    """Checks examples, and writes them as they are learned.
+
+    `kinds` are the fields that the model reads, with what its groups make of them; `message` says
+    how the stream's messages are read.
+    """
+
+    def __init__(self, kinds: Mapping[str, Kind], message: MessageSettings) -> None:
+        self._kinds = dict(kinds)
+        reads = field_specs(kinds, message)
+        self._converters: dict[str, Callable[[Any], Any]] = {
+            name: converter(read._replace(path=name), is_csv=False) for name, read in reads.items()
+        }
+
+    def checked(self, example: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an example's fields as the model learns them, those that are missing left out.
+
+        An `UnusableExample` names a field that the model does not read, or a value that the
+        stream's messages may not have either; an example without any value is one as well.
+        """
+        found: dict[str, Any] = {}
+        for name, value in example.items():
+            if name not in self._kinds:
+                raise UnusableExample(
+                    f"the model reads no field {name!r}; give {', '.join(self._kinds)}"
+                )
+            read = self._read(name, value)
+            if read is not None and not (isinstance(read, float) and math.isnan(read)):
+                found[name] = read
+        if not found:
+            raise UnusableExample(
+                f"the example has no value to learn from; give {', '.join(self._kinds)}"
+            )
+        return found
+
+    def _read(self, name: str, value: Any) -> Any:
+        if name not in self._converters:  # the text, which is checked where messages are decoded
+            if value is not None and not isinstance(value, str):
+                raise UnusableExample(f"{name} must be a string, not {value!r:.60}")
+            return value
+        read = self._converters[name](value)
+        if isinstance(read, DecodeError):
+            raise UnusableExample(read.detail)
+        return read
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What came of a correction that was taken.
 
-    Attributes
-    ----------
-    id : str
-    label : str or None
-        What the message teaches from now on; None for a deletion.
-    was : str or None
-        What it taught so far.
-    position : str or None
-        Where the correction stands, as ``corrections.jsonl@1234``; None where nothing had to be
-        written, as the message teaches that label already.
+    The message teaches `label` from now on (None: nothing, it is deleted), and taught `was` so far.
+    The correction stands at `position`, as ``corrections.jsonl@1234``; None where nothing had to be
+    written, as the message teaches that label already.
     """
 
     id: str
@@ -72,22 +161,11 @@ class _InDoubtAppend:
 class CorrectionService:
     """Takes corrections and keeps them safe.
 
-    Parameters
-    ----------
-    log : Log
-        Where they go.
-    lookup : MessageLookup or None
-        Who knows recent messages; None where they are not kept, and examples alone can be taught.
-    classes : sequence of str
-        The model's; those that may join may be taught too.
-    examples : ExampleReader
-        Checks examples that come with a request.
-    not_ready : callable
-        Returns why corrections cannot be taken now, in a sentence; None where they can.
-    bound : str
-        How many messages are kept, for people: "the newest 1000000 messages".
-    clock : callable
-        Unix seconds.
+    `lookup` knows recent messages; without it examples alone can be taught, which `examples`
+    checks.
+    `classes` are the model's; those that may join may be taught too. `not_ready` says in a sentence
+    why corrections cannot be taken now, `bound` how many messages are kept, for people. `clock`
+    returns Unix seconds.
     """
 
     def __init__(
@@ -124,36 +202,12 @@ class CorrectionService:
         return self.reason is None
 
     def label(self, id: str, label: str) -> Receipt:  # noqa: A002 -- as messages call it
-        """Let a recent message teach a label, in the place of what it taught.
-
-        Returns
-        -------
-        Receipt
-
-        Raises
-        ------
-        CorrectionError
-            See its subclasses.
-        """
+        """Let a recent message teach a label, in the place of what it taught."""
         self._check_label(label)
-        with self._lock(id):
-            found = self._find(id)
-            if found.taught == label:
-                return Receipt(id, label, label, None)
-            return self._write(self._correction("label", id, label, found))
+        return self._correct(id, label)
 
     def teach(self, example: Mapping[str, Any], label: str) -> Receipt:
-        """Teach an example that comes with the request, under an id of its own.
-
-        Returns
-        -------
-        Receipt
-
-        Raises
-        ------
-        CorrectionError
-            See its subclasses.
-        """
+        """Teach an example that comes with the request, under an id of its own."""
         self._check_label(label)
         learned = self._examples.checked(example)
         self._check_ready()
@@ -161,19 +215,8 @@ class CorrectionService:
         return self._write(Correction("label", made, self._now_ms(), example=learned, label=label))
 
     def delete(self, id: str) -> Receipt:  # noqa: A002 -- as messages call it
-        """Take back what a recent message taught, and forget the message.
-
-        Returns
-        -------
-        Receipt
-
-        Raises
-        ------
-        CorrectionError
-            See its subclasses.
-        """
-        with self._lock(id):
-            return self._write(self._correction("delete", id, None, self._find(id)))
+        """Take back what a recent message taught, and forget the message."""
+        return self._correct(id, None)
 
     def read_back(self, entry: Entry) -> None:
         """Take in what the log says, unless something newer was written here meanwhile.
@@ -236,24 +279,24 @@ class CorrectionService:
             )
         return found
 
-    def _correction(
-        self,
-        kind: Literal["label", "delete"],
-        id: str,  # noqa: A002
-        label: str | None,
-        found: FoundMessage,
-    ) -> Correction:
-        return Correction(
-            kind,
-            id,
-            self._now_ms(),
-            example=dict(found.example),
-            label=label,
-            was=found.taught,
-            was_part=found.taught_part,
-            partition=(found.partition.topic, found.partition.partition),
-            offset=found.offset,
-        )
+    def _correct(self, id: str, label: str | None) -> Receipt:  # noqa: A002
+        """Let a message teach a label, or without one nothing any more."""
+        with self._lock(id):
+            found = self._find(id)
+            if label is not None and found.taught == label:
+                return Receipt(id, label, label, None)
+            correction = Correction(
+                "delete" if label is None else "label",
+                id,
+                self._now_ms(),
+                example=dict(found.example),
+                label=label,
+                was=found.taught,
+                was_part=found.taught_part,
+                partition=(found.partition.topic, found.partition.partition),
+                offset=found.offset,
+            )
+            return self._write(correction)
 
     def _write(self, correction: Correction) -> Receipt:
         """Write a correction and note it; where it has a message, its lock is held."""

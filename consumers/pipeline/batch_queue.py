@@ -19,15 +19,7 @@ BYTES_MAX = 32 << 20
 
 
 class BatchQueue:
-    """A bounded queue of batches with an end.
-
-    Parameters
-    ----------
-    batches_max : int
-        How many batches may wait.
-    bytes_max : int
-        How many bytes may wait; a larger batch passes alone.
-    """
+    """A bounded queue of batches with an end; a batch of more than `bytes_max` passes alone."""
 
     def __init__(self, batches_max: int = BATCHES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._batches_max = batches_max
@@ -76,10 +68,7 @@ class BatchQueue:
     def take(self, timeout_s: float) -> Messages | None:
         """Remove and return the oldest batch; None if none came in time or none will come.
 
-        Raises
-        ------
-        BaseException
-            What `fail` was given, once every batch before it has been taken.
+        What `fail` was given is raised once every batch before it has been taken.
         """
         with self._changed:
             self._changed.wait_for(self._can_take, timeout_s)

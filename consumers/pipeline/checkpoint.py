@@ -60,13 +60,8 @@ class SavedCheckpoint:
 class Checkpoint:
     """The folder that holds the state.
 
-    Parameters
-    ----------
-    settings : CheckpointSettings
-    identity : mapping
-        What identifies the stream (topic, seed, ...): another stream's checkpoint is refused.
-    clock : callable
-        Monotonic seconds.
+    `identity` names the stream (topic, seed, ...): another stream's checkpoint is refused. `clock`
+    returns monotonic seconds.
     """
 
     def __init__(
@@ -91,13 +86,8 @@ class Checkpoint:
     def locked(self) -> Iterator[None]:
         """Lock the folder against other processes; two would overwrite each other's counts.
 
-        The lock ends with the process, however that ends. A file system without locks is used
-        unlocked, with a warning.
-
-        Raises
-        ------
-        CheckpointError
-            If another process uses the folder.
+        The lock ends with the process, however that ends. A folder that another process uses is a
+        `CheckpointError`; a file system without locks is used unlocked, with a warning.
         """
         path = self.path
         if path is None:
@@ -140,12 +130,8 @@ class Checkpoint:
     def restore(self, fresh: NaiveBayes) -> tuple[NaiveBayes, dict[Partition, int]]:
         """Return the saved model and its positions; `fresh` and none if nothing was saved yet.
 
-        Raises
-        ------
-        MismatchError
-            If the saved state belongs to another configuration or another stream.
-        CheckpointError
-            If none of the kept files can be read.
+        State of another configuration or stream is a `MismatchError`; if none of the kept files can
+        be read, it is a `CheckpointError`.
         """
         path = self.path
         if path is None:
@@ -184,13 +170,7 @@ class Checkpoint:
     def write(
         self, model: NaiveBayes | ModelState, positions: Mapping[Partition, int]
     ) -> SavedCheckpoint:
-        """Write model and positions as one file.
-
-        Raises
-        ------
-        CheckpointError
-            If it cannot be written; the file before it stays.
-        """
+        """Write model and positions as one file; if that fails, the file before it stays."""
         path = self.path
         if path is None:
             return SavedCheckpoint(positions)

@@ -55,17 +55,8 @@ class _Deadline:
 class CheckpointWriter:
     """Writes checkpoints, one at a time.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    predictor : Predictor
-        Its answers to the stream must be safe first.
-    sinks : sequence of Flushable
-        Used by the predictor's thread alone.
-    stop : threading.Event
-        Set when the daemon is to end.
-    after : callable
-        Called on the checkpoint thread after each checkpoint; it must be quick.
+    The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
+    `after` is called on the checkpoint thread after each checkpoint, and must be quick.
     """
 
     def __init__(
@@ -95,20 +86,10 @@ class CheckpointWriter:
         positions: Mapping[Partition, int],
         waiting: Callable[[], None],
     ) -> None:
-        """Freeze model and positions, and have them written.
+        """Freeze the model and the next offset of each partition, and have them written.
 
-        Parameters
-        ----------
-        model : NaiveBayes
-        positions : mapping of Partition to int
-            The next offset of each partition that was read.
-        waiting : callable
-            Called now and then while the predictor's queue is full.
-
-        Raises
-        ------
-        CheckpointError
-            If the queue stayed full, or the predictor has ended.
+        `waiting` is called now and then while the predictor's queue is full. If that stays full, or
+        the predictor has ended, it is a `CheckpointError`.
         """
         deadline = _Deadline(self._stop)
         safe: Future[None] = Future()
@@ -128,10 +109,7 @@ class CheckpointWriter:
     def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
         """Return the checkpoint under way once it is written; None if there is none, or not yet.
 
-        Raises
-        ------
-        CheckpointError
-            If it was not written; the one before stays.
+        If it was not written, it is a `CheckpointError`; the one before stays.
         """
         pending = self._pending
         if pending is None or not wait([pending], timeout_s).done:

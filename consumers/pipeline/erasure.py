@@ -83,14 +83,8 @@ class Output:
 class OtherPlaces:
     """Where else texts may stand.
 
-    Attributes
-    ----------
-    unused : sequence of Path
-        Files that nobody uses: they are deleted.
-    foreign : sequence of Path
-        Files that are left alone wherever they lie.
-    elsewhere : sequence of str
-        What cannot be reached, for people.
+    Files that nobody uses are deleted, foreign ones are left alone wherever they lie; `elsewhere`
+    names for people what cannot be reached.
     """
 
     unused: Sequence[Path] = ()
@@ -101,26 +95,10 @@ class OtherPlaces:
 class Erasure:
     """Erases the texts of deleted messages on a thread of its own.
 
-    Parameters
-    ----------
-    folder : Path or None
-        The state folder; if None, only `recent` holds texts.
-    applied : callable
-        Returns the offset of a log that every kept checkpoint is past; see
-        `Checkpoint.oldest_position`.
-    journal : Journal or None
-    outputs : sequence of Output
-        Those outside the folder are left alone.
-    recent : MessageStore or None
-        It forgets what the stream deletes; it already knows what people delete.
-    clock : callable
-        Monotonic seconds.
-    others : OtherPlaces
-
-    Raises
-    ------
-    SinkError
-        If the file of pending deletions cannot be read.
+    Without a state `folder`, only `recent` holds texts; it forgets what the stream deletes, and
+    knows already what people delete. `applied` returns the offset of a log that every kept
+    checkpoint is past; see `Checkpoint.oldest_position`. Outputs outside the folder are left alone.
+    A file of pending deletions that cannot be read is a `SinkError`.
     """
 
     def __init__(
@@ -163,12 +141,7 @@ class Erasure:
     def add(self, places: Iterable[Place], *, from_stream: bool) -> None:
         """Add messages to erase; called on the predictor's thread, after their predictions.
 
-        Parameters
-        ----------
-        places : iterable of (str, Partition, int)
-            Id, log and offset; later messages of the id in that log stay.
-        from_stream : bool
-            Whether the stream deleted them, rather than a person.
+        Of each id, messages behind the offset in that log stay.
         """
         places = list(places)
         if places and self._elsewhere:
@@ -198,13 +171,7 @@ class Erasure:
                     self._pending[Deletion(name, *partition, offset, from_stream)] = done
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
-        """Sync the pending deletions, before a checkpoint passes over them.
-
-        Raises
-        ------
-        SinkError
-            If the disk refuses them.
-        """
+        """Sync the pending deletions, before a checkpoint passes over them."""
         with self._lock:
             if self._is_saved or self._path is None:
                 return

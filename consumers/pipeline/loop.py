@@ -46,18 +46,8 @@ log = structlog.get_logger(__name__)
 class Pipeline:
     """The components that the loop connects, and the stream's positions.
 
-    Attributes
-    ----------
-    watch : callable
-        Called each turn; raises the error that ended another thread, if any.
-    corrections : CorrectionApplier or None
-        Labels and deletions that people sent, learned between two batches.
-    recent : RecentStore or None
-        The store of the newest messages.
-    erasure : Erasure or None
-        Erases the texts of deleted messages from the state folder.
-    positions : dict of Partition to int
-        The next offset of each partition.
+    `watch` is called each turn, and raises the error that ended another thread. `positions` has the
+    next offset of each partition. What the settings turn off is None.
     """
 
     reader: Reader
@@ -80,13 +70,7 @@ class Pipeline:
     _saved_positions: Mapping[Partition, int] | None = None
 
     def run(self, limits: Limits) -> str:
-        """Learn until told to stop.
-
-        Returns
-        -------
-        str
-            Why it ended: "told to stop", "end of source" or "max messages".
-        """
+        """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""
         self.reader.start(self.positions, limits)
         if self.corrections is not None:
             self.corrections.start(self.positions)
@@ -95,10 +79,10 @@ class Pipeline:
             messages = self.reader.take(0.0 if is_behind else TURN_S)
             if messages is not None:
                 self._process(messages)
-            owes = self._apply_corrections()
+            has_backlog = self._apply_corrections()
             self._do_due(0 if messages is None else len(messages.raw))
             end = self.reader.end_reason
-            if end is not None and not owes:
+            if end is not None and not has_backlog:
                 return end
         return "told to stop"
 
@@ -140,13 +124,7 @@ class Pipeline:
                 self._begin_checkpoint()
 
     def finish(self) -> None:
-        """Publish, write the last checkpoint if positions moved, and close the source.
-
-        Raises
-        ------
-        CheckpointError
-            If the last checkpoint could not be written.
-        """
+        """Publish, write the last checkpoint if positions moved, and close the source."""
         try:
             self.learner.publish()
             with _checkpoint_errors_logged():
@@ -203,7 +181,7 @@ class Pipeline:
             if self.erasure is not None and deleted:
                 self._after_predictions(partial(self.erasure.add, deleted, from_stream=False))
             self._is_mid_batch = False
-        return self.corrections.owes()
+        return self.corrections.has_backlog()
 
     def _after_predictions(self, run: Callable[[], None]) -> None:
         """Run a callback on the predictor's thread after every batch submitted so far."""

@@ -41,36 +41,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Limits:
-    """When a run ends by itself.
+    """When a run ends by itself."""
 
-    Attributes
-    ----------
-    until_end : bool
-        At the source's end as it was when it was opened.
-    messages_max : int, optional
-        After exactly this many messages.
-    """
-
-    until_end: bool = False
-    messages_max: int | None = None
+    until_end: bool = False  # at the source's end as it was when it was opened
+    messages_max: int | None = None  # after exactly this many messages
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """The state of a source after a poll.
 
-    Attributes
-    ----------
-    trouble : str or None
-        What keeps it from reading, in a sentence.
-    assigned : set of Partition
-        The partitions that it reads; empty if that is not known.
-    lag : mapping of Partition to int
-        Unread messages of each assigned partition.
-    lost_messages : int
-        Messages that were removed before they could be read.
-    decoder : str or None
-        How Kafka's responses are decoded; None for other sources.
+    `lag` has the unread messages of each assigned partition, `lost_messages` counts those that were
+    removed before they could be read, `decoder` says how Kafka's responses are decoded.
     """
 
     trouble: str | None = None
@@ -92,19 +74,10 @@ class SourceStatus:
 
 
 class Reader:
-    """Reads a source on a thread of its own.
+    """Reads a source, not opened yet, on a thread of its own.
 
-    Parameters
-    ----------
-    source : Source
-        Not opened yet.
-    decoder : Decoder
-    health : Health
-        Hears of each poll, and of what keeps the source from reading.
-    stop : threading.Event
-        Set when the daemon is to end; batches that were not learned by then are dropped.
-    queue : BatchQueue, optional
-        Where the batches go.
+    `health` hears of each poll, and of what keeps the source from reading. Once `stop` is set,
+    batches that were not learned by then are dropped.
     """
 
     def __init__(
@@ -142,10 +115,7 @@ class Reader:
     def take(self, timeout_s: float) -> Messages | None:
         """Return the next batch, or None if none came in time.
 
-        Raises
-        ------
-        Exception
-            What ended the reading thread, once every batch before it has been taken.
+        What ended the reading thread is raised once every batch before it has been taken.
         """
         return self._queue.take(timeout_s)
 
@@ -167,10 +137,7 @@ class Reader:
     def close(self) -> None:
         """Commit what is left to commit and close the source, also if it was never started.
 
-        Raises
-        ------
-        Exception
-            What closing the source raised.
+        What closing the source raised is raised here.
         """
         self._closing.set()
         if self._thread.ident is None:

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from consumers.daemon import SWITCH_INTERVAL_S, _short_pauses
+from consumers.process import SWITCH_INTERVAL_S, short_pauses
 
 
 def test_the_interpreter_is_given_back_as_it_was() -> None:
     """While the daemon runs threads take turns often; once it has ended, all is as before."""
     before_s, frozen = sys.getswitchinterval(), gc.get_freeze_count()
-    with _short_pauses():
+    with short_pauses():
         assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
         assert gc.get_freeze_count() > frozen
     assert sys.getswitchinterval() == before_s

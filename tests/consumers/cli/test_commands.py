@@ -21,7 +21,7 @@ from typer.main import get_command
 import consumers.errors
 import streamnb.errors
 from consumers.cli import commands as cli
-from consumers.cli.exit_codes import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.cli.conventions import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model

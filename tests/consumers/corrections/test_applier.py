@@ -52,7 +52,7 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
     life.assigned = dict.fromkeys(STREAM, 0)
     life.correct()
     assert JOURNAL not in life.positions
-    assert (life.reading.n_waiting, life.applier.owes()) == (2, False)
+    assert (life.reading.n_waiting, life.applier.has_backlog()) == (2, False)
     life.take(STREAM[1], 1)
     life.correct()
     assert life.positions[JOURNAL] == life.room.log.append(b"", b"").offset  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ def test_a_turn_is_bounded(life: Life) -> None:
     for number in range(3):
         life.room.correction_service.teach({"text": f"number {number}"}, "positive")
     life.correct()
-    assert (life.reading.n_waiting, life.applier.owes()) == (2, True)
+    assert (life.reading.n_waiting, life.applier.has_backlog()) == (2, True)
     assert life.applier.is_behind()  # so that the loop does not wait for the stream meanwhile
     life.applier._clock = lambda: 0.0
     life.correct()

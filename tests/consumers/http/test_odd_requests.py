@@ -13,7 +13,7 @@ import pytest
 
 from consumers.corrections import CorrectionService
 from consumers.corrections.log_reader import LogPosition
-from consumers.corrections.message_lookup import ExampleReader
+from consumers.corrections.service import ExampleReader
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client
 from consumers.http.state import AppState

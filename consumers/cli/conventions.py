@@ -1,16 +1,50 @@
-"""How commands end: the exit codes, the last words of an error, and silence where nobody listens.
+"""What all commands keep: their common options, JSON, the exit codes and how an error is printed.
 
-Codes above 63 are those of sysexits.h, so that a supervisor can tell a wrong configuration, which a
-restart does not mend, from a source that is away.
+Exit codes above 63 are those of sysexits.h, so that a supervisor can tell a wrong configuration,
+which a restart does not mend, from a source that is away.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
+import typer
 from rich.console import Console
+
+DEFAULT_CONFIG = Path("config.yaml")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The configuration; without it config.yaml if there is one, else the defaults.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def find_config(config: Path | None) -> Path | None:
+    """Return the file to read: the one named, else `config.yaml` if there is one, else None."""
+    if config is not None:
+        return config
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON.
+
+    JSON has no infinity, which a score is where no prior smooths it, and no nan: both become null.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    typer.echo(json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False))
+
 
 DEBUG_VARIABLE = "STREAMNB_DEBUG"
 EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
