@@ -48,13 +48,8 @@ _CLASS_CHARACTERS_MAX = 200
 class KnownClasses(Sequence[str]):
     """The model's classes in its order; classes may join behind, and none leaves.
 
-    All components of the daemon share one, and any thread may read it.
-
-    Parameters
-    ----------
-    names : iterable of str
-    open : bool
-        Whether labels may bring further classes (`model.new_classes`).
+    All components of the daemon share one, and any thread may read it. If it is `open`, labels may
+    bring further classes (`model.new_classes`).
     """
 
     def __init__(self, names: Iterable[str], *, open: bool = False) -> None:  # noqa: A002 -- it is

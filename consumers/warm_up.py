@@ -69,19 +69,7 @@ _COMPILE = (
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What warming up did.
-
-    Attributes
-    ----------
-    kernels : int
-        How many there are.
-    folders : tuple of str
-        Where their machine code is kept.
-    seconds : float
-        How long compiling or loading took.
-    compiled : bool
-        False where all of it was there already.
-    """
+    """What warming up did; `compiled` is False where all of it was there already."""
 
     kernels: int
     folders: tuple[str, ...]
@@ -92,10 +80,7 @@ class Warmed:
 def warm() -> Warmed:
     """Compile every kernel of both packages, or load it, whether or not a run would need it.
 
-    Raises
-    ------
-    ConsumerError
-        Where machine code cannot be kept, so that every start would compile again.
+    Where machine code cannot be kept, every start would compile again: a `ConsumerError`.
     """
     if DISABLED:
         raise ConsumerError(
@@ -152,18 +137,8 @@ def needed(settings: Settings) -> list[Kernel]:
 class WarmUp:
     """Compiles kernels on a thread of its own, while others wait for it or end it.
 
-    Parameters
-    ----------
-    kernels : iterable of EntryPoint
-    clock : callable
-        Seconds that only grow.
-
-    Attributes
-    ----------
-    n : int
-        How many must be compiled: the others are on disk, and loading them takes no time.
-    n_done : int
-        How many of these are.
+    Of `n` that must be compiled, `n_done` are: the others are on disk, and loading them takes no
+    time. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -191,13 +166,7 @@ class WarmUp:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all are compiled and loaded; return whether they are.
-
-        Raises
-        ------
-        Exception
-            What compiling raised.
-        """
+        """Wait until all are compiled and loaded; return whether they are, or raise the failure."""
         done = self._done.wait(timeout_s)
         if self._failure is not None:
             raise self._failure

@@ -154,9 +154,8 @@ def run(
     shown = make_view(settings.view, console, time.monotonic)
     held = logs.HeldLines(sys.stderr) if isinstance(shown, LiveView) else None
     logs.configure(held if held is not None and sys.stderr.isatty() else None)
-    structlog.get_logger("streamnb").info(
-        "configuration", file="the built-in defaults" if path is None else str(path)
-    )
+    name = "the built-in defaults" if path is None else str(path)
+    structlog.get_logger("streamnb").info("configuration", file=name)
     try:
         # Prometheus' client has a use for it that we have not, in a tenth of a second.
         with left_out("snappy"):

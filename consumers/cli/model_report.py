@@ -27,13 +27,7 @@ FEATURES_MAX = 8  # of each kind, to explain a prediction
 
 
 def read_model(path: Path) -> tuple[Stored, list[str]]:
-    """Read a checkpoint, and what there is to say about its state.
-
-    Raises
-    ------
-    StoreError
-        No file beside `path` can be used.
-    """
+    """Read a checkpoint, and what there is to say about its state."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StoreWarning)
         stored = read(path)
@@ -43,22 +37,11 @@ def read_model(path: Path) -> tuple[Stored, list[str]]:
 def predict(
     model: NaiveBayes, example: Mapping[str, Any], text: str | None = None
 ) -> dict[str, Any]:
-    """Judge one example.
+    """Judge one example; `text` was asked about, where that is all the example holds.
 
-    Parameters
-    ----------
-    model : NaiveBayes
-    example : mapping of str to object
-        The model's fields by name.
-    text : str, optional
-        The text that was asked about, where that is all the example holds.
-
-    Returns
-    -------
-    dict
-        ``text``, or ``fields`` where it was no text that was asked about; ``label``, the most
-        probable class; ``probabilities`` by class; ``words`` and ``features``, those that weigh
-        most, each with its score: above 0 it speaks for the label, below 0 against.
+    Returns ``text``, or ``fields`` where it was no text; ``label``, the most probable class;
+    ``probabilities`` by class; ``words`` and ``features``, those that weigh most, each with its
+    score: above 0 it speaks for the label, below 0 against.
     """
     label = model.predict_one(example)
     scores: list[tuple[str, float, bool]] = []
@@ -97,25 +80,10 @@ def _groups(model: NaiveBayes, kind: str) -> list[str]:
 def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]:
     """Describe a checkpoint.
 
-    Parameters
-    ----------
-    stored : Stored
-        What was read.
-    n : int
-        How many of the most frequent words to show of each group, where `words` is empty, and of
-        the most frequent values of each field.
-    words : sequence of str
-        The words to show.
-
-    Returns
-    -------
-    dict
-        ``path``, ``n_examples``, ``vocabulary_size``, ``words_dropped``, ``values_dropped``,
-        ``n_features``;
-        ``classes``, each with its count N_c and prior π; ``words``, each with its group, counts
-        N_jc and likelihoods θ by class; ``values``, ``flags`` and ``numbers``, each with its group
-        and field and what was counted by class: see `streamnb.inspection.summary`; ``sections``,
-        each with its position and its number of examples.
+    Of each group the `words` are shown, or without any the `n` most frequent ones, and of each
+    field the `n` most frequent values. ``classes`` have their count N_c and prior π; ``words``
+    their group, counts N_jc and likelihoods θ by class; ``values``, ``flags`` and ``numbers`` what
+    was counted by class, see `streamnb.inspection.summary`; ``sections`` their position.
     """
     model = stored.model
     classes = [

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 from rich.progress import (
@@ -67,24 +67,12 @@ class Item(NamedTuple):
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did, as it goes on.
+    """What a replay did, as it goes on."""
 
-    Attributes
-    ----------
-    sent : int
-        Records written, all acknowledged once the replay is over.
-    unreadable : int
-        Those among them that went as they were because they could not be read.
-    without_time : int
-        Those among them without a time to pace them by; they went with the one before.
-    n_bytes : int
-        Bytes of their values.
-    """
-
-    sent: int = 0
-    unreadable: int = 0
-    without_time: int = 0
-    n_bytes: int = 0
+    sent: int = 0  # all acknowledged once the replay is over
+    unreadable: int = 0  # of them; they went as they were
+    without_time: int = 0  # of them; they went with the one before
+    n_bytes: int = 0  # of their values
 
     def count(self, item: Item) -> None:
         """Count one record."""
@@ -101,24 +89,9 @@ RecordReader: TypeAlias = Callable[[RawColumns], Iterator[Item]]
 class Pace:
     """When each record is due, by the time it carries.
 
-    Parameters
-    ----------
-    speed : {"recorded", "max"} or float
-        1 is the recording's own pace, 10 is ten times as fast.
-    clock : callable
-        Seconds that only grow.
-    wait : callable
-        Passes the given number of seconds.
-
-    Attributes
-    ----------
-    is_unlimited : bool
-        Nothing ever waits.
-
-    Raises
-    ------
-    ConfigError
-        When the speed is not a positive number.
+    At a speed of 1 or "recorded" it is the recording's own pace, at 10 ten times as fast. `wait`
+    passes seconds of `clock`. Without a limit nothing ever waits. A speed that is no positive
+    number is a `ConfigError`.
     """
 
     def __init__(
@@ -164,40 +137,15 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
 ) -> Replayed:
-    """Write a recorded stream into a topic.
+    """Write a recorded stream into a topic, and return the counts.
 
-    Parameters
-    ----------
-    recording : Path or GeneratorSettings
-        JSON lines or CSV, plain or packed; or the made-up stream, which has a rate of its own and
-        is not paced again.
-    servers : tuple of str
-        `host:port` of the brokers to ask first.
-    topic : str
-        The topic; it must exist unless the broker makes topics by itself.
-    speed : {"recorded", "max"} or float
-        See `Pace`.
-    keyed : bool
-        Each record's key is its message's id, and its partition follows from the key. Otherwise,
-        and for messages without an id, records go to the partitions in turn.
-    max_messages : int, optional
-        End after that many.
-    kafka, file, message : settings, optional
-        How to reach Kafka, how the file is written, and where id and time are in JSON messages.
-    show : bool
-        Show a progress bar.
-    clock, wait : callable
-        The time, and a way to pass it.
+    The recording is JSON lines or CSV, plain or packed; or the made-up stream, which has a rate of
+    its own and is not paced again. The topic must exist unless the broker makes topics by itself.
+    If `keyed`, each record's key is its message's id, and its partition follows from the key.
+    Otherwise, and for messages without an id, records go to the partitions in turn. `message` says
+    where id and time are in JSON messages.
 
-    Returns
-    -------
-    Replayed
-        The counts.
-
-    Raises
-    ------
-    SourceError, SinkError, ConfigError
-        When the file cannot be read, not all was acknowledged, or the speed is none.
+    A file that cannot be read is a `SourceError`; what was not acknowledged, a `SinkError`.
     """
     generated = isinstance(recording, GeneratorSettings)
     pace = Pace("max" if generated else speed, clock, wait)
@@ -251,57 +199,54 @@ def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> No
 
 def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
     """Return the function that reads records written in a format."""
-    if form.kind == "csv":
-        return _csv_reading(form)
-    return _json_reading(form, message)
-
-
-def _csv_reading(form: RecordFormat) -> RecordReader:
-    reader = CsvReader(form)
-    getters = {name: reader.getter(name) for name in _FIELDS}
+    is_csv = form.kind == "csv"
+    reader, convert = _csv_reading(form) if is_csv else _json_reading(form, message)
 
     def read(raw: RawColumns) -> Iterator[Item]:
-        values = _values(raw)
+        values = [raw.value(i) or b"" for i in range(len(raw))]
         rows, faults = reader.rows(values)
         offsets: list[int] = raw.offsets.tolist()
         for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
             if i in faults:
                 yield Item(b"", value, None, False, offset)
-                continue
-            made = {name: found for name, get in getters.items() if (found := get(row))}
-            made.setdefault("text", "")
-            key = str(made.get("id", "")).encode()
-            time_ms = to_unix_ms(made.get("created_at"))
-            yield Item(key, msgspec.json.encode(made), time_ms, True, offset)
+            else:
+                key, made, time_of = convert(row, value)
+                yield Item(key, made, to_unix_ms(time_of), True, offset)
 
     return read
 
 
-def _json_reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
+# Turns a row and its bytes into key, value and time of a record.
+_Convert: TypeAlias = Callable[[Any, bytes], tuple[bytes, bytes, Any]]
+
+
+def _csv_reading(form: RecordFormat) -> tuple[CsvReader, _Convert]:
+    reader = CsvReader(form)
+    getters = {name: reader.getter(name) for name in _FIELDS}
+
+    def convert(row: Any, _: bytes) -> tuple[bytes, bytes, Any]:
+        made = {name: found for name, get in getters.items() if (found := get(row))}
+        made.setdefault("text", "")
+        key = str(made.get("id", "")).encode()
+        return key, msgspec.json.encode(made), made.get("created_at")
+
+    return reader, convert
+
+
+def _json_reading(form: RecordFormat, message: MessageSettings) -> tuple[JsonReader, _Convert]:
     reader = JsonReader([*message.id_paths, message.time], form.encoding)
     getters = [reader.getter(path) for path in message.id_paths]
     get_time = reader.getter(message.time)
 
-    def read(raw: RawColumns) -> Iterator[Item]:
-        values = _values(raw)
-        rows, faults = reader.rows(values)
-        offsets: list[int] = raw.offsets.tolist()
-        for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
-            if i in faults:
-                yield Item(b"", value, None, False, offset)
-                continue
-            parts = [get(row) for get in getters]
-            is_id = all(isinstance(part, str | int) for part in parts)
-            key = (id_of(parts) or "").encode() if is_id else b""
-            # In a topic JSON is UTF-8, whatever it was in the file.
-            text = value if form.encoding == "utf-8" else value.decode(form.encoding).encode()
-            yield Item(key, text, to_unix_ms(get_time(row)), True, offset)
+    def convert(row: Any, value: bytes) -> tuple[bytes, bytes, Any]:
+        parts = [get(row) for get in getters]
+        is_id = all(isinstance(part, str | int) for part in parts)
+        key = (id_of(parts) or "").encode() if is_id else b""
+        # In a topic JSON is UTF-8, whatever it was in the file.
+        text = value if form.encoding == "utf-8" else value.decode(form.encoding).encode()
+        return key, text, get_time(row)
 
-    return read
-
-
-def _values(raw: RawColumns) -> list[bytes]:
-    return [raw.value(i) or b"" for i in range(len(raw))]
+    return reader, convert
 
 
 class _Bar:

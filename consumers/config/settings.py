@@ -196,36 +196,28 @@ def _no_class(name: str, classes: tuple[str, ...]) -> str:
 
 
 def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
-    """Find outputs that lead nowhere, into each other, or back into the source."""
-    source = settings.source_address
-    outputs = {"predictions": settings.predictions, "rejects": settings.rejects}
-    for name, output in outputs.items():
+    """Find outputs and logs that lead nowhere, into each other, or back into the source."""
+    source, servers = settings.source_address, settings.output_servers
+    same_cluster = set(servers) & set(source.servers)
+    outputs: dict[str, tuple[OutputSettings | CorrectionsSettings, str]] = {
+        "predictions": (settings.predictions, "it would read what it writes"),
+        "rejects": (settings.rejects, "it would read what it writes"),
+        "corrections": (settings.corrections, "corrections are no messages"),
+    }
+    for name, (output, why) in outputs.items():
         address = output.address
-        if address.kind == "kafka" and not settings.output_servers:
+        if address.kind == "kafka" and not servers:
             yield (name, "to"), "needs brokers: set kafka.servers, as the source is not Kafka"
-        same_cluster = set(settings.output_servers) & set(source.servers)
         if address.kind == "kafka" and address.topic == source.topic and same_cluster:
-            yield (name, "to"), "must not be the source's own topic: it would read what it writes"
+            yield (name, "to"), f"must not be the source's own topic: {why}"
         if address.kind == "file" and address.path == source.path:
-            yield (name, "to"), "must not be the source's own file: it would read what it writes"
+            yield (name, "to"), f"must not be the source's own file: {why}"
     if settings.predictions.to == settings.rejects.to != "none":
         yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
-    yield from _wrong_corrections(settings)
-
-
-def _wrong_corrections(settings: Settings) -> Iterator[_Found]:
-    """Find a log of corrections that is something else as well."""
-    topic = settings.corrections.address.topic
-    if topic is None:
-        return
-    source, here = settings.source_address, ("corrections", "to")
-    if not settings.output_servers:
-        yield here, "needs brokers: set kafka.servers, as the source is not Kafka"
-    if topic == source.topic and set(settings.output_servers) & set(source.servers):
-        yield here, "must not be the source's own topic: corrections are no messages"
-    for name in ("predictions", "rejects"):
-        if getattr(settings, name).address.topic == topic:
-            yield here, f"must not be where {name}.to goes: it is read again, and only by us"
+    for name, each in (("predictions", settings.predictions), ("rejects", settings.rejects)):
+        if each.address.topic is not None and settings.corrections.to == each.to:
+            text = f"must not be where {name}.to goes: it is read again, and only by us"
+            yield ("corrections", "to"), text
 
 
 def load(
