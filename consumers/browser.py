@@ -20,12 +20,8 @@ log = structlog.get_logger(__name__)
 def open_page(address: str | None, environ: Mapping[str, str] = os.environ) -> None:
     """Open a page once it answers, on a thread of its own; without a screen, say where it is.
 
-    Parameters
-    ----------
-    address : str or None
-        None where nothing is served.
-    environ : mapping of str to str
-        Tells whether there is a screen, or a browser that needs none (BROWSER).
+    `address` is None if nothing is served. `environ` says whether there is a screen, or a browser
+    that needs none (BROWSER).
     """
     if address is None:
         log.warning("page_not_opened", detail="http.enabled is false, so there is no page to open")

@@ -167,7 +167,7 @@ def plain(text: str) -> str:
     """Return `text` on one line, without anything that a terminal would obey.
 
     Escape sequences, other control characters and marks that turn the writing direction become
-    spaces. Rich's own markup is nothing to care for here: it is only read where one asks for it.
+    spaces. Rich reads its own markup only if it is asked to, so that stays.
     """
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 

@@ -76,7 +76,7 @@ class ThreadTimes(Collector):
 
 
 def _thread_seconds(native_id: int) -> float | None:
-    """Return the seconds that a thread has run; None where it has just ended."""
+    """Return the seconds that a thread has run; None if it has just ended."""
     try:
         text = Path(f"/proc/self/task/{native_id}/stat").read_text(encoding="utf-8")
     except OSError:

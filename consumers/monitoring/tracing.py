@@ -78,7 +78,7 @@ def traced_by(processor: SpanProcessor) -> Iterator[None]:
 
 @contextlib.contextmanager
 def span(name: str) -> Iterator[None]:
-    """Trace what is done within; nothing is done about it where nobody asks for traces."""
+    """Trace what is done within; without a place to send traces to, do nothing."""
     if _tracer is None:
         yield
         return
@@ -87,12 +87,12 @@ def span(name: str) -> Iterator[None]:
 
 
 def traced_app(app: ASGIApp) -> ASGIApp:
-    """Return an application whose requests are traced; where nobody asks, the same one."""
+    """Return an application whose requests are traced; without tracing, the same one."""
     return app if _tracer is None else _TracedApp(app, _tracer)
 
 
 class _TracedApp:
-    """Makes a span of each request, below the caller's own where its headers name one."""
+    """Makes a span of each request, below the caller's own if its headers name one."""
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:
         self._app = app

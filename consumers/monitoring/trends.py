@@ -117,7 +117,7 @@ class Trends:
 
 
 def _mark(snapshot: Snapshot, now_s: float) -> Mark | None:
-    """Return the counts of the most frequent words; None where the model has no words.
+    """Return the counts of the most frequent words; None if the model has no words.
 
     N-grams and negated words are left out: their words are there themselves.
     """
@@ -151,7 +151,7 @@ def _side_by_side(snapshot: Snapshot, before: Mark, now: Mark) -> tuple[list[str
     """Return the words of either mark, with their counts then and now.
 
     A word that was not frequent enough to be marked is taken to have come as often as it can have,
-    so that it is not shown to rise where it may not have.
+    so that it is not shown to rise if it may not have risen.
     """
     places = {word: i for i, word in enumerate(before.words)}
     at = np.array([places.get(word, -1) for word in now.words], dtype=np.int64)
