@@ -1,4 +1,4 @@
-"""The fields of a group, by name: which there are, and the one order in which they are read.
+"""The fields of a group, by name, and the state of a group that reads them as a matrix.
 
 Fields of an open group come as they please, and models that saw them in another order must answer
 alike, to the last bit: whatever is added up over fields is added up in the order of their names.
@@ -6,14 +6,21 @@ alike, to the last bit: whatever is added up over fields is added up in the orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.columns import Kind, OneRow, read_matrix
 from streamnb.errors import InputError
+from streamnb.features import statistics
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
+from streamnb.labels import RowUpdates
+
+I32 = NDArray[np.int32]
 
 FIELDS_MAX = 4096  # a batch has a place for each field of each row
 
@@ -110,3 +117,138 @@ def to_read(
             f" {len(table):,}. Name the fields that it is to read."
         )
     return present
+
+
+class FieldRows(NamedTuple):
+    """Fields of a call, read and checked."""
+
+    names: list[str]  # in alphabetical order: the one in which all sums over fields are formed
+    matrix: Floats  # (n, n_names): nan where a value is missing
+
+
+class FieldBatch(NamedTuple):
+    """Some rows of fields."""
+
+    x: Floats  # (n, n_columns): nan where a value is missing
+    places: NDArray[np.int64]  # (n_columns,): the place of each column's field; -1: not known
+    table: FieldTable  # as it was when the rows were read
+    names: Sequence[str]  # the fields of the columns
+
+
+class FieldsState(GroupState):
+    """The state of a group that reads its fields as a matrix: numbers, and flags as 1 and 0.
+
+    `table`: field ↔ place; the counts may lag behind it, as reading may be ahead of learning.
+    """
+
+    kind: ClassVar[Kind]  # what the values of a field may be
+
+    def __init__(self, spec: Any, name: str) -> None:
+        self.spec = spec
+        self.name = name
+        self.is_open = spec.fields is None
+        self._set_table(FieldTable.of(spec.fields or ()))
+
+    def _set_table(self, table: FieldTable) -> None:
+        """Go on with another table of fields; the counts follow when they are next used."""
+        self.table = table
+        self._names = sorted(table.names)
+        self._places = self._places_of(self._names)
+        self._one_row = OneRow(self.kind, self._names)
+
+    def _places_of(self, names: Sequence[str]) -> NDArray[np.int64]:
+        return np.array([self.table.places.get(name, -1) for name in names], dtype=np.int64)
+
+    @abstractmethod
+    def _fit_to_table(self) -> None:
+        """Make room in the counts, and what goes with them, for all fields of the table."""
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields, as far as they are known."""
+        return self.table.names
+
+    def read(self, columns: Mapping[str, Any], n: int) -> FieldRows:
+        """Return the group's fields; those of an open one are all the columns it is given."""
+        names = sorted(self._fields_to_read(columns))
+        return FieldRows(names, read_matrix(self.kind, columns, names, n))
+
+    def _fields_to_read(self, columns: Mapping[str, Any]) -> Iterable[str]:
+        return to_read(columns, self.spec.fields, self.table)
+
+    def _new_fields(self, names: Sequence[str], x: Floats, labels: I32) -> Sequence[str]:  # noqa: ARG002
+        """Return which columns' fields get a place by learning these rows, if they have none."""
+        return names
+
+    def encode(
+        self, fields: FieldRows, begin: int, end: int, labels: I32, *, learn: bool
+    ) -> FieldBatch:
+        """Return rows `begin` to `end`; to learn, new fields get their places."""
+        x = fields.matrix[begin:end]
+        if learn and self.is_open:
+            table = self.table.with_new(self._new_fields(fields.names, x, labels))
+            if table is not self.table:
+                self._set_table(table)
+        places = self._places if fields.names == self._names else self._places_of(fields.names)
+        return FieldBatch(x, places, self.table, fields.names)
+
+    def can_encode_one(self, x: Mapping[str, Any]) -> bool:
+        """Tell whether all its known fields are there, and plain; there may be others in it."""
+        return self._one_row.has(x)
+
+    def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> FieldBatch:  # noqa: ARG002
+        """Return one example's known fields as `encode` does."""
+        return FieldBatch(self._one_row.put(x), self._places, self.table, self._names)
+
+    def grow(self, counts: Any) -> Any:
+        """Return counts with room for all fields."""
+        return statistics.grown(counts, fields=len(self.table))
+
+    def learn_part(
+        self, part: GroupPart, batch: FieldBatch, updates: RowUpdates, out: Floats
+    ) -> None:
+        """Predict rows and learn them, in the group's sum and in a part."""
+        self.run(batch, updates, out, learn=True)
+        part.counts = self.grow(part.counts)
+        self._learn(part.counts, batch, updates)
+
+    @abstractmethod
+    def _learn(self, counts: Any, batch: FieldBatch, updates: RowUpdates) -> None:
+        """Learn the rows with a label into some counts."""
+
+    def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
+        """Add another group's counts, field by field, or take them away; see `GroupState`."""
+        chosen = other.live_fields()
+        names = [other.table.names[j] for j in chosen]
+        self._set_table(self.table.with_new(names))
+        self._fit_to_table()
+        theirs = statistics.take(other.grow(other.counts), "fields", chosen)
+        self._merge(theirs, names, places, factor, sign)
+
+    @abstractmethod
+    def _merge(
+        self, theirs: Any, names: list[str], places: NDArray[np.int64], factor: float, sign: int
+    ) -> None:
+        """Add counts of the fields `names`, or take them away; see `merge`."""
+
+    @abstractmethod
+    def live_fields(self) -> NDArray[np.int64]:
+        """Return the places of the fields to be saved.
+
+        Of an open group those that something was learned of, in the order of their names: a model
+        that learned the same in another order, or unlearned a field, is the same in its file.
+        """
+
+    def state_to_dict(self) -> dict[str, Any]:
+        """Return the fields, in the order in which the file has them."""
+        return {"fields": [self.table.names[j] for j in self.live_fields()]}
+
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:  # noqa: ARG002
+        """Return no arrays, as the fields are in the header, and the fields to be saved."""
+        return {}, {"fields": self.live_fields()}
+
+    def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Take up the fields that `state_to_dict` gave."""
+        self._set_table(self.table.with_new(state["fields"]))
+        self._fit_to_table()
+        self._unpacked = {"fields": self._places_of(state["fields"])}

@@ -350,7 +350,7 @@ class FlagsView(_ValuesView, of=FlagsState):
         for i, name in enumerate(flags.names):
             value = np.nan
             if name in fields.names:
-                value = float(fields.values[row, fields.names.index(name)])
+                value = float(fields.matrix[row, fields.names.index(name)])
             if np.isnan(value) and not self.state.spec.absent_is_false:
                 continue
             tops = flags.true_top[i], flags.false_top[i]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.features.numeric import NumberRows, NumbersState
+from streamnb.features.fields import FieldRows
+from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
@@ -102,14 +103,14 @@ class NumbersView(GroupView, of=NumbersState):
             [self.state.fields[j] for j in known.tolist()], (location / v).T.copy(), constants
         )
 
-    def contributions(self, fields: NumberRows, row: int) -> list[Effect]:
+    def contributions(self, fields: FieldRows, row: int) -> list[Effect]:
         """Return what each number of one example adds; see `GroupView`."""
         values = fields.matrix[row]
         there = np.flatnonzero(~np.isnan(values))
         alone = np.full((len(there), len(values)), np.nan)
         alone[np.arange(len(there)), there] = values[there]
         updates = unlabelled_rows(len(there), self.scale)
-        rows = NumberRows(fields.names, alone)
+        rows = FieldRows(fields.names, alone)
         batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
         out = np.zeros((len(there), len(self.state.counts.n) - 1))
         self.state.run(batch, updates, out, learn=False)
@@ -131,7 +132,7 @@ class NumbersView(GroupView, of=NumbersState):
         names = [self.state.fields[j] for j in known]
         return FeatureLogs(names_from(names), ratios, are_ratios=True)
 
-    def draws(self, fields: NumberRows, row: int, n: int, rng: np.random.Generator) -> Floats:
+    def draws(self, fields: FieldRows, row: int, n: int, rng: np.random.Generator) -> Floats:
         """Return log-likelihoods under drawn means and variances, shape (n, n_classes).
 
         σ² ~ IG(a, b), μ ~ N(m, σ²/κ'). Without a prior from the reference posterior, σ² ~

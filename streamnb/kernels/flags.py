@@ -70,19 +70,18 @@ def is_silent(counts: FlagCounts, betas: Betas, j: Int) -> bool:
 def add_log_likelihood(
     counts: FlagCounts,
     betas: Betas,
-    order: I64,
-    values: F64Grid,
+    x: F64Grid,
+    places: I64,
     i: Int,
     scale: float,
     products: F64Grid,
     out: F64Grid,
 ) -> None:
-    """Add the log-likelihood of row `i` to `out[i]`, flag after flag in `order`."""
+    """Add the log-likelihood of row `i` to `out[i]`, flag after flag."""
     start_products(products)
-    for o in range(len(order)):
-        j = order[o]
-        value = values[i, j]
-        if np.isnan(value) and not betas.absent_is_false[0]:
+    for t in range(len(places)):
+        j, value = places[t], x[i, t]
+        if j < 0 or (np.isnan(value) and not betas.absent_is_false[0]):
             continue
         if is_silent(counts, betas, j):
             continue
@@ -98,38 +97,47 @@ def add_log_likelihood(
 
 @inner
 def learn_row(
-    counts: FlagCounts, betas: Betas, values: F64Grid, i: Int, y: Int, weight: float
+    counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, i: Int, y: Int, weight: float
 ) -> None:
-    """Add row `i` to the counts of class `y`, or take it away where the weight is below zero."""
+    """Add row `i` to the counts of class `y`, or take it away if the weight is below zero."""
     counts.examples[y] = add_weight(counts.examples[y], weight)
-    for j in range(values.shape[1]):
-        if values[i, j] == 1.0:
+    for t in range(len(places)):
+        j = places[t]
+        if j >= 0 and x[i, t] == 1.0:
             counts.true[j, y] = add_weight(counts.true[j, y], weight)
-        elif values[i, j] == 0.0 and not betas.absent_is_false[0]:
+        elif j >= 0 and x[i, t] == 0.0 and not betas.absent_is_false[0]:
             counts.false[j, y] = add_weight(counts.false[j, y], weight)
+
+
+@kernel
+def learn(
+    counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, labels: I32, weights: F64
+) -> None:
+    """Learn the rows that have a label."""
+    for i in range(len(labels)):
+        if labels[i] >= 0:
+            learn_row(counts, betas, x, places, i, labels[i], weights[i])
 
 
 @kernel
 def flags(
     counts: FlagCounts,
     betas: Betas,
-    order: I64,
-    values: F64Grid,
+    x: F64Grid,
+    places: I64,
     labels: I32,
     weights: F64,
     scales: F64,
-    predict: bool,
     learn: bool,
     products: F64Grid,
     out: F64Grid,
 ) -> None:
-    """Add each row's log-likelihood to `out` if `predict`, then learn the row where it has a label.
+    """Add each row's log-likelihood to `out`, then learn the row if it has a label.
 
-    `values` (n, n_fields) has 1, 0, or nan where the flag is missing. `products` has a row of two
-    for each class.
+    `x` (n, n_columns) has 1, 0, or nan where a flag is missing; column t is the flag at
+    `places[t]`, and is ignored where that is -1. `products` has a row of two for each class.
     """
     for i in range(len(labels)):
-        if predict:
-            add_log_likelihood(counts, betas, order, values, i, scales[i], products, out)
+        add_log_likelihood(counts, betas, x, places, i, scales[i], products, out)
         if learn and labels[i] >= 0:
-            learn_row(counts, betas, values, i, labels[i], weights[i])
+            learn_row(counts, betas, x, places, i, labels[i], weights[i])

@@ -44,12 +44,11 @@ def run(
     flags(
         counts,
         prior,
-        np.arange(len(counts.true)),
         np.array(values, dtype=np.float64).reshape(n, len(counts.true)),
+        np.arange(len(counts.true)),
         np.array(labels, dtype=np.int32),
         np.full(n, weight),
         np.ones(n),
-        True,
         True,
         np.empty((k, 2)),
         out,

@@ -100,7 +100,7 @@ def test_every_way_to_say_true() -> None:
     teach(state, [({"p": value}, 0) for value in given_])
     assert (state.counts.true[0, 0], state.counts.false[0, 0]) == (6.0, 2.0)
     for array in (np.array([True, False]), np.array([1, 0]), np.array([1.0, 0.0])):
-        assert state.read({"p": array}, 2).values.ravel().tolist() == [1.0, 0.0]
+        assert state.read({"p": array}, 2).matrix.ravel().tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("value", ["true", 2, -1, 0.5, np.inf, [True], b"1"])
