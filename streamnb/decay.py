@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
-from streamnb.labels import UNLABELLED, RowUpdates, ones
+from streamnb.kernels.layout import RowUpdates
+from streamnb.labels import UNLABELLED, ones
 from streamnb.priors import check
 
 _SPAN = 32.0  # half-lives

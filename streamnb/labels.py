@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError
+from streamnb.kernels.layout import RowUpdates
 
 Label = str | int | bool
 UNLABELLED = -1
@@ -151,23 +152,6 @@ def to_indices(codes: Codes, classes: Sequence[Label]) -> NDArray[np.int32]:
 def unlabelled(n: int) -> NDArray[np.int32]:
     """Return `n` labels that mean "unlabelled"."""
     return np.full(n, UNLABELLED, dtype=np.int32)
-
-
-class RowUpdates(NamedTuple):
-    """What a batch's rows add to the counts; all arrays have the shape (n,).
-
-    `labels` are indices of classes, `UNLABELLED` (-1) for a row that is predicted and not learned.
-    `weights` are never zero; a negative weight unlearns the row. `scales` say how far decay has
-    scaled the counts when the row is predicted, and so multiply priors; they are 1 without decay.
-    """
-
-    labels: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    scales: NDArray[np.float64]
-
-    def rows(self, begin: int, end: int) -> RowUpdates:
-        """Return the updates of rows `begin` to `end`."""
-        return RowUpdates(self.labels[begin:end], self.weights[begin:end], self.scales[begin:end])
 
 
 _ONES: NDArray[np.float64] = np.ones(1 << 14)

@@ -18,11 +18,11 @@ from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
 from streamnb.kernels import posterior
+from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import (
     UNLABELLED,
     Codes,
     Label,
-    RowUpdates,
     check_label,
     new_labels,
     read_labels,

@@ -19,7 +19,8 @@ from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
 from streamnb.features.scratch import scratch_of_this_thread
 from streamnb.kernels import posterior
-from streamnb.labels import UNLABELLED, Label, RowUpdates, unlabelled_rows
+from streamnb.kernels.layout import RowUpdates
+from streamnb.labels import UNLABELLED, Label, unlabelled_rows
 from streamnb.state import ModelState, PartState
 
 BATCH_ROWS = 16384  # rows worked off at a time; beyond that a call's own cost is nothing
@@ -289,7 +290,7 @@ def run(
     """
     prior = np.empty((1, len(state.classes)))
     posterior.class_prior(
-        state.class_counts, state.pseudo_counts, state.is_prior_fixed, *updates, learn, prior[0],
+        state.class_counts, state.pseudo_counts, state.is_prior_fixed, updates, learn, prior[0],
         joint,
     )  # fmt: skip
     if len(joint) != 1:  # of one row, the kernel has left the prior in its own array

@@ -22,7 +22,8 @@ from streamnb.decay import Clock, HalfLife, check_forgets
 from streamnb.errors import InputError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
-from streamnb.labels import Label, RowUpdates, check_label
+from streamnb.kernels.layout import RowUpdates
+from streamnb.labels import Label, check_label
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
 
 
@@ -48,7 +49,7 @@ class PartState:
         self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates, out: Floats
     ) -> None:
         """Add each group's log-likelihoods to `out`; learn the labelled rows, in the groups too."""
-        posterior.count_classes(self.class_counts, updates.labels, updates.weights)
+        posterior.count_classes(self.class_counts, updates)
         self.n_examples += count_learned(updates)
         for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
             group.learn_part(part, batch, updates, out)

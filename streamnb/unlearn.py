@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from streamnb.errors import InputError
+from streamnb.kernels.layout import RowUpdates
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import Label, RowUpdates, check_label
+from streamnb.labels import Label, check_label
 from streamnb.learn import known_part, learn_batches
 from streamnb.predict import read, to_columns
 from streamnb.priors import check

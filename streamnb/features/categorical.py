@@ -35,8 +35,8 @@ from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
+from streamnb.kernels.layout import RowUpdates, RunOptions
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import RowUpdates
 from streamnb.likelihoods.categorical import Categorical
 
 
@@ -159,14 +159,12 @@ class CategoriesState(GroupState):
         Values leave where they would pass their bound.
         """
         self._fit(batch.fields)
-        n_predicted = row
+        options = RunOptions(row, row, learn, self.n_values_max)
         while True:
-            row, why, n_new = self._run_kernel(
-                self.counts, batch, updates, out, (row, n_predicted), self.n_values_max, learn=learn
-            )
+            row, why, n_new = self._run_kernel(self.counts, batch, updates, options, out)
             if why != counting.FULL:
                 return
-            n_predicted = row + 1
+            options = options._replace(row=row, n_predicted=row + 1)
             self._drop(kept(self.n_values_max, n_new))
 
     def learn_part(
@@ -185,27 +183,22 @@ class CategoriesState(GroupState):
         n_values_max: int,
     ) -> tuple[int, int, int]:
         """Add a batch's labelled rows from `row` on to some counts."""
-        n = len(updates.labels)
+        options = RunOptions(row, len(updates.labels), learn=True, n_max=n_values_max)
         out = np.empty((0, counts.seen.shape[1]))  # no row is predicted
-        return self._run_kernel(counts, batch, updates, out, (row, n), n_values_max, learn=True)
+        return self._run_kernel(counts, batch, updates, options, out)
 
     def _run_kernel(
         self,
         counts: ValueCounts,
         batch: CategoryBatch,
         updates: RowUpdates,
+        options: RunOptions,
         out: Floats,
-        begin: tuple[int, int],
-        n_values_max: int,
-        *,
-        learn: bool,
     ) -> tuple[int, int, int]:
-        """Learn rows from the first place of `begin` on, predict them from the second on."""
         order, products = batch.fields.order, np.empty((counts.seen.shape[1], 2))
         return categorical(
-            counts, self.alphas, order, batch.columns, *updates, *begin, learn, n_values_max,
-            products, out,
-        )  # fmt: skip
+            counts, self.alphas, order, batch.columns, updates, options, products, out
+        )
 
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
         """Drop a part's least useful values, from the sum as well; return how many."""

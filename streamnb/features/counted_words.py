@@ -22,9 +22,8 @@ from streamnb.features.protocol import (
 )
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting, word_table
-from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows
+from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, RunOptions
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import RowUpdates
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
@@ -77,22 +76,15 @@ class CountedState(GroupState):
         """
         if learn and len(self.counts.by_word) < self.vocabulary.capacity:
             self.counts = self.grow(self.counts)
-        n_predicted = row
+        options = RunOptions(row, row, learn, self.n_words_max)
         while True:
+            # Columns beyond the last word are at zero.
             row, why, n_new = self.estimator.run(
-                self.counts,
-                batch,
-                updates,
-                out,
-                row=row,
-                n_predicted=n_predicted,
-                learn=learn,
-                n_words_max=self.n_words_max,
-                n_words=len(self.counts.by_word),  # those beyond the last word are at zero
+                self.counts, batch, updates, options, len(self.counts.by_word), out
             )
             if why != counting.FULL:
                 return
-            n_predicted = row + 1
+            options = options._replace(row=row, n_predicted=row + 1)
             self._drop(n_new)
 
     def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:
@@ -104,9 +96,7 @@ class CountedState(GroupState):
         self, counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
     ) -> tuple[int, int, int]:
         """Add a batch's labelled rows to some counts; see `kernels.counting.add_rows`."""
-        return counting.add_rows(
-            counts, batch.rows, updates.labels, updates.weights, batch.present, row, n_words_max
-        )
+        return counting.add_rows(counts, batch.rows, batch.present, updates, row, n_words_max)
 
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
         """Drop a part's least useful words, from the sum as well; return how many."""

@@ -18,7 +18,7 @@ from streamnb.columns import Kind, OneRow, read_matrix
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import RowUpdates
 
 I32 = NDArray[np.int32]
 

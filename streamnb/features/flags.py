@@ -24,8 +24,8 @@ from streamnb.features.protocol import Floats, GroupPart, check_examples, not_le
 from streamnb.features.statistics import left_of
 from streamnb.kernels import flags as kernel
 from streamnb.kernels.flags import Betas, FlagCounts
+from streamnb.kernels.layout import RowUpdates
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import RowUpdates
 from streamnb.likelihoods.bernoulli import Bernoulli
 
 
@@ -78,11 +78,10 @@ class FlagsState(FieldsState):
         """Predict each row, then learn it if it has a label."""
         self._fit_to_table()
         products = np.empty((self.counts.true.shape[1], 2))
-        kernel.flags(self.counts, self.betas, batch.x, batch.places, *updates, learn, products, out)
+        kernel.flags(self.counts, self.betas, batch.x, batch.places, updates, learn, products, out)
 
     def _learn(self, counts: FlagCounts, batch: FieldBatch, updates: RowUpdates) -> None:
-        labels, weights, _ = updates
-        kernel.learn(counts, self.betas, batch.x, batch.places, labels, weights)
+        kernel.learn(counts, self.betas, batch.x, batch.places, updates)
 
     # ---- unlearning, merging and copies ---------------------------------------------------------
 

@@ -16,7 +16,7 @@ from streamnb.features.fields import FieldBatch, FieldsState, check_fields
 from streamnb.features.protocol import Floats, GroupPart, not_learned
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import RowUpdates
 from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator, Posterior
 
 # Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
@@ -65,7 +65,7 @@ class NumbersState(FieldsState):
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
 
     def _learn(self, counts: Moments, batch: FieldBatch, updates: RowUpdates) -> None:
-        kernel.learn(counts, batch.x, batch.places, updates.labels, updates.weights)
+        kernel.learn(counts, batch.x, batch.places, updates)
 
     # ---- unlearning, merging and copies ---------------------------------------------------------
 
@@ -92,8 +92,8 @@ class NumbersState(FieldsState):
         columns = np.arange(len(batch.names))
         of_class = Moments(*(array[[0, 1 + label]] for array in held))
         tried = statistics.take(of_class, "fields", batch.places)
-        labels, weights = np.zeros(1, dtype=np.int32), np.array([-weight])
-        misfit = kernel.learn(tried, batch.x, columns, labels, weights)
+        updates = RowUpdates(np.zeros(1, dtype=np.int32), np.array([-weight]), np.ones(1))
+        misfit = kernel.learn(tried, batch.x, columns, updates)
         if misfit >= 0:
             field, row = batch.names[misfit], batch.places[misfit]
             n = held.n[1 + label, row] if 0 <= row < held.n.shape[1] else 0.0

@@ -22,8 +22,9 @@ from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
+from streamnb.kernels.layout import RowUpdates
 from streamnb.kernels.posterior import DUST
-from streamnb.labels import UNLABELLED, RowUpdates
+from streamnb.labels import UNLABELLED
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streamnb.kernels.layout import Rows, Texts
-from streamnb.labels import RowUpdates, ones
+from streamnb.kernels.layout import Rows, RowUpdates, Texts
+from streamnb.labels import ones
 from streamnb.likelihoods.base import Batch
 from streamnb.tokenizer import NGRAM_MAX, tokens_max
 

@@ -25,13 +25,14 @@ from streamnb.kernels.counting import (
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     F64,
-    I32,
     LIVE,
     Absence,
     Counts,
     F64Grid,
     Flags,
     Rows,
+    RowUpdates,
+    RunOptions,
 )
 from streamnb.kernels.posterior import add_weight, multiply_scaled
 
@@ -139,14 +140,9 @@ def bernoulli(
     beta2: F64,
     absence: Absence,
     rows: Rows,
-    labels: I32,
-    weights: F64,
-    scales: F64,
     present: Flags,
-    row: int,
-    n_predicted: int,
-    learn: bool,
-    n_words_max: int,
+    updates: RowUpdates,
+    options: RunOptions,
     n_words: int,
     base: F64Grid,
     scratch: F64Grid,
@@ -160,7 +156,8 @@ def bernoulli(
     built anew, going on at the row that is returned.
     """
     scale = -1.0
-    for i in range(row, len(labels)):
+    labels, weights, scales = updates
+    for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if scales[i] != scale:
             scale = scales[i]
@@ -168,12 +165,12 @@ def bernoulli(
                 return i, STALE, 0
         if not present[i]:
             continue
-        if i >= n_predicted:
+        if i >= options.n_predicted:
             add_log_likelihood(counts, beta1, beta2, scale, rows, i, base, scratch, out)
-        if learn and labels[i] >= 0:
+        if options.learn and labels[i] >= 0:
             y = labels[i]
             n_new = count_new(counts.by_word, rows, i)
-            if has_no_room(counts, n_new, n_words_max):
+            if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             n_grams = rows.indptr[i + 1] - rows.indptr[i]
             if absence.n_heavy[y] + n_grams > absence.heavy.shape[1]:

@@ -26,6 +26,8 @@ from streamnb.kernels.layout import (
     Flags,
     I32Grid,
     Int,
+    RowUpdates,
+    RunOptions,
     Table,
     Texts,
 )
@@ -149,13 +151,8 @@ def categorical(
     alphas: Alphas,
     order: I64,
     columns: I32Grid,
-    labels: I32,
-    weights: F64,
-    scales: F64,
-    row: int,
-    n_predicted: int,
-    learn: bool,
-    n_values_max: int,
+    updates: RowUpdates,
+    options: RunOptions,
     products: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
@@ -166,14 +163,15 @@ def categorical(
     log-likelihood already. Returns where it stopped, why (`counting.ADDED` or `FULL`), and how many
     new values that row has; the row it stops at has been predicted and not learned.
     """
-    for i in range(row, len(labels)):
-        if i >= n_predicted:
+    labels, weights, scales = updates
+    for i in range(options.row, len(labels)):
+        if i >= options.n_predicted:
             add_log_likelihood(counts, alphas, order, columns, i, scales[i], products, out)
-        if learn and labels[i] >= 0:
+        if options.learn and labels[i] >= 0:
             if weights[i] > 0.0:
                 n_new = count_new(counts, alphas, columns, i)
                 v = counts.state[0]
-                if n_new > 0 and v > 0 and v + n_new > n_values_max:
+                if n_new > 0 and v > 0 and v + n_new > options.n_max:
                     return i, FULL, n_new
             learn_row(counts, alphas, columns, i, labels[i], weights[i])
     return len(labels), ADDED, 0

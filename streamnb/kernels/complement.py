@@ -29,7 +29,6 @@ from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     DECLARED,
     F64,
-    I32,
     LIVE,
     Counts,
     F64Grid,
@@ -37,6 +36,8 @@ from streamnb.kernels.layout import (
     I64Grid,
     Int,
     Rows,
+    RowUpdates,
+    RunOptions,
 )
 from streamnb.kernels.posterior import add_weight, multiply_scaled
 
@@ -190,34 +191,30 @@ def complement(
     normalise: bool,
     sums: I64Grid,
     rows: Rows,
-    labels: I32,
-    weights: F64,
-    scales: F64,
     present: Flags,
-    row: int,
-    n_predicted: int,
-    learn: bool,
-    n_words_max: int,
+    updates: RowUpdates,
+    options: RunOptions,
     scratch: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
     """Add each row's score to `out`, then learn the row if it has a label.
 
     `alphas` and `alpha_sums` are as for multinomial; `sums` has two integers a class and follows
-    the counts if `normalise`; `scratch` has a row of three a class. Rows before `n_predicted` have
-    their score already. Returns where it stopped, why, and how many new words that row has.
+    the counts if `normalise`; `scratch` has a row of three a class.
+    Returns where it stopped, why, and how many new words that row has.
     """
-    for i in range(row, len(labels)):
+    labels, weights, scales = updates
+    for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        if i >= n_predicted:
+        if i >= options.n_predicted:
             add_log_likelihood(
                 counts, alphas, alpha_sums, normalise, sums, scales[i], rows, i, scratch, out
             )
-        if learn and labels[i] >= 0:
+        if options.learn and labels[i] >= 0:
             n_new = count_new(counts.by_word, rows, i)
-            if has_no_room(counts, n_new, n_words_max):
+            if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             if normalise:
                 follow_row(counts, alphas, rows, i, labels[i], weights[i], scratch, sums)

@@ -13,7 +13,6 @@ from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     DECLARED,
     F64,
-    I32,
     I64,
     LIVE,
     U8,
@@ -23,6 +22,7 @@ from streamnb.kernels.layout import (
     Flags,
     Int,
     Rows,
+    RowUpdates,
 )
 from streamnb.kernels.memory import prefetch
 from streamnb.kernels.posterior import add_weight
@@ -102,9 +102,8 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
 def add_rows(
     counts: Counts,
     rows: Rows,
-    labels: I32,
-    weights: F64,
     present: Flags,
+    updates: RowUpdates,
     row: int,
     n_words_max: int,
 ) -> tuple[int, int, int]:
@@ -113,6 +112,7 @@ def add_rows(
     A row that would take V past `n_words_max` is left for the caller, who makes room first; with
     V = 0 it is taken whole.
     """
+    labels, weights, _ = updates
     for i in range(row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         y = labels[i]

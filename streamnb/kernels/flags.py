@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, F64Grid, Flags, Int
+from streamnb.kernels.layout import F64, I64, F64Grid, Flags, Int, RowUpdates
 from streamnb.kernels.posterior import (
     add_log_products,
     add_weight,
@@ -110,10 +110,9 @@ def learn_row(
 
 
 @kernel
-def learn(
-    counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, labels: I32, weights: F64
-) -> None:
+def learn(counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, updates: RowUpdates) -> None:
     """Learn the rows that have a label."""
+    labels, weights, _ = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
             learn_row(counts, betas, x, places, i, labels[i], weights[i])
@@ -125,9 +124,7 @@ def flags(
     betas: Betas,
     x: F64Grid,
     places: I64,
-    labels: I32,
-    weights: F64,
-    scales: F64,
+    updates: RowUpdates,
     learn: bool,
     products: F64Grid,
     out: F64Grid,
@@ -137,6 +134,7 @@ def flags(
     `x` (n, n_columns) has 1, 0, or nan where a flag is missing; column t is the flag at
     `places[t]`, and is ignored where that is -1. `products` has a row of two for each class.
     """
+    labels, weights, scales = updates
     for i in range(len(labels)):
         add_log_likelihood(counts, betas, x, places, i, scales[i], products, out)
         if learn and labels[i] >= 0:

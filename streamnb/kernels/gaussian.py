@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, F64Grid
+from streamnb.kernels.layout import I64, F64Grid, RowUpdates
 from streamnb.kernels.posterior import DUST, add_weight, multiply_scaled
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: cuts a float into halves of 26 bits
@@ -175,11 +175,12 @@ def learn_row(held: Moments, x: F64Grid, places: I64, i: int, y: int, weight: fl
 
 
 @kernel
-def learn(held: Moments, x: F64Grid, places: I64, labels: I32, weights: F64) -> int:
+def learn(held: Moments, x: F64Grid, places: I64, updates: RowUpdates) -> int:
     """Learn rows that have a label; column t of `x` is the field at `places[t]`, -1: ignored.
 
     Returns the first column from which more was taken away than was there, or -1.
     """
+    labels, weights, _ = updates
     misfit = -1
     for i in range(len(labels)):
         if labels[i] >= 0:
@@ -430,9 +431,7 @@ def gaussian(
     floor_share: float,
     x: F64Grid,
     places: I64,
-    labels: I32,
-    weights: F64,
-    scales: F64,
+    updates: RowUpdates,
     learn: bool,
     estimates: Estimates,
     out: F64Grid,
@@ -442,6 +441,7 @@ def gaussian(
     Column t of `x` is the field at `places[t]`; where that is -1 it is ignored. In an open group a
     field that no class has seen says nothing, whatever the prior. `estimates` is room.
     """
+    labels, weights, scales = updates
     scale = scales[0] if len(scales) else 1.0
     estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)
     floor = 0.0 if bayes else floor_of(moments, floor_share)

@@ -86,6 +86,31 @@ class Rows(NamedTuple):
     indptr: I64
 
 
+class RowUpdates(NamedTuple):
+    """What a batch's rows add to the counts."""
+
+    labels: I32  # (n,): the index of each row's class; -1: it is predicted and not learned
+    weights: F64  # (n,): what a row adds to its counts, never zero; a negative one unlearns it
+    scales: F64  # (n,): how far decay has scaled the counts by then, so priors too; 1 without decay
+
+    def rows(self, begin: int, end: int) -> RowUpdates:
+        """Return the updates of rows `begin` to `end`."""
+        return RowUpdates(self.labels[begin:end], self.weights[begin:end], self.scales[begin:end])
+
+
+class RunOptions(NamedTuple):
+    """From where on a kernel takes a batch's rows, and what it does with them.
+
+    It stops before it learns a row with too many new words or values; once some have left it is
+    called again for the rest.
+    """
+
+    row: int  # the first row
+    n_predicted: int  # rows before it have their log-likelihood already
+    learn: bool  # whether rows with a label are learned
+    n_max: int  # the bound on words or values
+
+
 class Counts(NamedTuple):
     """Sufficient statistics of one group of words.
 

@@ -20,7 +20,7 @@ from streamnb.kernels.counting import (
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, Counts, F64Grid, Flags, Rows
+from streamnb.kernels.layout import F64, Counts, F64Grid, Flags, Rows, RowUpdates, RunOptions
 from streamnb.kernels.posterior import multiply_scaled
 
 _REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
@@ -84,33 +84,29 @@ def multinomial(
     alphas: F64Grid,
     alpha_sums: F64,
     rows: Rows,
-    labels: I32,
-    weights: F64,
-    scales: F64,
     present: Flags,
-    row: int,
-    n_predicted: int,
-    learn: bool,
-    n_words_max: int,
+    updates: RowUpdates,
+    options: RunOptions,
     scratch: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
     `alphas` has one row for all words, or one for each declared word, then with its sum by class in
-    `alpha_sums`; `scratch` has a row of two for each class. Rows before `n_predicted` have their
-    log-likelihood already. Returns where it stopped, why, and how many new words that row has, as
-    `add_rows` does; the row it stops at has been predicted and not learned.
+    `alpha_sums`; `scratch` has a row of two for each class.
+    Returns where it stopped, why, and how many new words that row has, which has been predicted and
+    not learned.
     """
-    for i in range(row, len(labels)):
+    labels, weights, scales = updates
+    for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        if i >= n_predicted:
+        if i >= options.n_predicted:
             add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, scratch, out)
-        if learn and labels[i] >= 0:
+        if options.learn and labels[i] >= 0:
             n_new = count_new(counts.by_word, rows, i)
-            if has_no_room(counts, n_new, n_words_max):
+            if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             learn_row(counts, rows, i, labels[i], weights[i], n_new)
     return len(labels), ADDED, 0

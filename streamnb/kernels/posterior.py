@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamnb.kernels.jit import inner, kernel, short_kernel
-from streamnb.kernels.layout import F64, I32, F64Grid, Int
+from streamnb.kernels.layout import F64, F64Grid, Int, RowUpdates
 
 # Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
 # leave none.
@@ -40,9 +40,7 @@ def class_prior(
     examples: F64,
     pseudo: F64,
     fixed: bool,
-    labels: I32,
-    weights: F64,
-    scales: F64,
+    updates: RowUpdates,
     learn: bool,
     now: F64,
     out: F64Grid,
@@ -52,6 +50,7 @@ def class_prior(
     `pseudo` are the pseudo-counts α_c, or with `fixed` the probabilities. `now` has a place for
     each class; it holds the last row's prior in the end.
     """
+    labels, weights, scales = updates
     n_classes = len(examples)
     n = 0.0
     pseudo_sum = 0.0
@@ -76,8 +75,9 @@ def class_prior(
 
 
 @kernel
-def count_classes(examples: F64, labels: I32, weights: F64) -> None:
+def count_classes(examples: F64, updates: RowUpdates) -> None:
     """Count the labelled examples by class, as `class_prior` does while it predicts."""
+    labels, weights, _ = updates
     for i in range(len(labels)):
         y = labels[i]
         if y >= 0:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.kernels.layout import Counts, Rows
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import Counts, Rows, RowUpdates, RunOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +39,14 @@ class Estimator(Protocol):
         counts: Counts,
         batch: Batch,
         updates: RowUpdates,
-        out: NDArray[np.float64],
-        *,
-        row: int,
-        n_predicted: int,
-        learn: bool,
-        n_words_max: int,
+        options: RunOptions,
         n_words: int,
+        out: NDArray[np.float64],
     ) -> tuple[int, int, int]:
-        """Add log-likelihoods to `out` (n, n_classes) from `row` on, then learn the row.
+        """Add each row's log-likelihood to `out` (n, n_classes), then learn the row.
 
-        Rows before `n_predicted` have theirs already. Returns where it stopped, why
-        (`kernels.counting.ADDED`, `FULL`) and how many new words that row has.
+        `n_words` columns may have counts. Returns where it stopped, why (`kernels.counting.ADDED`,
+        `FULL`) and how many new words that row has.
         """
 
     def rebuild(self, counts: Counts, n_words: int) -> None:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels import bernoulli as kernel
 from streamnb.kernels import bernoulli_absent as absence_kernel
-from streamnb.kernels.layout import Absence, Counts
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import Absence, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Beta, Dirichlet, as_lists
 
@@ -39,39 +38,22 @@ class BernoulliEstimator:
         counts: Counts,
         batch: Batch,
         updates: RowUpdates,
-        out: Floats,
-        *,
-        row: int,
-        n_predicted: int,
-        learn: bool,
-        n_words_max: int,
+        options: RunOptions,
         n_words: int,
+        out: Floats,
     ) -> tuple[int, int, int]:
         """Predict, then learn; see `base.Estimator.run`."""
         base, scratch = np.empty((2, len(counts.examples), 3))
         while True:
             row, why, n = kernel.bernoulli(
-                counts,
-                self._present,
-                self._absent,
-                self._absence,
-                batch.rows,
-                *updates,
-                batch.present,
-                row,
-                n_predicted,
-                learn,
-                n_words_max,
-                n_words,
-                base,
-                scratch,
-                out,
-            )
+                counts, self._present, self._absent, self._absence, batch.rows, batch.present,
+                updates, options, n_words, base, scratch, out,
+            )  # fmt: skip
             if why == kernel.CROWDED:
-                n_predicted = max(n_predicted, row + 1)
+                options = options._replace(row=row, n_predicted=max(options.n_predicted, row + 1))
                 self._absence = _longer(self._absence, n)
             elif why == kernel.STALE:
-                n_predicted = max(n_predicted, row)
+                options = options._replace(row=row, n_predicted=max(options.n_predicted, row))
                 self._rebuild(counts, n_words, float(updates.scales[min(row, len(out) - 1)]))
             else:
                 return row, why, n

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels import complement as kernel
-from streamnb.kernels.layout import Counts
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.priors import Dirichlet, as_lists
@@ -46,13 +45,9 @@ class ComplementEstimator:
         counts: Counts,
         batch: Batch,
         updates: RowUpdates,
-        out: NDArray[np.float64],
-        *,
-        row: int,
-        n_predicted: int,
-        learn: bool,
-        n_words_max: int,
+        options: RunOptions,
         n_words: int,  # noqa: ARG002 -- part of the protocol
+        out: NDArray[np.float64],
     ) -> tuple[int, int, int]:
         """Predict, then learn; see `base.Estimator.run`."""
         return kernel.complement(
@@ -62,12 +57,9 @@ class ComplementEstimator:
             self._normalise,
             self._sums,
             batch.rows,
-            *updates,
             batch.present,
-            row,
-            n_predicted,
-            learn,
-            n_words_max,
+            updates,
+            options,
             np.empty((len(counts.examples), 3)),
             out,
         )

@@ -14,8 +14,7 @@ from streamnb.columns import LARGEST
 from streamnb.errors import InputError
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, Moments, Prior
-from streamnb.kernels.layout import I64
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import I64, RowUpdates
 from streamnb.priors import Values, as_lists, check, to_grid
 
 Floats = NDArray[np.float64]
@@ -189,7 +188,6 @@ class GaussianEstimator:
 
         See `kernels.gaussian`.
         """
-        labels, weights, scales = updates
         kernel.gaussian(
             held,
             self._prior,
@@ -199,9 +197,7 @@ class GaussianEstimator:
             self._share,
             x,
             places,
-            labels,
-            weights,
-            scales,
+            updates,
             learn,
             _room(held.n.shape),
             out,

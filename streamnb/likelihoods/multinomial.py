@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import check_kind
 from streamnb.kernels import multinomial as kernel
-from streamnb.kernels.layout import DECLARED, LIVE, Counts
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists
 
@@ -31,13 +30,9 @@ class MultinomialEstimator:
         counts: Counts,
         batch: Batch,
         updates: RowUpdates,
-        out: NDArray[np.float64],
-        *,
-        row: int,
-        n_predicted: int,
-        learn: bool,
-        n_words_max: int,
+        options: RunOptions,
         n_words: int,  # noqa: ARG002 -- part of the protocol
+        out: NDArray[np.float64],
     ) -> tuple[int, int, int]:
         """Predict, then learn; see `base.Estimator.run`."""
         return kernel.multinomial(
@@ -45,12 +40,9 @@ class MultinomialEstimator:
             self._alphas,
             self._alpha_sums,
             batch.rows,
-            *updates,
             batch.present,
-            row,
-            n_predicted,
-            learn,
-            n_words_max,
+            updates,
+            options,
             np.empty((len(counts.examples), 2)),
             out,
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.kernels import counting
-from streamnb.kernels.layout import Counts
+from streamnb.kernels.layout import Counts, RunOptions
 from streamnb.likelihoods.base import Estimator
 from tests.kernels.rows import Row, batch_of, teaching_of
 
@@ -27,12 +27,9 @@ def run(
         counts,
         batch_of(rows),
         teaching_of(labels or [-1] * len(rows)),
+        RunOptions(0, 0, bool(labels), 1 << 62),
+        len(counts.by_word),
         out,
-        row=0,
-        n_predicted=0,
-        learn=bool(labels),
-        n_words_max=1 << 62,
-        n_words=len(counts.by_word),
     )
     assert ended == (len(rows), counting.ADDED, 0)
     return out

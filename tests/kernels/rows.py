@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from streamnb.features import statistics
 from streamnb.kernels import counting
-from streamnb.kernels.layout import Counts, Rows
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import Counts, Rows, RowUpdates
 from streamnb.likelihoods.base import Batch
 
 Row = Mapping[int, int]  # column → count
@@ -45,9 +44,7 @@ def learn_rows(
     counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
     """Add a batch's labelled rows to some counts, as a part does."""
-    return counting.add_rows(
-        counts, batch.rows, updates.labels, updates.weights, batch.present, row, n_words_max
-    )
+    return counting.add_rows(counts, batch.rows, batch.present, updates, row, n_words_max)
 
 
 def labels_of(labels: Sequence[int]) -> np.ndarray:

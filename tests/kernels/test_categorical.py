@@ -11,7 +11,9 @@ from sklearn.naive_bayes import CategoricalNB
 
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, UNSEEN, Alphas, ValueCounts, categorical
+from streamnb.kernels.layout import RunOptions
 from tests.kernels.likelihood_runs import RELATIVE, deviation
+from tests.kernels.rows import teaching_of
 from tests.naive_categorical import NaiveCategories
 
 N_VALUES, N_FIELDS, N_CLASSES = 4, 3, 3  # column j·N_VALUES + v is value v of field j
@@ -51,13 +53,8 @@ def run(
         alphas,
         np.arange(counts.seen.shape[0]),
         np.array(columns, dtype=np.int32).reshape(n, len(counts.seen)),
-        np.array(labels, dtype=np.int32),
-        np.full(n, weight),
-        np.ones(n),
-        0,
-        0,
-        True,
-        bound,
+        teaching_of(labels, [weight] * n),
+        RunOptions(0, 0, True, bound),
         np.empty((k, 2)),
         out,
     )

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from streamnb import Complement, Dirichlet
 from streamnb.features import statistics
 from streamnb.kernels import counting
-from streamnb.kernels.layout import DECLARED, Counts
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import DECLARED, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.complement import ComplementEstimator
 from tests import naive_complement
 from tests.kernels.rows import Row, batch_of, counted_rows
@@ -33,18 +32,15 @@ def run(
     labels: list[int],
     weights: list[float] | None = None,
 ) -> NDArray[np.float64]:
-    """Predict rows, then learn those with a label; return what they told."""
+    """Predict rows, then learn those with a label; return their scores."""
     out = np.zeros((len(rows), len(counts.examples)))
     ended = estimator.run(
         counts,
         batch_of(rows),
         teaching(labels, weights or [1.0] * len(rows)),
+        RunOptions(0, 0, True, 1 << 62),
+        N_WORDS,
         out,
-        row=0,
-        n_predicted=0,
-        learn=True,
-        n_words_max=1 << 62,
-        n_words=N_WORDS,
     )
     assert ended == (len(rows), counting.ADDED, 0)
     return out

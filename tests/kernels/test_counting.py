@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamnb import Bernoulli, Multinomial
 from streamnb.features import statistics
 from streamnb.kernels import counting
-from streamnb.kernels.layout import Counts
+from streamnb.kernels.layout import Counts, RunOptions
 from tests.kernels.likelihood_runs import run
 from tests.kernels.rows import (
     Row,
@@ -85,15 +85,7 @@ def test_both_families_stop_where_counting_does(
 
     def go_on(row: int, n_predicted: int, bound: int) -> tuple[int, int, int]:
         return estimator.run(
-            counts,
-            batch,
-            teaching,
-            out,
-            row=row,
-            n_predicted=n_predicted,
-            learn=True,
-            n_words_max=bound,
-            n_words=N_WORDS,
+            counts, batch, teaching, RunOptions(row, n_predicted, True, bound), N_WORDS, out
         )
 
     stopped = go_on(0, 0, n_words_max)

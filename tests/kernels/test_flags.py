@@ -11,6 +11,7 @@ from sklearn.naive_bayes import BernoulliNB
 
 from streamnb.kernels.flags import Betas, FlagCounts, flags
 from tests.kernels.likelihood_runs import RELATIVE, deviation
+from tests.kernels.rows import teaching_of
 from tests.naive_categorical import NaiveFlags
 
 N_FIELDS, N_CLASSES = 3, 3
@@ -46,9 +47,7 @@ def run(
         prior,
         np.array(values, dtype=np.float64).reshape(n, len(counts.true)),
         np.arange(len(counts.true)),
-        np.array(labels, dtype=np.int32),
-        np.full(n, weight),
-        np.ones(n),
+        teaching_of(labels, [weight] * n),
         True,
         np.empty((k, 2)),
         out,

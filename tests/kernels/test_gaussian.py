@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streamnb import Gaussian, NormalInverseGamma, VarianceFloor
 from streamnb.features import statistics
 from streamnb.kernels.gaussian import Moments, log_gamma_step
-from streamnb.labels import RowUpdates
+from streamnb.kernels.layout import RowUpdates
 from tests import naive_gaussian
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.naive_gaussian import Nig, Seen

@@ -24,6 +24,7 @@ from streamnb.kernels.gaussian import (
 from streamnb.kernels.posterior import DUST
 from tests import naive_gaussian
 from tests.kernels.inner import from_python
+from tests.kernels.rows import teaching_of
 from tests.naive_gaussian import Exact, Seen
 
 # Of the largest M2 and mean: two floats keep 106 bits.
@@ -48,8 +49,7 @@ def taught(held: Moments, seen: Sequence[Seen], sign: float = 1.0) -> int:
         held,
         np.array([[each.value] for each in seen]).reshape(-1, 1),
         PLACE,
-        np.array([each.label for each in seen], dtype=np.int32),
-        np.array([sign * each.weight for each in seen], dtype=np.float64),
+        teaching_of([each.label for each in seen], [sign * each.weight for each in seen]),
     )
 
 

@@ -34,7 +34,7 @@ def priors(
     out = np.empty((len(labels), len(examples)))
     counts = np.array(examples)
     alphas, now = np.full(len(examples), alpha), np.empty(len(examples))
-    posterior.class_prior(counts, alphas, False, *teaching_of(labels), learn, now, out)
+    posterior.class_prior(counts, alphas, False, teaching_of(labels), learn, now, out)
     return out
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.features.protocol import GroupState
-from streamnb.labels import RowUpdates, unlabelled_rows
+from streamnb.kernels.layout import RowUpdates
+from streamnb.labels import unlabelled_rows
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 Example = tuple[Mapping[str, Any], int]
