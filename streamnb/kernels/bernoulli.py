@@ -34,7 +34,7 @@ from streamnb.kernels.layout import (
     RowUpdates,
     RunOptions,
 )
-from streamnb.kernels.posterior import add_weight, multiply_scaled
+from streamnb.kernels.posterior import add_weight, log_product, multiply_power, start_products
 
 CROWDED, STALE = 2, 3
 
@@ -53,9 +53,8 @@ def add_log_likelihood(
 ) -> None:
     """Add Σ_j log p(x_j | c) over all words to `out[i]`; words not known say nothing."""
     n_classes = counts.by_word.shape[1]
+    start_products(scratch)  # of the odds of the words that are there
     for c in range(n_classes):
-        scratch[c, 0] = 1.0  # the product of the odds of the words that are there
-        scratch[c, 1] = 0.0  # the sum of the logs of those that were folded
         scratch[c, 2] = base[c, 1]  # certain words (N = M) that are missing
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -70,16 +69,13 @@ def add_log_likelihood(
                 scratch[c, 2] -= 1.0
                 scratch[c, 1] += np.log(count + b1) - np.log(count)
             else:
-                scratch[c, 0], scratch[c, 1] = multiply_scaled(
-                    scratch[c, 0], (count + b1) / rest, scratch[c, 1]
-                )
+                multiply_power(scratch, c, (count + b1) / rest, 1.0)
     v = vocabulary_size(counts)
     for c in range(n_classes):
         if scratch[c, 2] > 0.0 or counts.examples[c] + beta2[c] == 0.0:
             out[i, c] = -np.inf
         else:
-            present = np.log(scratch[c, 0]) + scratch[c, 1]
-            out[i, c] += present + (base[c, 0] - v * base[c, 2])
+            out[i, c] += log_product(scratch, c) + (base[c, 0] - v * base[c, 2])
 
 
 @inner

@@ -39,14 +39,13 @@ from streamnb.kernels.layout import (
     RowUpdates,
     RunOptions,
 )
-from streamnb.kernels.posterior import add_weight, multiply_scaled
+from streamnb.kernels.posterior import add_weight, log_product, multiply_power, start_products
 
-_REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 _UNIT = 2.0**52  # |log| < 746 for every float64, so a term stays below 2⁶²
 _LOW_BITS = 32  # of a term, summed apart: neither sum overflows below 2³¹ words
 _LOW_MASK = (1 << _LOW_BITS) - 1
 UNITS = np.array([2.0**_LOW_BITS / _UNIT, 1.0 / _UNIT])  # of the two integers of a sum
-PRODUCT, LOGS, OTHERS = range(3)  # places in a class's row of scratch memory
+OTHERS = 2  # its place in a class's row of scratch memory, behind product and log-scale
 
 
 @inner
@@ -149,9 +148,7 @@ def add_log_likelihood(
         return  # no other class to learn from; or one word, whose weight is zero in every class
     one_each = alphas.shape[0] > 1  # a prior for each word
     n_tokens = 0.0
-    for c in range(n_classes):
-        scratch[c, PRODUCT] = 1.0
-        scratch[c, LOGS] = 0.0
+    start_products(scratch)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if is_unknown(counts, column):
@@ -160,24 +157,16 @@ def add_log_likelihood(
         n_tokens += times
         own = column if one_each else np.int32(0)
         sum_others(counts.by_word[column], scratch)
-        if times <= _REPEATS_MAX and times == np.floor(times):
-            for c in range(n_classes):
-                factor = scratch[c, OTHERS] + alphas[own, c] * scale
-                for _ in range(np.int64(times)):
-                    scratch[c, PRODUCT], scratch[c, LOGS] = multiply_scaled(
-                        scratch[c, PRODUCT], factor, scratch[c, LOGS]
-                    )
-        else:
-            for c in range(n_classes):
-                factor = scratch[c, OTHERS] + alphas[own, c] * scale
-                scratch[c, LOGS] += times * np.log(factor)
+        for c in range(n_classes):
+            factor = scratch[c, OTHERS] + alphas[own, c] * scale
+            multiply_power(scratch, c, factor, times)
     if n_tokens == 0.0:
         return
     sum_others(counts.tokens, scratch)
     for c in range(n_classes):
         alpha_sum = alpha_sums[c] if one_each else alphas[0, c] * v
         log_denominator = np.log(scratch[c, OTHERS] + alpha_sum * scale)
-        score = n_tokens * log_denominator - (scratch[c, LOGS] + np.log(scratch[c, PRODUCT]))
+        score = n_tokens * log_denominator - log_product(scratch, c)
         if normalise:
             score /= v * log_denominator - sum_of_logs(sums, c)
         out[i, c] += score

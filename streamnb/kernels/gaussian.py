@@ -233,6 +233,16 @@ class Prior(NamedTuple):
     beta: F64Grid
 
 
+class GaussianOptions(NamedTuple):
+    """The prior, and how estimates are made."""
+
+    prior: Prior  # of no fields if there is none
+    is_bayes: bool
+    is_shared: bool  # whether all classes have one variance a field
+    is_open: bool  # whether a field that no class has seen says nothing, whatever the prior
+    floor_share: float  # of the largest variance, added to each; 0 with a prior
+
+
 class Estimates(NamedTuple):
     """What predictions need, by class and field: a pure function of moments and prior."""
 
@@ -290,20 +300,21 @@ def estimate_plain(moments: Moments, estimates: Estimates, shared: bool, j: int)
 def estimate_bayes(
     moments: Moments,
     estimates: Estimates,
-    prior: Prior,
-    shared: bool,
-    is_open: bool,
+    options: GaussianOptions,
     scale: float,
     j: int,
 ) -> None:
     """Set one field's posterior predictive under a normal–inverse-gamma prior."""
+    prior = options.prior
     n_classes = len(estimates.spread)
     n_all = moments.n[0, j]
     variance = moments.m2[0, j] / n_all if n_all > 0.0 else 0.0
     n_sum, b_sum = 0.0, 0.0
     for c in range(n_classes):
         m0, beta = prior.mean[c, j], prior.beta[c, j]
-        if (np.isnan(beta) and variance == 0.0) or (n_all == 0.0 and (is_open or np.isnan(m0))):
+        if (np.isnan(beta) and variance == 0.0) or (
+            n_all == 0.0 and (options.is_open or np.isnan(m0))
+        ):
             estimates.shape[c, j] = 0.0
             continue
         m0_low = 0.0
@@ -327,7 +338,7 @@ def estimate_bayes(
         estimates.spread[c, j] = (beta + grown) * (kappa + n + 1.0) * inverse / (alpha + 0.5 * n)
         n_sum += n
         b_sum += grown
-    if not shared:
+    if not options.is_shared:
         return
     for c in range(n_classes):
         if estimates.shape[c, j] > 0.0:
@@ -343,22 +354,24 @@ def estimate_bayes(
 
 @inner
 def estimate(
-    moments: Moments,
-    estimates: Estimates,
-    prior: Prior,
-    bayes: bool,
-    shared: bool,
-    is_open: bool,
-    scale: float,
-    places: I64,
+    moments: Moments, estimates: Estimates, options: GaussianOptions, scale: float, j: int
 ) -> None:
-    """Set the estimates of the fields at `places`."""
+    """Set one field's estimates."""
+    if options.is_bayes:
+        estimate_bayes(moments, estimates, options, scale, j)
+    else:
+        estimate_plain(moments, estimates, options.is_shared, j)
+
+
+@inner
+def estimate_places(
+    moments: Moments, estimates: Estimates, options: GaussianOptions, scale: float, places: I64
+) -> float:
+    """Set the estimates of the fields at `places`; return the variance floor."""
     for t in range(len(places)):
         if places[t] >= 0:
-            if bayes:
-                estimate_bayes(moments, estimates, prior, shared, is_open, scale, places[t])
-            else:
-                estimate_plain(moments, estimates, shared, places[t])
+            estimate(moments, estimates, options, scale, places[t])
+    return 0.0 if options.is_bayes else floor_of(moments, options.floor_share)
 
 
 @inner
@@ -424,11 +437,7 @@ def log_student(estimates: Estimates, x: F64Grid, places: I64, i: int, c: int) -
 @kernel
 def gaussian(
     moments: Moments,
-    prior: Prior,
-    bayes: bool,
-    shared: bool,
-    is_open: bool,
-    floor_share: float,
+    options: GaussianOptions,
     x: F64Grid,
     places: I64,
     updates: RowUpdates,
@@ -436,46 +445,33 @@ def gaussian(
     estimates: Estimates,
     out: F64Grid,
 ) -> None:
-    """Add each row's log-likelihood to `out`, then learn the row where it has a label.
+    """Add each row's log-likelihood to `out`, then learn the row if it has a label.
 
-    Column t of `x` is the field at `places[t]`; where that is -1 it is ignored. In an open group a
-    field that no class has seen says nothing, whatever the prior. `estimates` is room.
+    Column t of `x` is the field at `places[t]`, and is ignored where that is -1. `estimates` is
+    room.
     """
     labels, weights, scales = updates
     scale = scales[0] if len(scales) else 1.0
-    estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)
-    floor = 0.0 if bayes else floor_of(moments, floor_share)
+    floor = estimate_places(moments, estimates, options, scale, places)
     for i in range(len(labels)):
-        if bayes and scales[i] != scale:
+        if options.is_bayes and scales[i] != scale:
             scale = scales[i]
-            estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)
+            estimate_places(moments, estimates, options, scale, places)
         for c in range(out.shape[1]):
-            if bayes:
+            if options.is_bayes:
                 out[i, c] += log_student(estimates, x, places, i, c)
             else:
                 out[i, c] += log_normal(moments, estimates, floor, x, places, i, c)
         if learn and labels[i] >= 0:
             learn_row(moments, x, places, i, labels[i], weights[i])
-            estimate(moments, estimates, prior, bayes, shared, is_open, scale, places)
-            if not bayes:
-                floor = floor_of(moments, floor_share)
+            floor = estimate_places(moments, estimates, options, scale, places)
 
 
 @kernel
 def read_estimates(
-    moments: Moments,
-    prior: Prior,
-    bayes: bool,
-    shared: bool,
-    is_open: bool,
-    floor_share: float,
-    scale: float,
-    estimates: Estimates,
+    moments: Moments, options: GaussianOptions, scale: float, estimates: Estimates
 ) -> float:
     """Set all fields' estimates as `gaussian` has them; return the variance floor."""
     for j in range(moments.n.shape[1]):
-        if bayes:
-            estimate_bayes(moments, estimates, prior, shared, is_open, scale, j)
-        else:
-            estimate_plain(moments, estimates, shared, j)
-    return 0.0 if bayes else floor_of(moments, floor_share)
+        estimate(moments, estimates, options, scale, j)
+    return 0.0 if options.is_bayes else floor_of(moments, options.floor_share)

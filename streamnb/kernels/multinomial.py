@@ -21,9 +21,7 @@ from streamnb.kernels.counting import (
 )
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, Counts, F64Grid, Flags, Rows, RowUpdates, RunOptions
-from streamnb.kernels.posterior import multiply_scaled
-
-_REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
+from streamnb.kernels.posterior import log_product, multiply_power, start_products
 
 
 @inner
@@ -34,16 +32,14 @@ def add_log_likelihood(
     scale: float,
     rows: Rows,
     i: int,
-    scratch: F64Grid,
+    products: F64Grid,
     out: F64Grid,
 ) -> None:
     """Add Σ_j x_j·log θ_jc over the known words of row `i` to `out[i]`."""
     n_classes = counts.by_word.shape[1]
     one_each = alphas.shape[0] > 1  # a prior for each word
     n_tokens = 0.0
-    for c in range(n_classes):
-        scratch[c, 0] = 1.0
-        scratch[c, 1] = 0.0
+    start_products(products)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if is_unknown(counts, column):
@@ -51,21 +47,9 @@ def add_log_likelihood(
         times = rows.counts[at]
         n_tokens += times
         own = column if one_each else np.int32(0)
-        if times == 1.0:  # as nearly always
-            for c in range(n_classes):
-                factor = counts.by_word[column, c] + alphas[own, c] * scale
-                scratch[c, 0], scratch[c, 1] = multiply_scaled(scratch[c, 0], factor, scratch[c, 1])
-        elif times <= _REPEATS_MAX and times == np.floor(times):
-            for c in range(n_classes):
-                factor = counts.by_word[column, c] + alphas[own, c] * scale
-                for _ in range(np.int64(times)):
-                    scratch[c, 0], scratch[c, 1] = multiply_scaled(
-                        scratch[c, 0], factor, scratch[c, 1]
-                    )
-        else:
-            for c in range(n_classes):
-                factor = counts.by_word[column, c] + alphas[own, c] * scale
-                scratch[c, 1] += times * np.log(factor)
+        for c in range(n_classes):
+            factor = counts.by_word[column, c] + alphas[own, c] * scale
+            multiply_power(products, c, factor, times)
     if n_tokens == 0.0:
         return
     v = vocabulary_size(counts)
@@ -75,7 +59,7 @@ def add_log_likelihood(
         if denominator == 0.0:
             out[i, c] = -np.inf
         else:
-            out[i, c] += scratch[c, 1] + np.log(scratch[c, 0]) - n_tokens * np.log(denominator)
+            out[i, c] += log_product(products, c) - n_tokens * np.log(denominator)
 
 
 @kernel
@@ -87,13 +71,13 @@ def multinomial(
     present: Flags,
     updates: RowUpdates,
     options: RunOptions,
-    scratch: F64Grid,
+    products: F64Grid,
     out: F64Grid,
 ) -> tuple[int, int, int]:
     """Add each row's log-likelihood to `out`, then learn the row where it has a label.
 
     `alphas` has one row for all words, or one for each declared word, then with its sum by class in
-    `alpha_sums`; `scratch` has a row of two for each class.
+    `alpha_sums`; `products` has a row of two for each class.
     Returns where it stopped, why, and how many new words that row has, which has been predicted and
     not learned.
     """
@@ -103,7 +87,7 @@ def multinomial(
         if not present[i]:
             continue
         if i >= options.n_predicted:
-            add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, scratch, out)
+            add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, products, out)
         if options.learn and labels[i] >= 0:
             n_new = count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):

@@ -131,7 +131,10 @@ def multiply_scaled(product: float, factor: float, log_scale: float) -> tuple[fl
     return larger, log_scale
 
 
+# A product a class: `products` has a row for each class, the product and its log-scale.
+
 _SMALL = 1e-100  # a smaller factor could take a product below what a float64 holds
+_REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 
 
 @inner
@@ -152,7 +155,25 @@ def multiply_probability(products: F64Grid, c: Int, factor: float) -> None:
 
 
 @inner
+def multiply_power(products: F64Grid, c: Int, factor: float, times: float) -> None:
+    """Multiply a class's product by a factor as often as a word occurs."""
+    if times == 1.0:  # as nearly always
+        products[c, 0], products[c, 1] = multiply_scaled(products[c, 0], factor, products[c, 1])
+    elif times <= _REPEATS_MAX and times == np.floor(times):
+        for _ in range(np.int64(times)):
+            products[c, 0], products[c, 1] = multiply_scaled(products[c, 0], factor, products[c, 1])
+    else:
+        products[c, 1] += times * np.log(factor)
+
+
+@inner
+def log_product(products: F64Grid, c: Int) -> float:
+    """Return the logarithm of a class's product."""
+    return float(products[c, 1] + np.log(products[c, 0]))
+
+
+@inner
 def add_log_products(products: F64Grid, out: F64Grid, i: Int) -> None:
     """Add each class's log-product to row `i`."""
     for c in range(len(products)):
-        out[i, c] += products[c, 1] + np.log(products[c, 0])
+        out[i, c] += log_product(products, c)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamnb.columns import LARGEST
 from streamnb.errors import InputError
 from streamnb.kernels import gaussian as kernel
-from streamnb.kernels.gaussian import Estimates, Moments, Prior
+from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
 from streamnb.kernels.layout import I64, RowUpdates
 from streamnb.priors import Values, as_lists, check, to_grid
 
@@ -168,11 +168,13 @@ class GaussianEstimator:
         self, likelihood: Gaussian, n_fields: int, n_classes: int, *, is_open: bool
     ) -> None:
         prior = likelihood.prior
-        self._prior = _grids(prior, n_fields, n_classes, is_open=is_open)
-        self._is_bayes = likelihood.is_bayes
-        self._is_shared = likelihood.is_shared
-        self._is_open = is_open
-        self._share = prior.share if isinstance(prior, VarianceFloor) else 0.0
+        self._options = GaussianOptions(
+            _grids(prior, n_fields, n_classes, is_open=is_open),
+            likelihood.is_bayes,
+            likelihood.is_shared,
+            is_open,
+            prior.share if isinstance(prior, VarianceFloor) else 0.0,
+        )
 
     def run(
         self,
@@ -184,44 +186,19 @@ class GaussianEstimator:
         *,
         learn: bool,
     ) -> None:
-        """Add each row's log-likelihood to `out`, then learn it where it has a label.
-
-        See `kernels.gaussian`.
-        """
-        kernel.gaussian(
-            held,
-            self._prior,
-            self._is_bayes,
-            self._is_shared,
-            self._is_open,
-            self._share,
-            x,
-            places,
-            updates,
-            learn,
-            _room(held.n.shape),
-            out,
-        )
+        """Add each row's log-likelihood to `out`, then learn it if it has a label."""
+        kernel.gaussian(held, self._options, x, places, updates, learn, _room(held.n.shape), out)
 
     def posterior(self, held: Moments, scale: float) -> Posterior:
         """Return what is known of means and variances, from the kernel's own estimates."""
         room = _new_room(held.n.shape)
-        floor = kernel.read_estimates(
-            held,
-            self._prior,
-            self._is_bayes,
-            self._is_shared,
-            self._is_open,
-            self._share,
-            scale,
-            room,
-        )
+        floor = kernel.read_estimates(held, self._options, scale, room)
         n, location = held.n[1:] / scale, room.base + room.shift
         data = n, held.mean[1:], held.m2[1:] / scale, location
-        if not self._is_bayes:
+        if not self._options.is_bayes:
             seen = np.broadcast_to(held.n[:1] > 0.0, n.shape)
             return Posterior(*data, room.spread + floor, np.full(n.shape, np.inf), n, seen)
-        kappa = self._prior.kappa + n
+        kappa = self._options.prior.kappa + n
         variance = room.spread * kappa / (kappa + 1.0)
         return Posterior(*data, variance, room.shape, kappa, room.shape > 0.0)
 
