@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +16,7 @@ from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max
+from streamnb.features.protocol import plain_values
 from streamnb.features.words import check_dictionary, check_words
 from streamnb.kernels.layout import Rows, Texts
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
@@ -324,12 +325,7 @@ class Bag:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        lists = {
-            name: None if values[name] is None else list(values[name])
-            for name in ("fields", "dictionary")
-        }
-        return values | lists | {"kind": "bag", "likelihood": self.likelihood.to_dict()}
+        return plain_values(self) | {"kind": "bag"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -30,6 +30,7 @@ from streamnb.features.protocol import (
     Places,
     learn_within_bound,
     not_learned,
+    plain_values,
 )
 from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
@@ -447,13 +448,9 @@ class Categories:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
-        return {
-            "kind": "categories",
-            "likelihood": self.likelihood.to_dict(),
-            "fields": None if self.fields is None else list(self.fields),
-            "values": {name: list(values) for name, values in self.values},
-            "max_values": int(self.max_values),
-        }
+        values = {name: list(given) for name, given in self.values}
+        plain = {"values": values, "max_values": int(self.max_values)}
+        return {"kind": "categories"} | plain_values(self) | plain
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

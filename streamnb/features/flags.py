@@ -20,7 +20,7 @@ from streamnb.columns import FLAGS, first_present
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldsState, check_fields
-from streamnb.features.protocol import Floats, GroupPart, check_examples, not_learned
+from streamnb.features.protocol import Floats, GroupPart, check_examples, not_learned, plain_values
 from streamnb.features.statistics import left_of
 from streamnb.kernels import flags as kernel
 from streamnb.kernels.flags import Betas, FlagCounts
@@ -180,12 +180,7 @@ class Flags:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
-        return {
-            "kind": "flags",
-            "likelihood": self.likelihood.to_dict(),
-            "fields": None if self.fields is None else list(self.fields),
-            "absent_is_false": self.absent_is_false,
-        }
+        return {"kind": "flags"} | plain_values(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

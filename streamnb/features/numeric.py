@@ -13,7 +13,7 @@ from streamnb.columns import NUMBERS, accepts
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldsState, check_fields
-from streamnb.features.protocol import Floats, GroupPart, not_learned
+from streamnb.features.protocol import Floats, GroupPart, not_learned, plain_values
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import RowUpdates
@@ -191,11 +191,7 @@ class Numbers:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
-        return {
-            "kind": "numbers",
-            "likelihood": self.likelihood.to_dict(),
-            "fields": None if self.fields is None else list(self.fields),
-        }
+        return {"kind": "numbers"} | plain_values(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -305,6 +305,13 @@ def check_examples(group: str, weight: float, held: float) -> None:
             f"group {group!r}: an example of weight {weight:g} cannot be unlearned, as its class"
             f" holds {held:g}. Unlearn what was learned, once."
         )
+
+
+def plain_values(spec: Any) -> dict[str, Any]:
+    """Return a specification's values in their order, as a model's header holds them."""
+    values = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    return plain | {"likelihood": spec.likelihood.to_dict()}
 
 
 class Group(Protocol):

@@ -13,6 +13,7 @@ from streamnb.columns import TextPieces, check_length, missing_text, text_column
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
+from streamnb.features.protocol import plain_values
 from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
@@ -103,21 +104,16 @@ class Words:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {
-            "kind": "words",
-            "likelihood": self.likelihood.to_dict(),
-            "ngrams": list(self.ngrams),
-            "dictionary": None if self.dictionary is None else list(self.dictionary),
-        }
+        return plain_values(self) | {"kind": "words"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the specification that `to_dict` described."""
-        values = dict(values)
-        values.pop("kind")
-        likelihood = likelihood_from_dict(values.pop("likelihood"))
-        return cls(likelihood=likelihood, **values | {"ngrams": tuple(values["ngrams"])})
+        read = {
+            "likelihood": likelihood_from_dict(values["likelihood"]),
+            "ngrams": tuple(values["ngrams"]),
+        }
+        return cls(**{name: value for name, value in (values | read).items() if name != "kind"})
 
 
 # For one text: whose it is does not matter to reading it, only whether it is to be learned.

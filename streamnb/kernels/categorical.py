@@ -41,12 +41,12 @@ from streamnb.kernels.posterior import (
 from streamnb.kernels.word_table import (
     DONE,
     N_WORDS,
-    NEEDS_COLUMNS,
     NEEDS_SLOTS,
-    NEEDS_TEXT,
     TEXT_BYTES,
+    claim,
+    close_word,
     find,
-    place,
+    room_wanted,
 )
 
 
@@ -218,8 +218,8 @@ def fingerprint_many(texts: Texts, of_fields: U64, key: U64, words: U64, out: U6
 @inner
 def _append(fields: Fields, j: Int, data: U8, start: Int, end: Int, text: U8, at: Int) -> Int:
     """Write field and value behind `text[:at]`; return where they end."""
-    start_products = fields.name_ends[j - 1] if j > 0 else np.int64(0)
-    for k in range(start_products, fields.name_ends[j]):
+    begin = fields.name_ends[j - 1] if j > 0 else np.int64(0)
+    for k in range(begin, fields.name_ends[j]):
         text[at] = fields.names[k]
         at += 1
     stop = end
@@ -240,20 +240,6 @@ def _append(fields: Fields, j: Int, data: U8, start: Int, end: Int, text: U8, at
             text[at] = _DIGITS[np.int64(digit)]
             at += 1
     return at
-
-
-@inner
-def _lacks(table: Table, n_bytes: Int) -> tuple[int, int]:
-    """Return what the table lacks to take up one more value, and the room it wants."""
-    n_words = table.state[N_WORDS] + 1
-    n_slots = len(table.slots)
-    if n_words > len(table.word_ends):
-        return NEEDS_COLUMNS, n_words
-    if n_words > n_slots - (n_slots >> 2) - (n_slots >> 3):
-        return NEEDS_SLOTS, 2 * n_slots
-    if table.state[TEXT_BYTES] + n_bytes > len(table.words):
-        return NEEDS_TEXT, table.state[TEXT_BYTES] + n_bytes
-    return DONE, 0
 
 
 @kernel
@@ -290,20 +276,17 @@ def encode(
             print_ = join(fields.fingerprints[j], _hash(texts.data, start, end, key, words))
             column = np.int64(find(print_, table.slots, table.fingerprints, known))
             if column < 0 and fields.is_open[j] and learn and labels[i] >= 0:
-                start_products = fields.name_ends[j - 1] if j > 0 else np.int64(0)
-                why, wanted = _lacks(table, fields.name_ends[j] - start_products + _TEXT_ROOM)
+                begin = fields.name_ends[j - 1] if j > 0 else np.int64(0)
+                why, wanted = room_wanted(table, 1, fields.name_ends[j] - begin + _TEXT_ROOM)
                 if why != DONE:
                     return i, why, wanted
-                column = state[N_WORDS]
-                table.fingerprints[column] = print_
-                if not place(print_, column, table.slots):
+                column = np.int64(claim(print_, table))
+                if column < 0:
                     return i, NEEDS_SLOTS, 2 * len(table.slots)
-                state[TEXT_BYTES] = _append(
-                    fields, j, texts.data, start, end, table.words, state[TEXT_BYTES]
-                )
-                table.word_ends[column] = state[TEXT_BYTES]
+                text_end = state[TEXT_BYTES]
+                text_end = _append(fields, j, texts.data, start, end, table.words, text_end)
                 field_of[column] = j
-                state[N_WORDS] = column + 1
+                close_word(table, column, text_end)
             if column < 0 and not fields.is_open[j]:
                 out[i, j] = MISSING
             else:

@@ -312,9 +312,8 @@ def estimate_bayes(
     n_sum, b_sum = 0.0, 0.0
     for c in range(n_classes):
         m0, beta = prior.mean[c, j], prior.beta[c, j]
-        if (np.isnan(beta) and variance == 0.0) or (
-            n_all == 0.0 and (options.is_open or np.isnan(m0))
-        ):
+        is_unseen = n_all == 0.0 and (options.is_open or np.isnan(m0))
+        if is_unseen or (np.isnan(beta) and variance == 0.0):
             estimates.shape[c, j] = 0.0
             continue
         m0_low = 0.0

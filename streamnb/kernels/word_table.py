@@ -76,6 +76,36 @@ def place(fingerprint: np.uint64, column: int, slots: U64) -> bool:
     return False
 
 
+@inner
+def room_wanted(table: Table, n_new: Int, n_bytes: Int) -> tuple[int, int]:
+    """Return what a table lacks to take up new words with so much text, and the room it wants."""
+    n_words = table.state[N_WORDS] + n_new
+    n_slots = len(table.slots)
+    if n_words > len(table.word_ends):
+        return NEEDS_COLUMNS, n_words
+    if n_words > n_slots - (n_slots >> 2) - (n_slots >> 3):
+        return NEEDS_SLOTS, 2 * n_slots
+    if table.state[TEXT_BYTES] + n_bytes > len(table.words):
+        return NEEDS_TEXT, table.state[TEXT_BYTES] + n_bytes
+    return DONE, 0
+
+
+@inner
+def claim(fingerprint: np.uint64, table: Table) -> Int:
+    """Return the next column, for a new word; -1 if its probes run out. `close_word` is due."""
+    column = table.state[N_WORDS]
+    table.fingerprints[column] = fingerprint
+    return column if place(fingerprint, int(column), table.slots) else np.int64(-1)
+
+
+@inner
+def close_word(table: Table, column: Int, end: Int) -> None:
+    """Count a new word in, whose text ends at `end`."""
+    table.state[TEXT_BYTES] = end
+    table.word_ends[column] = end
+    table.state[N_WORDS] = column + 1
+
+
 @kernel
 def refill(fingerprints: U64, n_words: int, slots: U64) -> bool:
     """Enter all words into an empty table; False where one does not find a place."""
@@ -261,19 +291,14 @@ def look_up(
 
 @inner
 def enter(scratch: Scratch, k: int, table: Table) -> int:
-    """Give n-gram `k` the next column; return it, or -1 where the table must grow first."""
-    state = table.state
-    column = int(state[N_WORDS])
-    table.fingerprints[column] = scratch.grams[k]
-    if not place(scratch.grams[k], column, table.slots):
-        return -1
-    first = scratch.lasts[k] - scratch.sizes[k] + 1
-    state[TEXT_BYTES] = append_text(
-        scratch, first, scratch.lasts[k], table.words, state[TEXT_BYTES]
-    )
-    table.word_ends[column] = state[TEXT_BYTES]
-    state[N_WORDS] = column + 1
-    return column
+    """Give n-gram `k` the next column; return it, or -1 if the table must grow first."""
+    column = claim(scratch.grams[k], table)
+    if column >= 0:
+        last = scratch.lasts[k]
+        first = last - scratch.sizes[k] + 1
+        end = append_text(scratch, first, last, table.words, table.state[TEXT_BYTES])
+        close_word(table, column, end)
+    return int(column)
 
 
 @kernel
@@ -295,8 +320,6 @@ def encode(
     """
     n = rows.indptr[row]
     state = table.state
-    n_slots = len(table.slots)
-    n_words_max = n_slots - (n_slots >> 2) - (n_slots >> 3)
     for i in range(row, len(texts.starts)):
         n_tokens = 0
         if texts.ends[i] >= 0:
@@ -306,19 +329,15 @@ def encode(
         known = state[N_WORDS] if learn else n_known
         n, n_new = look_up(n_grams, scratch, table, known, learn and labels[i] >= 0, rows, n)
         if n_new > 0:
-            n_words = state[N_WORDS] + n_new
-            n_bytes = state[TEXT_BYTES] + n_new * WORD_ROOM * reader.options[OPT_NGRAM_MAX]
-            if n_words > len(table.word_ends):
-                return i, NEEDS_COLUMNS, n_words
-            if n_words > n_words_max:
-                return i, NEEDS_SLOTS, 2 * n_slots
-            if n_bytes > len(table.words):
-                return i, NEEDS_TEXT, n_bytes
+            n_bytes = n_new * WORD_ROOM * reader.options[OPT_NGRAM_MAX]
+            why, wanted = room_wanted(table, n_new, n_bytes)
+            if why != DONE:
+                return i, why, wanted
             for at in range(first, n):
                 if rows.columns[at] < 0:
                     rows.columns[at] = enter(scratch, -1 - rows.columns[at], table)
                     if rows.columns[at] < 0:
-                        return i, NEEDS_SLOTS, 2 * n_slots
+                        return i, NEEDS_SLOTS, 2 * len(table.slots)
         rows.indptr[i + 1] = n
     return len(texts.starts), DONE, 0
 
@@ -332,26 +351,19 @@ def enter_many(
     Returns where it stopped, why, and the room it wants, as `word_table.encode` does.
     """
     state = table.state
-    n_slots = len(table.slots)
-    n_words_max = n_slots - (n_slots >> 2) - (n_slots >> 3)
     for i in range(at, len(fingerprints)):
         column = find(fingerprints[i], table.slots, table.fingerprints, state[N_WORDS])
         if column < 0:
             size = texts.ends[i] - texts.starts[i]
-            column = state[N_WORDS]
-            if column + 1 > len(table.word_ends):
-                return i, NEEDS_COLUMNS, column + 1
-            if column + 1 > n_words_max:
-                return i, NEEDS_SLOTS, 2 * n_slots
-            if state[TEXT_BYTES] + size > len(table.words):
-                return i, NEEDS_TEXT, state[TEXT_BYTES] + size
-            table.fingerprints[column] = fingerprints[i]
-            if not place(fingerprints[i], int(column), table.slots):
-                return i, NEEDS_SLOTS, 2 * n_slots
+            why, wanted = room_wanted(table, 1, size)
+            if why != DONE:
+                return i, why, wanted
+            column = claim(fingerprints[i], table)
+            if column < 0:
+                return i, NEEDS_SLOTS, 2 * len(table.slots)
+            end = state[TEXT_BYTES]
             for k in range(size):
-                table.words[state[TEXT_BYTES] + k] = texts.data[texts.starts[i] + k]
-            state[TEXT_BYTES] += size
-            table.word_ends[column] = state[TEXT_BYTES]
-            state[N_WORDS] = column + 1
+                table.words[end + k] = texts.data[texts.starts[i] + k]
+            close_word(table, column, end + size)
         out[i] = np.int32(column)
     return len(fingerprints), DONE, 0
