@@ -18,10 +18,10 @@ from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max
 from streamnb.features.protocol import plain_values
 from streamnb.features.words import check_dictionary, check_words
-from streamnb.kernels.layout import Rows, Texts
+from streamnb.kernels.layout import Rows
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
-from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
+from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 
 class SparseRows(NamedTuple):
@@ -427,7 +427,8 @@ class BagState(CountedState):
             wanted = new[order]
             if len(wanted):
                 fresh = [counted.names[k] for k in wanted.tolist()]
-                by_name[wanted] = self.vocabulary.enter(*_texts(fresh, self.key))
+                texts = Strings(fresh, has_missing=False).piece(0, len(fresh))
+                by_name[wanted] = self.vocabulary.enter(fingerprints_of(texts, self.key), texts)
         columns: NDArray[np.int32] = by_name[names]
         return columns
 
@@ -468,12 +469,3 @@ class BagState(CountedState):
 _WORDS = frozenset({str})
 _COUNTS = frozenset({int, float})
 _PRESENT: NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
-
-
-def _texts(names: list[str], key: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Texts]:
-    """Return the fingerprints of names, and their text."""
-    encoded = [name.encode("utf-8", "replace") for name in names]
-    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
-    return fingerprints(names, key), Texts(data, starts, ends)

@@ -116,13 +116,7 @@ class CategoriesState(GroupState):
     # ---- learning and predicting ----------------------------------------------------------------
 
     def encode(
-        self,
-        fields: ValueColumns,
-        begin: int,
-        end: int,
-        labels: NDArray[np.int32],
-        *,
-        learn: bool,
+        self, fields: ValueColumns, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
     ) -> CategoryBatch:
         """Return rows `begin` to `end` as columns; to learn, new fields and values get places."""
         columns = self.table.encode(fields, begin, end, labels, learn=learn)

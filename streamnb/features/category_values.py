@@ -44,10 +44,7 @@ class ValueTable:
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        declared: Sequence[tuple[str, Sequence[str]]],
-        hash_key: int,
+        self, names: Sequence[str], declared: Sequence[tuple[str, Sequence[str]]], hash_key: int
     ) -> None:
         self.key = hash_key_words(hash_key)
         self.vocabulary = Vocabulary()

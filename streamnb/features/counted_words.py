@@ -109,10 +109,7 @@ class CountedState(GroupState):
 
     def _drop(self, n_new: int) -> None:
         columns = statistics.leaving(
-            self.counts,
-            self.vocabulary.table,
-            self._n_counted,
-            kept(self.n_words_max, n_new),
+            self.counts, self.vocabulary.table, self._n_counted, kept(self.n_words_max, n_new)
         )
         statistics.drop(self.counts, columns)
         self.n_dropped += len(columns)

@@ -44,9 +44,7 @@ class FieldTable:
         """Return the table of these fields."""
         order = sorted(range(len(names)), key=names.__getitem__)
         return cls(
-            tuple(names),
-            {name: j for j, name in enumerate(names)},
-            np.array(order, dtype=np.int64),
+            tuple(names), {name: j for j, name in enumerate(names)}, np.array(order, dtype=np.int64)
         )
 
     def __len__(self) -> int:

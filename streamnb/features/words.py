@@ -204,11 +204,7 @@ class WordsState(CountedState):
         sizes = np.maximum(texts.ends - texts.starts, 0)
         longest = self.spec.ngrams[1]
         room = int(np.minimum(tokens_max(sizes) * longest, GRAMS_MAX).sum())
-        rows = Rows(
-            np.empty(room, dtype=np.int32),
-            np.empty(room),
-            np.zeros(n + 1, dtype=np.int64),
-        )
+        rows = Rows(np.empty(room, dtype=np.int32), np.empty(room), np.zeros(n + 1, dtype=np.int64))
         scratch = scratch_for(int(sizes.max(initial=0)), longest)
         self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
         return Batch(rows, texts.ends >= 0)
@@ -249,15 +245,7 @@ class WordsState(CountedState):
         row = 0
         while row < n:
             row, why, wanted = word_table.encode(
-                texts,
-                labels,
-                row,
-                learn,
-                n_known,
-                self.reader,
-                vocabulary.table,
-                scratch,
-                rows,
+                texts, labels, row, learn, n_known, self.reader, vocabulary.table, scratch, rows
             )
             if why != word_table.DONE:
                 vocabulary.make_room(why, wanted)

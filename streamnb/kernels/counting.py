@@ -100,12 +100,7 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
 
 @kernel
 def add_rows(
-    counts: Counts,
-    rows: Rows,
-    present: Flags,
-    updates: RowUpdates,
-    row: int,
-    n_words_max: int,
+    counts: Counts, rows: Rows, present: Flags, updates: RowUpdates, row: int, n_words_max: int
 ) -> tuple[int, int, int]:
     """Add the labelled rows from `row` on; return where it stopped, why, and that row's new words.
 

@@ -298,11 +298,7 @@ def estimate_plain(moments: Moments, estimates: Estimates, shared: bool, j: int)
 
 @inner
 def estimate_bayes(
-    moments: Moments,
-    estimates: Estimates,
-    options: GaussianOptions,
-    scale: float,
-    j: int,
+    moments: Moments, estimates: Estimates, options: GaussianOptions, scale: float, j: int
 ) -> None:
     """Set one field's posterior predictive under a normal–inverse-gamma prior."""
     prior = options.prior

@@ -9,20 +9,9 @@ from streamnb.kernels.jit import inner
 from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables
 from streamnb.kernels.memory import load_eight
 
-(
-    SEPARATOR,
-    LETTER,
-    DIGIT,
-    IDEOGRAPH,
-    EMOJI,
-    CLAUSE,
-    APOSTROPHE,
-    AT,
-    HASH,
-    JOINER,
-    FLAG,
-    SPACE,
-) = range(12)
+(SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE) = (
+    range(12)
+)
 # Places in the options array.
 OPT_CASE, OPT_MENTIONS, OPT_LINKS, OPT_SQUEEZE, OPT_EMOTICONS, OPT_NEGATION = range(6)
 OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE = 6, 7, 8

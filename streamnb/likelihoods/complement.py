@@ -29,11 +29,7 @@ class ComplementEstimator:
     """
 
     def __init__(
-        self,
-        alphas: NDArray[np.float64],
-        *,
-        normalise: bool,
-        sums: NDArray[np.int64] | None = None,
+        self, alphas: NDArray[np.float64], *, normalise: bool, sums: NDArray[np.int64] | None = None
     ) -> None:
         self._alphas = alphas
         self._alpha_sums = alphas.sum(axis=0)
