@@ -115,14 +115,24 @@ def overwrite_lines(
             begin += len(line) + 1
         for changes in (blanks, texts):
             for at, data in changes:
-                _overwrite(fd, data, at)
+                write_at(fd, data, at)
             if changes:
                 os.fdatasync(fd)
     return True
 
 
-def _overwrite(fd: int, data: bytes, at: int) -> None:
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """Write all of `data` from an offset on."""
     left = memoryview(data)
     while left:
         n = os.pwrite(fd, left, at)
         left, at = left[n:], at + n
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the disk know which files a folder has."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

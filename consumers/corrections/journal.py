@@ -28,7 +28,7 @@ from consumers.corrections.log_reader import LogPosition
 from consumers.corrections.model import Correction, NotWritten, decoded, is_json, without_example
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Partition, RawColumns
-from consumers.private_files import open_private, overwrite_lines
+from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at
 from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_lines
 
@@ -162,7 +162,7 @@ class Journal:
         try:
             self._mend()
             self._failed = True  # until it is known to be well
-            _write_all(self._fd, b"".join(line.data for line in lines), self._end)
+            write_at(self._fd, b"".join(line.data for line in lines), self._end)
             os.fdatasync(self._fd)
             self._failed = False
             error = None
@@ -207,11 +207,7 @@ def _opened(path: Path) -> tuple[int, int]:
             log.warning("journal_cut", path=str(path), torn_bytes=size - end)
         # What a killed process wrote may not be synced yet, and it is read from now on.
         os.fsync(fd)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError:
         os.close(fd)
         raise
@@ -228,13 +224,6 @@ def _end_of_last_line(fd: int, size: int) -> int:
             return begin + found + 1
         end = begin
     return 0
-
-
-def _write_all(fd: int, data: bytes, at: int) -> None:
-    left = memoryview(data)
-    while left:
-        n = os.pwrite(fd, left, at)
-        left, at = left[n:], at + n
 
 
 _BATCH_BYTES = 1 << 20

@@ -36,7 +36,7 @@ import structlog
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
 from consumers.messages import Partition
-from consumers.private_files import open_private, overwrite_lines
+from consumers.private_files import open_private, overwrite_lines, sync_folder
 from consumers.sinks.records import message_remover
 
 FILE_NAME = "erasures.jsonl"
@@ -335,8 +335,4 @@ def _replace(path: Path, data: bytes) -> None:
         fresh.replace(path)
     else:
         path.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
