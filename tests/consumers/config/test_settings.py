@@ -139,6 +139,16 @@ def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str
     assert expected in mistakes(tmp_path, text)
 
 
+def test_classes_that_join_need_no_place_in_the_settings(tmp_path: Path) -> None:
+    """A mapping may make new classes of labels; a prior of each class would lack theirs."""
+    mapping = "labels: {mapping: {a: other}}"
+    assert "is not in model.classes" in mistakes(tmp_path, mapping)
+    path = write(tmp_path, f"model: {{new_classes: true}}\n{mapping}")
+    assert load(path, {}).model.new_classes
+    prior = "model: {new_classes: true, class_prior: {negative: 1, positive: 2}}"
+    assert "model.class_prior: must be one number with new_classes" in mistakes(tmp_path, prior)
+
+
 def test_a_short_token_is_refused(tmp_path: Path) -> None:
     """A token that could be guessed is a mistake, and is not shown."""
     text = mistakes(tmp_path, "http: {token: '${A}'}", A="hunter2")
