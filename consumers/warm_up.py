@@ -223,7 +223,7 @@ class WarmUp:
             self._done.set()
 
     def _processes_help(self) -> bool:
-        """Tell whether what another process compiles can be loaded by this one."""
+        """Return whether what another process compiles can be loaded by this one."""
         folders = {cache_folder(each.sources) for each in self._left}
         return None not in folders and not folders & read_only.keys()
 

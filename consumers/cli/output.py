@@ -152,7 +152,7 @@ def print_summary(console: Console, summary: Summary) -> None:
 
 
 def _size(summary: Summary) -> str:
-    """Tell how much a model knows: words, or features where there are others beside them."""
+    """Return how much a model knows: words, or features where there are others beside them."""
     if summary.n_features == summary.vocabulary_size:
         return f"{number(summary.vocabulary_size)} words"
     return f"{number(summary.n_features)} features"

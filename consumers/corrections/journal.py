@@ -189,7 +189,7 @@ class Journal:
 
 
 def _is_meant(said: Correction, wanted: Mapping[str, tuple[Partition, int]]) -> bool:
-    """Tell whether a correction is of a message that was deleted, and not of a newer one."""
+    """Return whether a correction is of a message that was deleted, and not of a newer one."""
     deleted = wanted.get(said.id)
     if deleted is None or said.place is None:
         return False
@@ -197,7 +197,7 @@ def _is_meant(said: Correction, wanted: Mapping[str, tuple[Partition, int]]) -> 
 
 
 def _opened(path: Path) -> tuple[int, int]:
-    """Open the file, cut a torn line off, see to its being in its folder; return it and its end."""
+    """Open the file, cut off a torn line and sync the folder; return descriptor and end."""
     fd = open_private(path, os.O_RDWR)
     try:
         size = os.fstat(fd).st_size
@@ -274,5 +274,5 @@ class JournalSource(Source):
         return [raw_columns(self._journal.partition, buffer, records, offsets, self._position)]
 
     def at_end(self) -> bool:
-        """Tell whether all that stood in the journal at the start has been handed over."""
+        """Return whether all that stood in the journal at the start has been handed over."""
         return self._position >= self._target

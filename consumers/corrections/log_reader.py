@@ -1,4 +1,4 @@
-"""What the service asks of a log that corrections are appended to: a journal or a Kafka topic."""
+"""The log of corrections: what a journal or a topic must do, and the thread that reads it."""
 
 from __future__ import annotations
 

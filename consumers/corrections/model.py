@@ -1,7 +1,7 @@
-"""Why a correction is not taken. Each says in a sentence what was found and what to do.
+"""Corrections as values, as lines of a log, and the errors if one is not taken.
 
-All are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of the
-request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
+All errors are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of
+the request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def encode(correction: Correction) -> bytes:
 
 
 def decoded(line: bytes) -> Correction | None:
-    """Return what a line says; None where it is no correction."""
+    """Return the correction of a line; None if it is none."""
     try:
         return msgspec.json.decode(line, type=Correction)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -111,7 +111,7 @@ def decoded(line: bytes) -> Correction | None:
 
 
 def is_json(line: bytes) -> bool:
-    """Tell whether a line is JSON, whatever it says."""
+    """Return whether a line is JSON, whatever it says."""
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -155,7 +155,7 @@ def _said(raw: RawColumns, i: int, classes: KnownClasses) -> Correction | Reject
 
 
 def _contradiction(said: Correction) -> str | None:
-    """Return in what a correction contradicts itself; None where it does not."""
+    """Return how a correction contradicts itself; None if it does not."""
     if (said.label is None) != (said.kind == "delete"):
         return f"a {said.kind} has the label {said.label!r:.200}"
     if (said.was is None) != (said.was_part is None):
