@@ -277,6 +277,7 @@ def test_nothing_kept_and_nothing_learned(
     (tmp_path / "tweets.jsonl").touch()
     sections: dict[str, object] = {"source": f"file:{tmp_path / 'tweets.jsonl'}"}
     with Daemon(write_config(tmp_path / "c.yaml", recent={"enabled": False}, **sections)) as daemon:
+        daemon.until_page("/readyz", 200)  # while it starts, /v1/model has no answer
         page, _ = open_page(daemon.address)
         expect(page.get_by_test_id("no-recent")).to_be_visible()
         for name in ("search-form", "search-heading", "connection", "search-problem"):
