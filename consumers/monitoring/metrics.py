@@ -118,7 +118,8 @@ def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Sampl
 
 def _adjusted_share(status: Status, label: str) -> float | None:
     corrected = None if status.stream_shares is None else status.stream_shares.corrected
-    return corrected[label].share if corrected else None
+    share = corrected.get(label) if corrected else None  # a class may have joined since
+    return None if share is None else share.share
 
 
 # Name, field of `consumers.search.rows.RecentState`, and help of each metric of the store of recent

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.messages import Partition, Reason
+from consumers.messages import KnownClasses, Partition, Reason
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import OUTCOMES, Metrics
+from consumers.monitoring.quality import Shares
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.reporter import Increase, build_status
@@ -70,6 +71,22 @@ def test_every_series_is_there_from_the_start(
     for label in ("negative", "positive"):
         assert value(registry, "examples_learned_total", label=label) == 0
         assert value(registry, "predictions_total", label=label) == 0
+
+
+def test_a_scrape_between_a_class_joining_and_its_share_succeeds(
+    registry: CollectorRegistry, clock: Clock
+) -> None:
+    """The shares may be older than the classes: the one that joined has none yet."""
+    classes = KnownClasses(["negative", "positive"], open=True)
+    metrics = Metrics(registry, classes, clock)
+    shares = Shares(classes, [[900, 100], [300, 700]], messages_min=30).of_stream([60, 40])
+    show(metrics, stream_shares=shares)
+    classes.grow(["negative", "positive", "sport"])
+    found = value(registry, "share_adjusted_ratio", label="positive")
+    assert found is not None
+    assert abs(found - 0.5) < 1e-9
+    sport = value(registry, "share_adjusted_ratio", label="sport")
+    assert sport is None or math.isnan(sport)
 
 
 def test_every_metric_has_our_name_and_a_sentence(
