@@ -7,8 +7,9 @@ and value lies in it. The decoder turns them into `Messages`, arrays of one entr
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
@@ -43,6 +44,15 @@ def partition_of(name: str) -> Partition:
 
 CLASSES_MAX = 100  # with those that join; each is a column of every count, and a metric's label
 _CLASS_CHARACTERS_MAX = 200
+_NAMES_SHOWN_MAX, _NAME_CHARACTERS_SHOWN_MAX = 5, 25
+
+
+def first_few(names: Collection[str]) -> str:
+    """Return the first names and how many more there are: an error may come with each message."""
+    first = itertools.islice(names, _NAMES_SHOWN_MAX)
+    shown = ", ".join([name[:_NAME_CHARACTERS_SHOWN_MAX] for name in first])
+    rest = len(names) - _NAMES_SHOWN_MAX
+    return shown + (f" and {rest:,} more" if rest > 0 else "")
 
 
 class KnownClasses(Sequence[str]):

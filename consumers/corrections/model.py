@@ -14,7 +14,15 @@ import msgspec
 
 from consumers.decode.json import is_too_deep
 from consumers.errors import ConsumerError
-from consumers.messages import KnownClasses, Partition, RawColumns, Reason, Reject, part_name
+from consumers.messages import (
+    KnownClasses,
+    Partition,
+    RawColumns,
+    Reason,
+    Reject,
+    first_few,
+    part_name,
+)
 
 
 class CorrectionError(ConsumerError):
@@ -149,7 +157,7 @@ def _said(raw: RawColumns, i: int, classes: KnownClasses) -> Correction | Reject
         return _refused(raw, i, Reason.WRONG_TYPE, fault, said.id)
     for label in (said.label, said.was):
         if label is not None and not classes.takes(label):
-            detail = f"label {label!r:.200} is none of {', '.join(classes)}"
+            detail = f"label {label!r:.200} is none of {first_few(classes)}"
             return _refused(raw, i, Reason.UNKNOWN_LABEL, detail, said.id)
     return said
 

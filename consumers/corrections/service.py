@@ -35,7 +35,7 @@ from consumers.corrections.model import (
     encode,
 )
 from consumers.decode.fields import DecodeError, converter, field_specs
-from consumers.messages import KnownClasses, Partition, Reject, part_name
+from consumers.messages import KnownClasses, Partition, Reject, first_few, part_name
 from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
@@ -260,7 +260,7 @@ class CorrectionService:
 
     def _check_label(self, label: str) -> None:
         if not self._classes.takes(label):
-            raise UnknownLabel(f"label {label!r:.200} is none of {', '.join(self._classes)}")
+            raise UnknownLabel(f"label {label!r:.200} is none of {first_few(self._classes)}")
 
     def _find(self, id: str) -> FoundMessage:  # noqa: A002
         """Return what is known of a message; its lock is held."""

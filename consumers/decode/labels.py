@@ -18,9 +18,10 @@ import msgspec
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
-from consumers.messages import CLASSES_MAX, KnownClasses, Reason
+from consumers.messages import CLASSES_MAX, KnownClasses, Reason, first_few
 
 _VALUE_SHOWN_MAX = 60
+_DETAIL_MAX = 500
 _BOOLEANS = {True: "true", False: "false"}
 
 
@@ -133,18 +134,19 @@ class FieldLabeller(Labeller):
             self._mapping.setdefault(label, label)
             self._set_classes((*self.classes, label))
             return label
-        classes = ", ".join(self.classes)
+        classes = first_few(self.classes)
         if name is not None:
-            return DecodeError(
-                Reason.UNKNOWN_LABEL,
-                f"labels.mapping makes '{name}' of the label {shown}, which is none of the model's "
-                f"classes ({classes}); add it to model.classes or map it to one of them",
+            detail = (
+                f"labels.mapping makes '{name[:_VALUE_SHOWN_MAX]}' of the label {shown}, which is "
+                f"none of the model's classes ({classes}); add it to model.classes or map it to one"
+                " of them"
             )
-        return DecodeError(
-            Reason.UNKNOWN_LABEL,
-            f"the label {shown} at '{self.path}' is neither a class ({classes}) nor a key of "
-            f"labels.mapping ({', '.join(self._mapping)}); add it to labels.mapping",
-        )
+        else:
+            detail = (
+                f"the label {shown} at '{self.path}' is neither a class ({classes}) nor a key of "
+                f"labels.mapping ({first_few(self._mapping)}); add it to labels.mapping"
+            )
+        return DecodeError(Reason.UNKNOWN_LABEL, detail[:_DETAIL_MAX])
 
 
 class EmoticonLabeller(Labeller):

@@ -78,6 +78,16 @@ def test_no_more_classes_join_than_fit() -> None:
     assert sorted(found.errors) == [CLASSES_MAX - 2, CLASSES_MAX - 1]
 
 
+def test_an_unknown_label_names_only_a_few_classes() -> None:
+    """A reject of a small message stays small, however many classes and keys there are."""
+    names = tuple(f"{i:03}{'x' * 190}" for i in range(CLASSES_MAX))
+    settings = FieldLabels(mapping=dict.fromkeys((f"{'k' * 300}{i}" for i in range(200)), "gone"))
+    for value in ("new", "k" * 300 + "7"):
+        detail = FieldLabeller(settings, names).label([value], [""]).errors[0].detail
+        assert len(detail) <= 500
+        assert "and 95 more" in detail
+
+
 def test_booleans_are_mapped_by_their_json_text() -> None:
     """True and false are labels where the mapping has their JSON texts."""
     settings = FieldLabels(mapping={"true": "positive", "false": "negative"})
