@@ -66,5 +66,6 @@ def test_each_difference_from_the_first_version_has_its_reason() -> None:
             used |= fitting
             if not fitting:
                 missing.append(f"{name} {line}")
-    assert not missing, "\n".join(["CHANGES.md gives no reason for:", *missing])
+    wanted = "CHANGES.md wants a line such as - `metrics.txt` `streamnb_new_`: why, for each of:"
+    assert not missing, "\n".join([wanted, *missing])
     assert not set(listed) - used, "CHANGES.md lists what has not changed"

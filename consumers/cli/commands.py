@@ -32,6 +32,7 @@ from consumers.cli.conventions import (
     hush,
     print_json,
 )
+from consumers.config.addresses import SOURCE_FORMS
 from consumers.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def run(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="generator, stdin, file:PATH or kafka://HOST:PORT/TOPIC; wins over the file.",
+            help=f"{SOURCE_FORMS}; wins over the file.",
             show_default=False,
         ),
     ] = None,

@@ -46,14 +46,18 @@ class Source(ABC):
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages, at most one batch a partition.
 
-        It waits up to `timeout_s` for the first; an empty list means that nothing came. Temporary
+        It waits up to `timeout_s` for the first, at the end of the logs too, as it is called again
+        at once; an empty list means that nothing came. Temporary
         failures (a broker that is away) are reported by `trouble` and retried inside, with growing
         pauses of at most 1 s; they are never raised.
         """
 
     @abstractmethod
     def at_end(self) -> bool:
-        """Return whether everything up to the end at opening has been returned."""
+        """Return whether everything up to the end at opening has been returned.
+
+        It is asked with `--until-end` alone: without, a source is polled for ever.
+        """
 
     def assignment(self) -> Collection[Partition]:
         """Return the partitions that are read here, none if that is not known.
