@@ -21,7 +21,7 @@ from consumers.http.requests import (
 from consumers.http.routes_predict import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool
-from consumers.search.query import parse
+from consumers.search.query_syntax import parse
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
 from streamnb import Snapshot

@@ -18,7 +18,7 @@ import structlog
 
 from consumers.monitoring.metrics import Metrics
 from consumers.search.live_query import ArrivedRows, LiveQuery
-from consumers.search.query import QueryError
+from consumers.search.query_syntax import QueryError
 from consumers.search.rows import Change, MessageRow
 from consumers.search.store import RecentStore
 from consumers.search.subscriptions import (

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from consumers.messages import NO_LABEL, Messages, Partition, pairs, part_name
 from consumers.search.database import COLUMNS, SHOWN, Values, partition_at
 from consumers.search.index_tokens import signs_of, with_lang
-from consumers.search.query import without_marks
+from consumers.search.query_syntax import without_marks
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched

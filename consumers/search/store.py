@@ -24,7 +24,7 @@ from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Retention, located
 from consumers.search.counting import Picked, counted, picked
-from consumers.search.query import Query, QueryError, expression, pieces
+from consumers.search.query_syntax import Query, QueryError, expression, pieces
 from consumers.search.rows import (
     Change,
     Counted,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from consumers.errors import ConsumerError
 from consumers.search.live_query import LiveQuery
-from consumers.search.query import Query, QueryError, parse
+from consumers.search.query_syntax import Query, QueryError, parse
 from consumers.search.rows import Change, Counted, FoundRow, RecentState
 
 CHANGES_MAX = 256  # kept for a page that does not take; the lists of messages say the same

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consumers.messages import Partition
 from consumers.search import MessageRow, Query, QueryError, parse
 from consumers.search.live_query import BatchIndex
-from consumers.search.query import LENGTH_MAX, TERMS_MAX
+from consumers.search.query_syntax import LENGTH_MAX, TERMS_MAX
 
 # Few words, near each other in every way that must not be mixed up.
 WORDS = ["obama", "Obamas", "ob", "o", "café", "CAFE", "über", "AND", "near", "text", "1984"]
