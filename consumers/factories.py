@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
-from consumers.messages import KnownClasses, Partition
+from consumers.messages import KnownClasses
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
@@ -289,9 +288,10 @@ def build_erasure(
     ]
     folder, source = settings.checkpoint.folder, settings.source_address.path
     entries = None if components.corrections is None else components.corrections.log
-    entries, applied = entries if isinstance(entries, Journal) else None, checkpoint.oldest_position
-    if entries is None and folder is not None and (folder / journal.FILE_NAME).is_file():
-        entries, applied = Journal(folder / journal.FILE_NAME), _everything
+    entries = entries if isinstance(entries, Journal) else None
+    unread = entries is None and folder is not None and (folder / journal.FILE_NAME).is_file()
+    if unread and folder is not None:
+        entries = Journal(folder / journal.FILE_NAME)
         stack.callback(entries.close)
     unused: list[Path] = []
     if components.recent is None and folder is not None:
@@ -304,20 +304,15 @@ def build_erasure(
     elsewhere = [name for name, topic in topics.items() if topic is not None]
     erasure = Erasure(
         folder,
-        applied,
+        checkpoint.oldest_position,
         entries,
         outputs,
         components.recent,
         clock,
-        OtherPlaces(unused, [] if source is None else [source], elsewhere),
+        OtherPlaces(unused, [] if source is None else [source], elsewhere, journal_unread=unread),
     )
     stack.callback(erasure.close)
     return erasure
-
-
-def _everything(partition: Partition) -> int:  # noqa: ARG001 -- as `Checkpoint.oldest_position`
-    """Return the end of a journal of which nothing is applied any more."""
-    return sys.maxsize
 
 
 def _recent(

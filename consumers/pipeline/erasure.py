@@ -46,6 +46,10 @@ _CLOSE_TIMEOUT_S = 5.0
 _OWN = ("model.nb", ".model.nb", "recent.db", "corrections.jsonl", FILE_NAME)
 _GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
 _UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
+_NOT_APPLIED = (
+    "the journal holds corrections that are not applied in every kept checkpoint; their texts "
+    "stay. Set corrections.to: journal once, and they are applied and erased"
+)
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Place = tuple[str, Partition, int]  # id, log, offset
@@ -84,12 +88,14 @@ class OtherPlaces:
     """Where else texts may stand.
 
     Files that nobody uses are deleted, foreign ones are left alone wherever they lie; `elsewhere`
-    names for people what cannot be reached.
+    names for people what cannot be reached. With `journal_unread` the settings do not use the
+    journal: lines that no checkpoint has applied keep their texts, and the log says so.
     """
 
     unused: Sequence[Path] = ()
     foreign: Sequence[Path] = ()
     elsewhere: Sequence[str] = ()
+    journal_unread: bool = False
 
 
 class Erasure:
@@ -118,6 +124,7 @@ class Erasure:
         self._outputs = [each for each in outputs if folder is not None and _lies_in(each, folder)]
         out = [str(each.path) for each in outputs if each not in self._outputs]
         self._elsewhere, self._unused = [*out, *others.elsewhere], others.unused
+        self._journal_unread = others.journal_unread
         # Of these is not guessed what they are.
         self._known = {
             each.resolve() for each in (*others.foreign, *(o.path for o in self._outputs))
@@ -282,7 +289,11 @@ class Erasure:
                 return None
         if self._journal is None:
             return set()
-        return self._journal.erase(offsets_by_id, applied, self._goes_on)
+        left = self._journal.erase(offsets_by_id, applied, self._goes_on)
+        if left and self._journal_unread:
+            log.warning("journal_not_applied", n_ids=len(left), detail=_NOT_APPLIED)
+            self._journal_unread = False  # once a run
+        return left
 
     def _left_outputs(self) -> Iterator[Output]:
         """Yield the outputs of earlier settings in the folder, each ended by a line end."""

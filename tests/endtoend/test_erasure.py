@@ -146,6 +146,13 @@ def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream)
         for name, label in (("b", "positive"), ("g", "positive")):
             body = {"id": name, "label": label}
             assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
+
+        def is_applied() -> bool:
+            stream.tick()
+            at = read(state / "model.nb").positions.get("journal:corrections.jsonl/0", 0)
+            return at == (state / "corrections.jsonl").stat().st_size
+
+        daemon.until(is_applied, "a checkpoint of both corrections")
         daemon.kill()  # so that the store's log is left as well
     assert holders(state, SECRETS).keys() >= {"corrections.jsonl", "predictions.jsonl"}
     with (state / "predictions.jsonl").open("ab") as file:  # torn by the kill
@@ -177,6 +184,42 @@ def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream)
     assert "good gracious" in (state / "corrections.jsonl").read_text()
     assert "good gracious" in (state / "predictions.jsonl").read_text()
     assert json.loads(own.read_text()) == {"id": "c", "text": "mine"}
+
+
+def test_a_journal_that_is_not_applied_keeps_what_it_is_to_apply(
+    tmp_path: Path, stream: Stream
+) -> None:
+    """A deletion that no checkpoint holds outlives a run without corrections, and is applied."""
+    state = tmp_path / "state"
+
+    def config(interval_s: float, to: str) -> Path:
+        return write_config(
+            tmp_path / "config.yaml",
+            source=f"file:{tmp_path}/in.jsonl",
+            corrections={"to": to},
+            checkpoint={"folder": "state", "interval_s": interval_s},
+        )
+
+    with Daemon(config(3600, "journal")) as daemon:
+        daemon.until_page("/v1/messages/a", 200)
+        assert daemon.stop() == 0
+    with Daemon(config(3600, "journal")) as daemon:
+        daemon.until_page("/v1/messages/a", 200)
+        assert ask(daemon.address, "DELETE", "/v1/messages/a")[0] == 202
+        daemon.kill()
+    with Daemon(config(0.05, "none")) as daemon:
+
+        def is_said() -> bool:
+            stream.tick()
+            return daemon.count("journal_not_applied") == 1
+
+        daemon.until(is_said, "a word of it")
+        assert daemon.stop() == 0
+    assert LABELLED in (state / "corrections.jsonl").read_text()
+    with Daemon(config(0.05, "journal")) as daemon:
+        until_gone(daemon, stream, state, (LABELLED,))
+        assert daemon.stop() == 0
+    assert daemon.count("correction_refused") == 0
 
 
 def test_a_kill_amid_erasing_leaves_it_to_the_next_start(tmp_path: Path, stream: Stream) -> None:
