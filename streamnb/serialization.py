@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife
 from streamnb.errors import InputError, StoreError
@@ -27,6 +28,7 @@ from streamnb.features.numeric import Numbers
 from streamnb.features.protocol import Arrays, Group
 from streamnb.features.statistics import of_shape
 from streamnb.features.words import Words
+from streamnb.kernels.posterior import DUST
 from streamnb.priors import class_prior_from_dict
 from streamnb.state import ModelState, PartState, new_state
 
@@ -197,6 +199,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
 
 def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str, int]]:
     """Return the state that `pack` described, and its parts' positions."""
+    arrays = {name: _without_dust(name, array) for name, array in arrays.items()}
     _check_arrays(arrays)
     state = new_state(
         header["classes"],
@@ -236,6 +239,19 @@ def group_from_dict(spec: dict[str, Any]) -> Group:
     """Return the specification of a group that its `to_dict` described."""
     group: Group = _KINDS[spec["kind"]].from_dict(spec)
     return group
+
+
+def _without_dust(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return counts with 0 for what rounding left below it; a copy only where there is any.
+
+    Version 0.1.0 saved such counts, of words that had left a part.
+    """
+    if array.dtype != np.float64 or name.endswith((*_SIGNED, "m2")) or not array.size:
+        return array
+    if not -DUST * array.max() <= array.min() < 0.0:
+        return array
+    settled: NDArray[Any] = np.maximum(array, 0.0)
+    return settled
 
 
 def _check_arrays(arrays: Arrays) -> None:

@@ -198,7 +198,8 @@ class CategoriesState(GroupState):
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
         """Drop a part's least useful values, from the sum as well; return how many."""
         columns, held = self._drop_values(part.counts, n_kept)
-        self.counts.by_value[columns] = left_of(self.counts.by_value[columns], held)
+        left = left_of(self.counts.by_value[columns], held)
+        self.counts.by_value[columns] = np.maximum(left, 0.0)
         self._settle(self.counts)
         return len(columns)
 

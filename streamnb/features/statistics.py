@@ -306,8 +306,11 @@ def drop(counts: Counts, columns: Places) -> Floats:
 
 
 def subtract_rows(counts: Counts, columns: Places, held: Floats) -> None:
-    """Take counts of some words away; a word at zero leaves V."""
+    """Take counts of some words away; a word at zero leaves V.
+
+    What a sum of parts held may differ from the parts' own counts by rounding: no rest is kept.
+    """
     was = counts.by_word[columns].any(axis=1)
-    counts.by_word[columns] -= held
-    counts.tokens[:] = np.maximum(counts.tokens - held.sum(axis=0), 0.0)
+    counts.by_word[columns] = np.maximum(left_of(counts.by_word[columns], held), 0.0)
+    counts.tokens[:] = np.maximum(left_of(counts.tokens, held.sum(axis=0)), 0.0)
     counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())

@@ -166,3 +166,21 @@ def test_new_classes_reach_every_part() -> None:
     counts = {name: part.class_counts.tolist() for name, part in model.parts.items()}
     assert counts == {"x/0": [1, 0], "x/1": [0, 1]}
     assert model.word_counts(["a", "b"]).tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
+def test_dropped_words_leave_nothing_in_the_sum(likelihood: Bernoulli | Multinomial) -> None:
+    """Where weights are no whole numbers, a sum rounds: no rest of it stays of words that left."""
+    model = NaiveBayes(CLASSES, features={"text": Words(likelihood, max_words=4)}, hash_key=1)
+    for part, weight in zip("pqp", (0.1, 0.7, 0.3), strict=True):
+        model.learn_one({"text": "aa"}, "ham", weight=weight, part=part)
+    for part in "pq":  # heavier words push the first out of both parts
+        for word in ("bb", "cc", "dd", "ee", "ff", "gg"):
+            model.learn_one({"text": word}, "spam", weight=2.0, part=part)
+    state = word_group(model.state, "text")
+    assert state.counts.by_word.min() == 0.0
+    assert state.counts.tokens[0] == 0.0
+    assert "aa" not in model.words()
+    model.forget_parts()
+    loaded = NaiveBayes.from_bytes(model.to_bytes())
+    assert loaded.vocabulary_size == model.vocabulary_size

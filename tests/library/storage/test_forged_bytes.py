@@ -142,6 +142,19 @@ def test_counts_that_nothing_can_have_left_are_refused(name: str, value: float) 
         NaiveBayes.from_bytes(forged(name, spoil))
 
 
+def test_dust_of_old_files_is_read_as_nothing() -> None:
+    """Version 0.1.0 kept what rounding had left below 0 of words that were dropped."""
+
+    def dusty(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        rows = array.copy()
+        rows[0] = [-4e-16, 0.0]
+        return rows
+
+    made = NaiveBayes.from_bytes(forged("sections/0/text/by_word", dusty))
+    assert made.vocabulary_size == model().vocabulary_size - 1
+    assert made.to_bytes() == NaiveBayes.from_bytes(made.to_bytes()).to_bytes()
+
+
 @pytest.mark.parametrize("decay", [None, HalfLife(seconds=0.7)])
 def test_what_taking_back_leaves_can_be_loaded(decay: HalfLife | None) -> None:
     """Fractional weights, taken back in another order and long after, leave no count below 0."""
