@@ -129,8 +129,10 @@ class FieldLabeller(Labeller):
         label = plain if name is None else name
         if name is not None and name in self.classes:
             return name
-        if self._model_classes.takes(label) and len(self.classes) < CLASSES_MAX:
+        known = self._model_classes
+        if label in known or (len(self.classes) < CLASSES_MAX and known.takes(label)):
             # The reading thread meets a class before the model does, and keeps an order of its own.
+            # Whether the class joins is decided as the model learns it.
             self._mapping.setdefault(label, label)
             self._set_classes((*self.classes, label))
             return label

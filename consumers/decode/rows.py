@@ -11,7 +11,7 @@ source's; so an invalid value in these counts as absent.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +130,7 @@ class RowDecoder:
         fields = self._read_fields(rows, operations, errors_by_row)
         for k in errors_by_row:
             texts[k] = ""  # or it could count twice: as rejected and as ambiguous
-        labelled = self._labeller.label(self._label_values(rows, operations), texts)
+        labelled = self._labeller.label(self._label_values(rows, operations, errors_by_row), texts)
         for k, error in labelled.errors.items():
             errors_by_row.setdefault(k, error)
         keep = [k not in errors_by_row for k in range(len(rows))]
@@ -277,14 +277,22 @@ class RowDecoder:
                     k, DecodeError(Reason.WRONG_TYPE, f"{detail} (setting message.id)")
                 )
 
-    def _label_values(self, rows: list[Any], operations: list[Operation]) -> Sequence[Any]:
-        """Return the values that the labeller reads; None for a deletion, which teaches nothing."""
+    def _label_values(
+        self, rows: list[Any], operations: list[Operation], errors_by_row: Collection[int]
+    ) -> Sequence[Any]:
+        """Return the values that the labeller reads; None for deletions and wrong messages.
+
+        These teach nothing, so their labels must not take the place of other classes.
+        """
         if self._label is None:
             return [None] * len(rows)
-        return [
+        values = [
             None if operation is Operation.DELETE else value
             for value, operation in zip(map(self._label, rows), operations, strict=True)
         ]
+        for k in errors_by_row:
+            values[k] = None
+        return values
 
 
 def _nothing(_row: Any) -> None:

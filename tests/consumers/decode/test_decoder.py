@@ -15,7 +15,15 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.decode.record_format import SENTIMENT140_COLUMNS, RecordFormat
 from consumers.errors import ConfigError
-from consumers.messages import Envelope, Messages, Operation, Reason, Reject
+from consumers.messages import (
+    CLASSES_MAX,
+    Envelope,
+    KnownClasses,
+    Messages,
+    Operation,
+    Reason,
+    Reject,
+)
 from tests.consumers.raw_batches import CLASSES, SOURCE_TIME_MS, raw, strings
 
 CSV = RecordFormat("csv", ("row", "polarity", "id", "date", "user", "text"))
@@ -202,6 +210,21 @@ def test_good_and_bad_messages_keep_their_order() -> None:
     assert (done.offsets.tolist(), strings(done.texts)) == ([100, 104], ["a", "c"])
     assert [found.offset for found in done.rejects] == [101, 102, 103, 105]
     assert done.next_offset == 106
+
+
+def test_labels_of_rejected_messages_take_no_place() -> None:
+    """Only good messages bring classes, and a class that the model has is always a label."""
+    known = KnownClasses(CLASSES, open=True)
+    decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), known))
+    wrong = [json.dumps({"text": 7, "label": f"class {k}"}).encode() for k in range(CLASSES_MAX)]
+    found = decoder.decode(raw([*wrong, b'{"text":"goal","label":"sport"}']))
+    assert found.label(0) == "sport"
+    assert found.classes == (*CLASSES, "sport")
+    good = [json.dumps({"text": "x", "label": f"class {k}"}).encode() for k in range(CLASSES_MAX)]
+    assert len(decoder.decode(raw(good)).classes) == CLASSES_MAX
+    known.grow([*CLASSES, "weather"])
+    found = decoder.decode(raw([b'{"text":"x","label":"weather"}']))
+    assert found.label(0) == "weather"
 
 
 def test_an_empty_batch_is_an_empty_result() -> None:
