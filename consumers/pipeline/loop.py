@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from consumers.corrections import CorrectionApplier
 from consumers.errors import CheckpointError, SinkError
-from consumers.features import columns_of, keep_classes
+from consumers.features import columns_of, keep_classes, within_limit
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
@@ -90,6 +90,7 @@ class Pipeline:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
         self.statistics.begin()
         self._is_mid_batch = True
+        messages = within_limit(messages, self.learner.model)
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         self._learn(messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +19,17 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
-from consumers.features import build_model, columns_of, extra_fields
-from consumers.messages import Messages
+from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import FieldLabeller
+from consumers.features import build_model, columns_of, extra_fields, within_limit
+from consumers.messages import CLASSES_MAX, Messages, Partition, Reason
 from streamnb import (
     Bernoulli,
     Beta,
     Categorical,
     Categories,
+    Codes,
     Complement,
     Dirichlet,
     Flags,
@@ -38,6 +43,7 @@ from streamnb import (
 from tests.broken_json import broken_json
 from tests.consumers import raw_batches as decoding
 from tests.consumers.decode.test_json_scanner import messages as messages_of_fields
+from tests.consumers.decoded_messages import raw
 from tests.consumers.raw_batches import CLASSES, strings
 
 NAMES = ("text", "user", "lang", "place", "n")
@@ -53,6 +59,36 @@ def messages() -> Messages:
         ],
         fields=NAMES,
     )
+
+
+@pytest.mark.parametrize("n_pieces", [1, 4])
+def test_labels_over_the_limit_become_rejects_in_their_order(n_pieces: int) -> None:
+    """First come, first learned, however the log is cut; then unknown labels leave the batch."""
+    n = CLASSES_MAX + 20
+    names = [f"class {k * 7 % n}" for k in range(n)]
+    examples = [{"text": name, "label": CLASSES[0] if k % 9 == 0 else name, "n": k}
+             for k, name in enumerate(names)]  # fmt: skip
+    model = build_model(ModelSettings(new_classes=True))
+    wanted = [name for k, name in enumerate(names) if k % 9][: CLASSES_MAX - 2]
+    learned, rejected = [], []
+    size = n // n_pieces
+    labeller = FieldLabeller(FieldLabels(), (*CLASSES, *names))
+    for begin in range(0, n, size):
+        lines = [json.dumps(line).encode() for line in examples[begin : begin + size]]
+        batch = Decoder(MessageSettings(), labeller).decode(raw(Partition("t", 0), lines, begin))
+        kept = within_limit(batch, model)
+        rejected += [reject.detail for reject in kept.rejects]
+        assert {reject.reason for reject in kept.rejects} <= {Reason.UNKNOWN_LABEL}
+        rows = kept.to_learn
+        assert len(kept) + len(kept.rejects) == len(lines)
+        assert kept.shown_texts(rows) == [names[begin + i] for i in kept.at.tolist()]
+        learned += [kept.label(i) for i in rows.tolist()]
+        labels = Codes(kept.labels[rows], kept.classes)
+        model.learn_many(columns_of(kept, rows, ["text"]), labels)
+    assert list(model.classes) == [*CLASSES, *wanted]
+    assert set(learned) == {*wanted, CLASSES[0]}
+    assert len(learned) + len(rejected) == n
+    assert "no more may join" in rejected[0]
 
 
 def columns(rows: list[int], names: Sequence[str]) -> dict[str, list[str | None]]:
