@@ -201,7 +201,13 @@ def build_corrections(
         lambda: _why_not(reading, entries),
         bound=f"the newest {settings.recent.messages_max} messages",
     )
-    applier = CorrectionApplier(reading, settings.model.fields, metrics.corrections, clock)
+    applier = CorrectionApplier(
+        reading,
+        settings.model.fields,
+        metrics.corrections,
+        clock,
+        correction_service.not_applied,
+    )
     return CorrectionParts(correction_service, applier, entries)
 
 

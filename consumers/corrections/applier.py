@@ -15,7 +15,7 @@ import structlog
 
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
-from consumers.features import keep_classes
+from consumers.features import is_over_limit, keep_classes, over_limit
 from consumers.messages import Partition, Reason, Reject
 from consumers.monitoring.metrics import CorrectionMetrics
 from streamnb import Learner
@@ -37,7 +37,8 @@ class CorrectionApplier:
     """Applies corrections in the order of their log.
 
     `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
-    are those of messages that others learn.
+    are those of messages that others learn. `not_applied` is called, on the consuming thread, with
+    each that the model did not learn.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class CorrectionApplier:
         fields: Sequence[str],
         metrics: CorrectionMetrics,
         clock: Callable[[], float] = time.monotonic,
+        not_applied: Callable[[Correction], None] = lambda _said: None,
     ) -> None:
         self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
         self._deleted: list[tuple[str, Partition, int]] = []
@@ -53,6 +55,7 @@ class CorrectionApplier:
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._metrics = metrics
         self._clock = clock
+        self._not_applied = not_applied
         self._holds = False
         self._is_behind = False
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
@@ -133,14 +136,21 @@ class CorrectionApplier:
         if said.kind == "delete" and place is not None:
             self._deleted.append((said.id, place, said.offset))
         if said.gone:
+            self._not_applied(said)
             return self._refuse(_reject(entry, said, GONE))
         if place is not None and not _has_passed(said, positions) and place not in assigned:
             self.n_skipped += 1
+            self._not_applied(said)
             self._metrics.count("skipped")
             return None
+        if said.label is not None and is_over_limit(said.label, 0, learner.model):
+            self._not_applied(said)
+            detail = over_limit(said.label)
+            return self._refuse(_reject(entry, said, detail, Reason.UNKNOWN_LABEL))
         try:
             _teach(said, entry.part, learner)
         except InputError as error:
+            self._not_applied(said)
             return self._refuse(_reject(entry, said, str(error)))
         if said.kind == "label":
             self.n_labels += 1
@@ -218,10 +228,12 @@ def _teach(said: Correction, part: str, learner: Learner) -> None:
         raise
 
 
-def _reject(entry: Entry, said: Correction, detail: str) -> Reject:
+def _reject(
+    entry: Entry, said: Correction, detail: str, reason: Reason = Reason.CORRECTION
+) -> Reject:
     line = encode(said)
     return Reject(
-        Reason.CORRECTION,
+        reason,
         detail,
         entry.partition,
         entry.offset,

@@ -32,6 +32,7 @@ from consumers.corrections.model import (
     UnknownLabel,
     UnknownMessage,
     UnusableExample,
+    decoded,
     encode,
 )
 from consumers.decode.fields import DecodeError, converter, field_specs
@@ -190,6 +191,7 @@ class CorrectionService:
         self._written: dict[str, LogPosition] = {}  # what was written here and not read back yet
         self._doubts: dict[str, _InDoubtAppend] = {}
         self._unnoted: dict[str, tuple[Correction, str]] = {}  # what the store has not taken
+        self._not_applied: dict[str, Correction] = {}  # the model did not learn their classes
 
     @property
     def reason(self) -> str | None:
@@ -224,7 +226,10 @@ class CorrectionService:
         Called by the reading thread, in the order of the log.
         """
         said = entry.said
-        if isinstance(said, Reject) or said.place is None:
+        if isinstance(said, Reject):
+            self._forget_refused(said, entry)
+            return
+        if said.place is None:
             return
         with self._lock(said.id):
             ours = self._written.get(said.id)
@@ -238,8 +243,41 @@ class CorrectionService:
                 del self._doubts[said.id]
             self._note(said, entry.part)
 
+    def not_applied(self, said: Correction) -> None:
+        """Take in that the model does not learn a correction; any thread may call it.
+
+        If its class was to join the model, the store is not told of it any more.
+        """
+        if said.place is not None and said.label is not None and said.label not in self._classes:
+            self._not_applied[said.id] = said
+
+    def _forget_refused(self, reject: Reject, entry: Entry) -> None:
+        """Forget a correction that was taken here and came back as a reject."""
+        said = decoded(reject.value or b"")
+        if said is None or said.place is None:
+            return
+        with self._lock(said.id):
+            ours = self._written.get(said.id)
+            if ours == LogPosition(entry.partition, entry.offset):
+                del self._written[said.id]
+            doubt = self._doubts.get(said.id)
+            if doubt is not None and doubt.correction == said:
+                del self._doubts[said.id]
+            unnoted = self._unnoted.get(said.id)
+            if unnoted is not None and unnoted[0] == said:
+                del self._unnoted[said.id]
+
     def note_joined(self) -> None:
-        """Let the store know of corrections that waited for their class to join the model."""
+        """Let the store know of corrections that waited for their class to join the model.
+
+        Those whose class did not join are forgotten.
+        """
+        for name in list(self._not_applied):
+            with self._lock(name):  # who holds it may be about to note the correction
+                unnoted = self._unnoted.get(name)
+                if unnoted is not None:
+                    self._note(*unnoted)
+                self._not_applied.pop(name, None)
         for name, (said, _) in list(self._unnoted.items()):
             if said.label in self._classes:
                 with self._lock(name):
@@ -344,6 +382,9 @@ class CorrectionService:
             return True
         at = said.place, said.offset
         if said.label is not None and said.label not in self._classes:
+            if self._not_applied.get(said.id) == said:
+                self._unnoted.pop(said.id, None)
+                return True
             self._unnoted[said.id] = said, part  # the model will bring the class as it learns this
             return False
         try:

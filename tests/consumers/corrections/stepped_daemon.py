@@ -18,7 +18,7 @@ from consumers.corrections import CorrectionApplier
 from consumers.corrections.journal import Journal
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.features import build_model
-from consumers.messages import Partition, Reject, part_name
+from consumers.messages import KnownClasses, Partition, Reject, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.pipeline.checkpoint import Checkpoint
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
@@ -78,16 +78,20 @@ class Life:
     found: list[Example]
     rejects: list[Reject] = field(default_factory=list)
     assigned: dict[Partition, int] = field(default_factory=dict)
+    new_classes: bool = False
 
     def __post_init__(self) -> None:
-        self.settings = Settings.model_validate({"checkpoint": {"folder": self.folder}})
+        self.settings = Settings.model_validate(
+            {"checkpoint": {"folder": self.folder}, "model": {"new_classes": self.new_classes}}
+        )
+        self.classes = KnownClasses(self.settings.model.classes, open=self.new_classes)
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, self.settings.model.classes)
         self.checkpoint = Checkpoint(self.settings.checkpoint, {})
         model, self.positions = self.checkpoint.restore(build_model(self.settings.model))
         self.learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
         # Time stands still, so that a turn is never over before all is applied that can be.
-        built = build_corrections(self.settings, self.store, metrics, lambda: 0.0)
+        built = build_corrections(self.settings, self.store, metrics, lambda: 0.0, self.classes)
         assert built is not None
         self.room: CorrectionParts = built
         self.reading = built.applier._reading
@@ -123,6 +127,7 @@ class Life:
         """Read the log back and apply what can be applied."""
         self.read_back()
         self.rejects += self.applier.apply(self.learner, self.positions, self.assigned)
+        self.classes.grow(self.learner.model.classes)
 
     def save(self) -> None:
         """Write a checkpoint, and take texts out of the log that are not needed any more."""

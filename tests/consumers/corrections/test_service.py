@@ -20,6 +20,7 @@ from consumers.corrections import (
 )
 from consumers.corrections.journal import FILE_NAME
 from consumers.corrections.model import entries
+from consumers.messages import CLASSES_MAX, Reason
 from consumers.search import RecentStoreError
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store
 from tests.consumers.full_disk import disk_full_at
@@ -61,6 +62,45 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
         "partition": ["t", 0],
         "offset": 1,
     }
+
+
+def test_classes_join_by_corrections_up_to_the_limit(tmp_path: Path) -> None:
+    """A label over it is an unknown one; its message can be corrected and deleted all the same."""
+    life = Life(tmp_path, Store(), examples(10), new_classes=True)
+    life.take(STREAM[0], 5)
+    service, taught = life.room.correction_service, life.found[4][1]
+    for k in range(2, CLASSES_MAX - 1):
+        service.teach({"text": "an example"}, f"class {k}")
+    service.label("m2", "one more")
+    service.label("m4", "too many")
+    with pytest.raises(NotReady, match="has not taken"):
+        service.delete("m4")
+    life.correct()
+    assert life.learner.model.classes[-1] == "one more"
+    assert len(life.learner.model.classes) == CLASSES_MAX
+    assert [reject.reason for reject in life.rejects] == [Reason.UNKNOWN_LABEL]
+    assert "no more may join" in life.rejects[0].detail
+    assert service.delete("m4").was == taught
+    assert service.delete("m2").was == "one more"
+    service.note_joined()
+    assert not service._unnoted
+    assert not service._not_applied
+    life.end()
+
+
+def test_a_correction_that_comes_back_as_a_reject_is_forgotten(tmp_path: Path) -> None:
+    """The classes may have become full between writing and reading back."""
+    life = Life(tmp_path, Store(), examples(10), new_classes=True)
+    life.take(STREAM[0], 5)
+    service = life.room.correction_service
+    service.label("m2", "too late")
+    life.classes.grow([*life.classes, *(f"class {k}" for k in range(CLASSES_MAX - 2))])
+    life.correct()
+    assert [reject.reason for reject in life.rejects] == [Reason.UNKNOWN_LABEL]
+    assert not service._unnoted
+    assert not service._written
+    assert service.delete("m2").was == life.found[2][1]
+    life.end()
 
 
 def test_each_correction_knows_the_one_before(life: Life) -> None:
