@@ -7,7 +7,7 @@ alike, to the last bit: whatever is added up over fields is added up in the orde
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -168,11 +168,8 @@ class FieldsState(GroupState):
 
     def read(self, columns: Mapping[str, Any], n: int) -> FieldRows:
         """Return the group's fields; those of an open one are all the columns it is given."""
-        names = sorted(self._fields_to_read(columns))
+        names = sorted(to_read(columns, self.spec.fields, self.table))
         return FieldRows(names, read_matrix(self.kind, columns, names, n))
-
-    def _fields_to_read(self, columns: Mapping[str, Any]) -> Iterable[str]:
-        return to_read(columns, self.spec.fields, self.table)
 
     def _new_fields(self, names: Sequence[str], x: Floats, labels: I32) -> Sequence[str]:  # noqa: ARG002
         """Return which columns' fields get a place by learning these rows, if they have none."""

@@ -9,7 +9,7 @@ other sums, and answers would change in their last digit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamnb.columns import FLAGS, first_present
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
-from streamnb.features.fields import FieldBatch, FieldsState, check_fields
+from streamnb.features.fields import FieldBatch, FieldRows, FieldsState, check_fields
 from streamnb.features.protocol import Floats, GroupPart, check_examples, not_learned, plain_values
 from streamnb.features.statistics import left_of
 from streamnb.kernels import flags as kernel
@@ -63,10 +63,27 @@ class FlagsState(FieldsState):
 
     # ---- learning and predicting ----------------------------------------------------------------
 
-    def _fields_to_read(self, columns: Mapping[str, Any]) -> Iterable[str]:
-        names = super()._fields_to_read(columns)
-        # A known flag without a column was false.
-        return {*names, *self.table.names} if self.spec.absent_is_false else names
+    def encode(
+        self, fields: FieldRows, begin: int, end: int, labels: NDArray[np.int32], *, learn: bool
+    ) -> FieldBatch:
+        """Return rows `begin` to `end`; see `FieldsState`."""
+        batch = super().encode(fields, begin, end, labels, learn=learn)
+        return self._with_absent(batch) if self.spec.absent_is_false else batch
+
+    def _with_absent(self, batch: FieldBatch) -> FieldBatch:
+        """Return a batch with a column for each known flag: one without was false.
+
+        Done batch by batch: for all rows of a call at once, such a matrix might fill the memory.
+        """
+        is_known = bool((batch.places >= 0).all())
+        names = self._names if is_known else sorted({*batch.names, *self._names})
+        if len(names) == len(batch.names):
+            return batch
+        columns = {name: t for t, name in enumerate(names)}
+        x = np.full((len(batch.x), len(names)), np.nan)
+        x[:, [columns[name] for name in batch.names]] = batch.x
+        places = self._places if is_known else self._places_of(names)
+        return FieldBatch(x, places, batch.table, names)
 
     def _new_fields(
         self, names: Sequence[str], x: Floats, labels: NDArray[np.int32]

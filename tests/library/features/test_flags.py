@@ -77,6 +77,25 @@ def test_absence_may_mean_false() -> None:
     assert deviation(predict(late, [{"p": True}]), [(p + q).tolist()]) < RELATIVE
 
 
+@pytest.mark.parametrize("fields", [None, ["new", *(f"flag{i}" for i in range(50))]])
+def test_absent_flags_take_no_room_in_what_is_read(fields: list[str] | None) -> None:
+    """Only columns that came are read; the answers are those of columns of False."""
+    known = [f"flag{i}" for i in range(50)]
+    state = started(Flags(fields=fields, absent_is_false=True))
+    teach(state, [(dict.fromkeys(known, True), 0), (dict.fromkeys(known[::2], True), 1)])
+    given = {"flag7": [True, False], "new": [None, True]}
+    rows = state.read(given, 2)
+    assert rows.matrix.shape == (2, 2)
+    falses = {name: [False, False] for name in known}
+    whole = state.read({**falses, **given}, 2)
+    for learn in (False, True):
+        labels = np.array([0, 1], dtype=np.int32)
+        few, all_ = (state.encode(each, 0, 2, labels, learn=learn) for each in (rows, whole))
+        assert few.names == all_.names
+        assert few.places.tolist() == all_.places.tolist()
+        assert (few.x == 1.0).tolist() == (all_.x == 1.0).tolist()
+
+
 def test_a_prior_may_differ_by_field_and_class() -> None:
     """A matrix prior has a row a field in the order they are named, whatever their names."""
     present, absent = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 1.0], [1.0, 2.0]])
