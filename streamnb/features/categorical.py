@@ -21,7 +21,7 @@ from streamnb.features.category_values import (
     value_column,
     value_text,
 )
-from streamnb.features.fields import FieldTable, check_fields, check_max, to_read
+from streamnb.features.fields import FieldTable, check_fields, check_max, check_saved, to_read
 from streamnb.features.protocol import (
     Arrays,
     Floats,
@@ -391,7 +391,8 @@ class CategoriesState(GroupState):
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Take up fields and values that `pack` and `state_to_dict` gave."""
-        self._unpacked = unpack_table(prefix, arrays, state["fields"], self.table)._asdict()
+        names = check_saved(state["fields"], self.spec.fields)
+        self._unpacked = unpack_table(prefix, arrays, names, self.table)._asdict()
         self.n_skipped = int(state["n_skipped"])
         self._fit(self.table.fields)
 

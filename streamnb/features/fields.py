@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import Kind, OneRow, read_matrix
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
 from streamnb.kernels.layout import RowUpdates
@@ -71,6 +71,20 @@ def check_fields(fields: Any) -> tuple[str, ...] | None:
     if len(set(fields)) < len(fields):
         raise InputError(f"fields must differ. Got {fields!r} instead.")
     return tuple(fields)
+
+
+def check_saved(names: Any, named: Sequence[str] | None) -> list[str]:
+    """Return a file's fields; refuse what no group can have saved.
+
+    `named`: the fields of the specification, beyond which prior and kernel have no room; None if
+    the group is open. Merged groups may hold more than `FIELDS_MAX`.
+    """
+    check_kind("fields", names, list)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise InputError("a group's fields must be texts that differ.")
+    if named is not None and not set(named).issuperset(names):
+        raise InputError("a group that names its fields has others in the file.")
+    return list(names)
 
 
 def check_max(name: str, value: Any) -> None:
@@ -244,6 +258,7 @@ class FieldsState(GroupState):
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Take up the fields that `state_to_dict` gave."""
-        self._set_table(self.table.with_new(state["fields"]))
+        names = check_saved(state["fields"], self.spec.fields)
+        self._set_table(self.table.with_new(names))
         self._fit_to_table()
-        self._unpacked = {"fields": self._places_of(state["fields"])}
+        self._unpacked = {"fields": self._places_of(names)}

@@ -121,6 +121,7 @@ def test_arrays_of_another_form_are_refused(
 
 
 COUNTED = [name for name, array in from_bytes(model().to_bytes())[1].items() if array.dtype == "f8"]
+MOMENTS = ("n", "mean", "mean_low", "m2", "m2_low")
 SIGNED = ("mean", "mean_low", "m2_low")
 
 
@@ -170,3 +171,18 @@ def test_what_taking_back_leaves_can_be_loaded(decay: HalfLife | None) -> None:
         made.unlearn_one(x, "x", weight=weight, time_s=time_s)
         assert NaiveBayes.from_bytes(made.to_bytes()).n_examples == made.n_examples
     assert not made.n_examples
+
+
+@pytest.mark.parametrize("group", ["flags", "kinds", "numbers"])
+@pytest.mark.parametrize("more", [["z"], ["first"], [1], [None]])
+def test_fields_that_no_group_can_have_saved_are_refused(group: str, more: list[Any]) -> None:
+    """Fields beyond those of the specification would be read beyond the prior's end."""
+    header, arrays = from_bytes(model().to_bytes())
+    names = header["states"][group]["fields"]
+    names += names if more == ["first"] else more
+    for name, axis in (("true", 0), ("false", 0), ("seen", 0), *((each, 1) for each in MOMENTS)):
+        at = f"sections/0/{group}/{name}"
+        if at in arrays:
+            arrays[at] = np.ascontiguousarray(np.concatenate((arrays[at], arrays[at]), axis))
+    with pytest.raises(StoreError, match=r"texts that differ|names its fields"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
