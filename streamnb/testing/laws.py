@@ -319,7 +319,7 @@ def asking_changes_nothing(case: Case) -> None:
     for x in case.probes:
         model.predict_one(x)
         model.predict_proba_one(_unheard_of(case, x))
-    if case.examples:
+    if case.examples and model.classes:  # an example without weight brings none
         model.predict_many(case.columns(case.examples))
         model.answered_by_prior(case.columns(case.examples))
     model.class_priors()
