@@ -39,6 +39,7 @@ from consumers.factories import (
 )
 from consumers.features import build_model
 from consumers.http.server import raise_priority
+from consumers.messages import Partition
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -53,7 +54,7 @@ from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
-from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
+from streamnb import EveryInterval, Learner, NaiveBayes, Predictor, SnapshotBoard
 from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
 
@@ -129,7 +130,12 @@ class Daemon:
         registry = CollectorRegistry()
         self._checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), self._clock)
         stack.enter_context(self._checkpoint.locked())
-        classes = self._classes = known_classes(settings, self._checkpoint)
+        # Where classes may join, the store of recent messages has to know those of the model, which
+        # an older file than the newest may be the last to hold whole. It is read now, not later.
+        self._restored = self._restore() if settings.model.new_classes else None
+        classes = self._classes = known_classes(
+            settings, None if self._restored is None else self._restored[0]
+        )
         self._metrics = Metrics(registry, classes, self._clock)
         self._health = Health(self._clock, settings.http.stuck_after_s)
         self._statistics = RunStatistics(
@@ -160,6 +166,10 @@ class Daemon:
             health=self._health, predictor=predictor, status=self.reporter.status,
             stack=stack,
         )  # fmt: skip
+
+    def _restore(self) -> tuple[NaiveBayes, dict[Partition, int]]:
+        """Return the saved model, or an untrained one, and the positions of its stream."""
+        return self._checkpoint.restore(build_model(self._settings.model))
 
     def _open_sink(self, output: OutputSettings, stack: contextlib.ExitStack) -> Sink:
         """Return a sink that the stream waits for, or the one that writes nothing."""
@@ -194,7 +204,8 @@ class Daemon:
     def build_pipeline(self) -> Pipeline:
         """Restore the model, publish its first snapshot, and return the loop around it."""
         settings, corrections = self._settings, self._components.corrections
-        model, positions = self._checkpoint.restore(build_model(settings.model))
+        model, positions = self._restored or self._restore()
+        self._restored = None
         self._classes.grow(model.classes)
         self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         learning = settings.learning

@@ -50,7 +50,7 @@ from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.stdin import StdinSource
-from streamnb import Predictor
+from streamnb import NaiveBayes, Predictor
 
 RECENT_FILE = "recent.db"
 log = structlog.get_logger(__name__)
@@ -112,13 +112,11 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             assert_never(kind)
 
 
-def known_classes(settings: Settings, checkpoint: Checkpoint) -> KnownClasses:
-    """Return the model's classes: those of the settings, and those that joined it before."""
+def known_classes(settings: Settings, model: NaiveBayes | None) -> KnownClasses:
+    """Return the classes of the settings, and those that joined the restored model before."""
     classes = KnownClasses(settings.model.classes, open=settings.model.new_classes)
-    if settings.model.new_classes:
-        saved = checkpoint.classes()
-        if saved[: len(classes)] == settings.model.classes:
-            classes.grow(saved)
+    if model is not None:
+        classes.grow(model.classes)
     return classes
 
 

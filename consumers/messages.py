@@ -73,10 +73,19 @@ class KnownClasses(Sequence[str]):
         return names if isinstance(names, cls) else cls(names)
 
     def grow(self, names: Sequence[Any]) -> None:
-        """Append the classes that joined the model, whose classes are `names` now."""
-        if len(names) > len(self._names):
-            with self._lock:
-                self._names += tuple(map(str, names[len(self._names) :]))
+        """Append the classes that joined the model, whose classes are `names` now.
+
+        Fewer are those of an older snapshot. Others in these places are a `ValueError`: what is
+        counted and stored by place would change its name.
+        """
+        if names == self._names:
+            return
+        given = tuple(map(str, names))
+        with self._lock:
+            known = self._names
+            if given[: len(known)] != known[: len(given)]:
+                raise ValueError(f"the classes {given} do not go on from {known}")
+            self._names += given[len(known) :]
 
     def takes(self, label: str) -> bool:
         """Return whether a label may be learned: it is a class, or may become one."""

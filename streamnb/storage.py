@@ -171,12 +171,6 @@ def positions_of(path: Path) -> dict[str, int]:
         return {each["part"]: each["position"] for each in sections if each["position"] is not None}
 
 
-def classes_of(path: Path) -> tuple[str, ...]:
-    """Return the classes of one file's model as text; see `positions_of`."""
-    with _header_errors(path):
-        return tuple(map(str, _header(path)["classes"]))
-
-
 def _header(path: Path) -> dict[str, Any]:
     with safetensors.safe_open(path, framework="numpy") as file:
         header: dict[str, Any] = json.loads(file.metadata()["header"])

@@ -40,7 +40,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError
 from streamnb.state import ModelState
-from streamnb.storage import classes_of, older_files, positions_of, read
+from streamnb.storage import older_files, positions_of, read
 
 FILE_NAME = "model.nb"
 # The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
@@ -158,14 +158,6 @@ class Checkpoint:
         stored.model.new_classes = fresh.new_classes
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
-
-    def classes(self) -> tuple[str, ...]:
-        """Return the classes of the saved model by its header alone; none if it cannot be read."""
-        path = self.path
-        try:
-            return () if path is None or not path.exists() else classes_of(path)
-        except StoreError:
-            return ()
 
     def write(
         self, model: NaiveBayes | ModelState, positions: Mapping[Partition, int]

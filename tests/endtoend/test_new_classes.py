@@ -103,6 +103,36 @@ def test_labels_of_stream_and_api_add_classes(tmp_path: Path) -> None:
         assert daemon.stop() == 0
 
 
+def test_an_older_checkpoint_brings_its_own_classes(tmp_path: Path) -> None:
+    """Those of a damaged newest file are not known: another class may take their place."""
+    stream, state = tmp_path / "in.jsonl", tmp_path / "state"
+    first = json.dumps({"id": "a", "text": "lovely day", "label": "positive"}) + "\n"
+    stream.write_text(first)
+    config = config_of(tmp_path, new_classes=True)
+    with Daemon(config) as daemon:
+        daemon.until(lambda: classes_of(daemon).get("positive") == 1, "the first")
+        assert daemon.stop() == 0
+    older = (state / "model.nb").read_bytes()
+    joins = {"id": "b", "text": "goal day", "label": "sport"}
+    stream.write_text(first + json.dumps(joins) + "\n")
+    with Daemon(config) as daemon:
+        daemon.until(lambda: "sport" in classes_of(daemon), "the class that joins")
+        assert daemon.stop() == 0
+    newest = (state / "model.nb").read_bytes()
+    (state / "model.nb").write_bytes(newest[:-1] + bytes([newest[-1] ^ 1]))
+    for each in state.glob("model.nb.*"):
+        each.unlink()
+    (state / "model.nb.1").write_bytes(older)
+    stream.write_text(first + json.dumps(joins | {"label": "weather"}) + "\n")
+    with Daemon(config) as daemon:
+        daemon.until(lambda: "weather" in classes_of(daemon), "the class that joins instead")
+        names = ["negative", "positive", "weather"]
+        assert list(classes_of(daemon)) == names
+        assert json.loads(daemon.get("/v1/page")[1])["classes"] == names
+        daemon.until(lambda: list(samples(daemon, "streamnb_share_ratio")) == names, "metrics")
+        assert daemon.stop() == 0
+
+
 def test_declared_classes_are_closed_otherwise(tmp_path: Path) -> None:
     """Labels that are not declared are rejected, and people are told."""
     stream_of(tmp_path)

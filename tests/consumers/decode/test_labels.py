@@ -66,6 +66,17 @@ def test_an_unknown_label_becomes_a_class_where_classes_may_join() -> None:
     assert tuple(known) == CLASSES  # they join once the model has learned one
 
 
+def test_classes_keep_their_places() -> None:
+    """Only further ones may follow; other names in the same places are refused."""
+    known = KnownClasses(CLASSES, open=True)
+    for names in ((*CLASSES, "sport"), CLASSES, (*CLASSES, "sport", "weather")):
+        known.grow(names)
+    assert list(known) == [*CLASSES, "sport", "weather"]
+    for others in ([*CLASSES, "weather"], ["positive"]):
+        with pytest.raises(ValueError, match="do not go on"):
+            known.grow(others)
+
+
 def test_no_more_classes_join_than_fit() -> None:
     """Nor any whose name could not be shown; the others are rejected as unknown."""
     labeller = FieldLabeller(FieldLabels(), KnownClasses(CLASSES, open=True))
