@@ -57,7 +57,11 @@ def counted(
     n_max: int,
     newest_only: bool,
 ) -> Counted:
-    """Return the counts of some rows; one whose probability is below a bound counts as unsure."""
+    """Return the counts of some rows; one whose probability is below a bound counts as unsure.
+
+    Rows of a class that is still to join again, after a kill, are left out.
+    """
+    parts = [_of_classes(part, n_classes) for part in parts]
     parts = [part for part in parts if len(part.labels)]
     counts = np.zeros(n_classes, np.int64)
     for part in parts:
@@ -73,6 +77,16 @@ def counted(
         step_s=step_s,
         times_ms=times_ms,
         series=series,
+    )
+
+
+def _of_classes(part: Picked, n_classes: int) -> Picked:
+    """Return the rows whose classes are all among the first `n_classes`."""
+    if max(part.labels.max(initial=0), part.truths.max(initial=0)) < n_classes:
+        return part
+    known = (part.labels < n_classes) & (part.truths < n_classes)
+    return Picked(
+        part.labels[known], part.truths[known], part.probabilities[known], part.times_ms[known]
     )
 
 

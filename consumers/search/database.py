@@ -94,6 +94,7 @@ class Contents:
     chunks: list[Chunk]  # oldest first
     places: Register  # partitions, as JSON
     langs: Register  # the first, of number 0, is that of messages without one
+    classes: list[str]  # in whose order labels are numbered; others may have joined since
     gone: dict[tuple[int, int], int]  # place and offset of removed messages → checksum of the id
 
     def lang_code(self, lang: str | None) -> int:
@@ -305,21 +306,35 @@ def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
 
 
 def save_classes(db: sqlite3.Connection, classes: Sequence[str]) -> None:
-    """List the classes, in whose order labels are numbered; those that are listed stay."""
+    """List the classes, in whose order labels are numbered; those that are listed stay.
+
+    If another one is listed in the place of a class, it is an `UnfitFileError`.
+    """
+    check_classes(_names(db, "class"), classes)
     db.executemany("INSERT OR IGNORE INTO class VALUES (?, ?)", list(enumerate(classes)))
+
+
+def check_classes(listed: Sequence[str], classes: Sequence[str]) -> None:
+    """Raise an `UnfitFileError` unless the file's classes or the model's go on from the other.
+
+    Some may have joined the model since; after a kill it may be an older one, and they join again.
+    """
+    n = min(len(listed), len(classes))
+    if list(listed[:n]) != list(classes[:n]):
+        raise UnfitFileError(f"its classes are {list(listed)}, the model's {list(classes)}")
 
 
 def _read(db: sqlite3.Connection, classes: Sequence[str], capacity: int) -> Contents:
     kept = _names(db, "class")
-    if kept != list(classes)[: len(kept)]:  # some may have joined
-        raise UnfitFileError(f"its classes are {kept}, the model's {list(classes)}")
+    check_classes(kept, classes)
     gone = db.execute("SELECT place, offset, id_crc FROM gone ORDER BY rowid")
     return Contents(
         db=db,
+        classes=kept,
         gone={(int(place), int(offset)): int(crc) for place, offset, crc in gone},
         places=_register(db, "place"),
         langs=_register(db, "lang"),
-        chunks=_chunks(db, len(classes), capacity),
+        chunks=_chunks(db, max(len(kept), len(classes)), capacity),
     )
 
 

@@ -236,6 +236,7 @@ class RowMapper:
 
     classes: Sequence[str]
     places: list[str]
+    listed: Sequence[str] = ()  # the file's classes; after a kill, one may be still to join again
 
     def row(self, values: Sequence[Any]) -> MessageRow:
         """Return the row whose columns `database.SHOWN` these are."""
@@ -254,7 +255,7 @@ class RowMapper:
             lang=lang,
             text=text,
             example={"text": text} if example is None else msgspec.json.decode(example),
-            label=self.classes[label],
+            label=self._class(label),
             probability=probability,
             probabilities=_probabilities(probabilities),
             truth=self._name(truth),
@@ -264,7 +265,10 @@ class RowMapper:
         )
 
     def _name(self, code: int | None) -> str | None:
-        return None if code is None else self.classes[code]
+        return None if code is None else self._class(code)
+
+    def _class(self, code: int) -> str:
+        return self.listed[code] if code < len(self.listed) else self.classes[code]
 
 
 @dataclass(frozen=True, slots=True)

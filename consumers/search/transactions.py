@@ -190,7 +190,7 @@ class Transactions:
         self._clock = clock
         self._classes, self._n_classes_listed = classes, 0
         self.contents = database.open_file(path, classes, bounds.chunk_rows)
-        self.mapper = RowMapper(classes, self.contents.places.names)
+        self.mapper = RowMapper(classes, self.contents.places.names, self.contents.classes)
         self.readers = database.Readers(path)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)

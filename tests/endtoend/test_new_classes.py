@@ -133,6 +133,39 @@ def test_an_older_checkpoint_brings_its_own_classes(tmp_path: Path) -> None:
         assert daemon.stop() == 0
 
 
+def test_a_kill_between_a_class_and_its_checkpoint_keeps_the_store(tmp_path: Path) -> None:
+    """The store lists a class that the checkpoint lacks; the replay brings it again."""
+    stream = tmp_path / "in.jsonl"
+    lines = [
+        {"id": "a", "text": "lovely day", "label": "positive"},
+        {"id": "b", "text": "goal day", "label": "sport"},
+    ]
+    stream.write_text(json.dumps(lines[0]) + "\n")
+    config = config_of(tmp_path, new_classes=True)
+
+    def label_of(daemon: Daemon, name: str) -> str | None:
+        status, body = daemon.get(f"/v1/messages/{name}")
+        return json.loads(body)["truth"] if status == 200 else None
+
+    with Daemon(config) as daemon:
+        daemon.until(lambda: label_of(daemon, "a") == "positive", "the first")
+        assert daemon.stop() == 0
+    older = (tmp_path / "state" / "model.nb").read_bytes()
+    with stream.open("a") as file:
+        file.write(json.dumps(lines[1]) + "\n")
+    with Daemon(config) as daemon:
+        daemon.until(lambda: label_of(daemon, "b") == "sport", "the class that joins")
+        assert daemon.stop() == 0
+    (tmp_path / "state" / "model.nb").write_bytes(older)
+    with Daemon(config) as daemon:
+        daemon.until(lambda: "sport" in classes_of(daemon), "the class that joins again")
+        assert label_of(daemon, "a") == "positive"
+        assert label_of(daemon, "b") == "sport"
+        assert json.loads(daemon.get("/v1/summary")[1])["n"] == len(lines)
+        assert daemon.count("recent_store_moved_aside") == 0
+        assert daemon.stop() == 0
+
+
 def test_declared_classes_are_closed_otherwise(tmp_path: Path) -> None:
     """Labels that are not declared are rejected, and people are told."""
     stream_of(tmp_path)

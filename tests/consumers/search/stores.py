@@ -32,10 +32,16 @@ class Clock:
         return self.now_s
 
 
-def made(path: Path | None, *, times_made_up: bool = False, **settings: Any) -> RecentStore:
+def made(
+    path: Path | None,
+    *,
+    times_made_up: bool = False,
+    classes: Sequence[str] = CLASSES,
+    **settings: Any,
+) -> RecentStore:
     """Return a store that was not started, of these settings."""
     return RecentStore(
-        SETTINGS.model_copy(update=settings), path, CLASSES, ("text",), UNSURE_BELOW,
+        SETTINGS.model_copy(update=settings), path, classes, ("text",), UNSURE_BELOW,
         wall_clock=Clock(1_700_000_000.0), clock=Clock(100.0), times_made_up=times_made_up,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.messages import KnownClasses
 from consumers.search import QueryError, RecentStore, parse
-from tests.consumers.search.stores import ids, made, offer, running, settle, tell, tweets
+from tests.consumers.search.stores import CLASSES, ids, made, offer, running, settle, tell, tweets
 
 
 def aside(path: Path) -> Path:
@@ -24,6 +26,49 @@ def db_of(store: RecentStore) -> sqlite3.Connection:
     transactions = store._writer.file
     assert transactions is not None
     return transactions._db
+
+
+def listing_sport(path: Path) -> KnownClasses:
+    """Make a file of two messages, one of a class that joined; return classes without that one."""
+    with running(path, classes=(*CLASSES, "sport")) as store:
+        tell(store, ["good day", "goal day"])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        (number,) = db.execute("SELECT number FROM chunk").fetchone()
+        db.execute(f"UPDATE rows{number} SET label = 2, truth = 2 WHERE id = 'm1'")
+        db.commit()
+    return KnownClasses(CLASSES, open=True)
+
+
+def test_a_file_that_is_ahead_of_the_model_waits_for_its_classes(tmp_path: Path) -> None:
+    """After a kill the checkpoint may lack a class that the file lists; a replay brings it."""
+    path = tmp_path / "recent.db"
+    classes = listing_sport(path)
+    with running(path, classes=classes) as store:
+        found = store.get("m1")
+        assert found is not None
+        assert (found.label, found.truth) == ("sport", "sport")
+        assert store.counted(parse("")).counts == (1, 0)
+        assert store.counted(parse("day")).counts == (1, 0)
+        classes.grow([*CLASSES, "sport"])
+        tell(store, ["another day"], first=2)
+        assert ids(store, "day") == ["m2", "m1", "m0"]
+        assert store.counted(parse("")).counts == (2, 0, 1)
+    assert not aside(path).exists()
+
+
+def test_another_class_in_the_place_of_one_moves_the_file_aside(tmp_path: Path) -> None:
+    """No message changes its class: the file is begun anew."""
+    path = tmp_path / "recent.db"
+    classes = listing_sport(path)
+    with running(path, classes=classes) as store:
+        tell(store, ["another day"], first=2)
+        classes.grow([*CLASSES, "weather"])
+        with capture_logs() as logs:
+            tell(store, ["third day"], first=3)
+            tell(store, ["fourth day"], first=4)
+        assert ids(store, "day") == ["m4"]
+    assert aside(path).exists()
+    assert "recent_store_moved_aside" in [line["event"] for line in logs]
 
 
 @pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 5_000])
