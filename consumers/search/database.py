@@ -257,19 +257,23 @@ def drop_aside(path: Path) -> None:
 def move_aside(path: Path, reason: str) -> None:
     """Make room for a new file; one that was moved aside before goes.
 
-    A file that still holds words of removed messages is deleted instead.
+    A file that still holds words of removed messages is deleted instead. The file goes before its
+    log: after a kill between the two SQLite drops a log without a file, but reads a file without
+    its log as it was before the last removals.
     """
-    for suffix in ("-wal", "-shm"):
-        _beside(path, suffix).unlink(missing_ok=True)
-    if is_unpurged(path):
+    is_deleted = is_unpurged(path)
+    if is_deleted:
         log.warning("recent_store_deleted", path=str(path), reason=reason)
         path.unlink(missing_ok=True)
+    else:
+        aside = _beside(path, ".aside")
+        log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
+        if path.exists():
+            path.replace(aside)
+    for suffix in ("-wal", "-shm"):
+        _beside(path, suffix).unlink(missing_ok=True)
+    if is_deleted:
         unmark_unpurged(path)
-        return
-    aside = _beside(path, ".aside")
-    log.warning("recent_store_moved_aside", path=str(path), aside=str(aside), reason=reason)
-    if path.exists():
-        path.replace(aside)
 
 
 def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:

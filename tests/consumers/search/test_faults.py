@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses
 from consumers.search import QueryError, RecentStore, parse
+from consumers.search.database import mark_unpurged, move_aside
 from tests.consumers.search.stores import CLASSES, ids, made, offer, running, settle, tell, tweets
 
 
@@ -81,6 +82,34 @@ def test_a_file_of_something_else_is_moved_aside(tmp_path: Path, content: bytes)
         assert ids(store, "day") == ["m0"]
     assert aside(path).read_bytes() == content
     assert [line["event"] for line in logs] == ["recent_store_moved_aside"]
+
+
+@pytest.mark.parametrize("is_unpurged", [False, True])
+def test_a_file_goes_before_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_unpurged: bool
+) -> None:
+    """A kill between the two leaves no file without the log that holds its last removals."""
+    path = tmp_path / "recent.db"
+    wal = path.with_name("recent.db-wal")
+    for each in (path, wal):
+        each.write_bytes(b"some")
+    if is_unpurged:
+        mark_unpurged(path)
+    unlink = Path.unlink
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if self == wal:
+            raise KeyboardInterrupt
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            move_aside(path, "damage")
+    assert (path.exists(), aside(path).exists(), wal.exists()) == (False, not is_unpurged, True)
+    with running(path) as store:
+        tell(store, ["good day"])
+        assert ids(store, "day") == ["m0"]
 
 
 def test_a_file_of_another_version_is_moved_aside(tmp_path: Path) -> None:
