@@ -82,6 +82,8 @@ def overwrite_lines(
     end: int,
     replaced: Callable[[bytes, int], bytes | None],
     goes_on: Callable[[], bool] = lambda: True,
+    *,
+    torn: bool = False,
 ) -> bool:
     """Overwrite lines of a file in place; a shorter line is padded with blanks.
 
@@ -93,7 +95,8 @@ def overwrite_lines(
     `end`, and lines may be appended behind it meanwhile. `replaced` is called with a line without
     its end, and its offset, and returns the new line, or None to keep it; a longer one becomes an
     empty JSON object. Returns whether the end was reached before `goes_on` returned False; what was
-    overwritten is synced in any case. If reading or writing fails, calling it again is safe.
+    overwritten is synced in any case. With `torn`, a last line without an end is one too. If
+    reading or writing fails, calling it again is safe.
     """
     begin, held = 0, b""
     while begin + len(held) < end:
@@ -104,6 +107,8 @@ def overwrite_lines(
         if not data:  # the file is shorter by now
             break
         *lines, held = (held + data).split(b"\n")
+        if torn and held and read + len(data) >= end:
+            lines, held = [*lines, held], b""
         blanks, texts = [], []
         for line in lines:
             new = replaced(line, begin)

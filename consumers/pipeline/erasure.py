@@ -19,7 +19,9 @@ so once a run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import stat
 import threading
 import time
@@ -43,9 +45,16 @@ FILE_NAME = "erasures.jsonl"
 # A pass reads whole files, so it may take this share of the time.
 _SHARE_MAX = 0.02
 _CLOSE_TIMEOUT_S = 5.0
-_OWN = ("model.nb", ".model.nb", "recent.db", "corrections.jsonl", FILE_NAME)
+# What the daemon keeps in a state folder beside its outputs.
+_OWN = re.compile(
+    r"model\.nb(\.[0-9]+)?|\.model\.nb\.new|recent\.db(-wal|-shm|-journal|\.aside|\.unpurged)?"
+    r"|corrections\.jsonl|erasures\.jsonl(\.new)?"
+)
+# Whoever may not open a file by its mode or kind may not at the next checkpoint either.
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ETXTBSY}
 _GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
 _UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
+_ANY_TEXTS = "if it holds texts of deleted messages, they stay there"
 _NOT_APPLIED = (
     "the journal holds corrections that are not applied in every kept checkpoint; their texts "
     "stay. Set corrections.to: journal once, and they are applied and erased"
@@ -127,8 +136,9 @@ class Erasure:
         self._journal_unread = others.journal_unread
         # Of these is not guessed what they are.
         self._known = {
-            each.resolve() for each in (*others.foreign, *(o.path for o in self._outputs))
+            os.path.realpath(each) for each in (*others.foreign, *(o.path for o in self._outputs))
         }
+        self._refused: set[Path] = set()
         self._recent = recent
         self._clock = clock
         self._lock = threading.Lock()
@@ -271,7 +281,10 @@ class Erasure:
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
     def _pass_over(self, pending: Iterable[Deletion], applied: int) -> set[str] | None:
-        """Overwrite; return the ids whose texts are left in the journal, None if interrupted."""
+        """Overwrite; return the ids whose texts are left in the journal, None if interrupted.
+
+        A file that fails is logged, and the others and the journal are erased all the same.
+        """
         offsets_by_id: dict[str, tuple[Partition, int]] = {}
         for each in pending:
             partition, offset = Partition(each.topic, each.partition), each.offset
@@ -280,13 +293,42 @@ class Erasure:
                 offset = max(offset, before[1])
             offsets_by_id[each.id] = partition, offset
         ids = {msgspec.json.encode(name) for name in offsets_by_id}
+        failed = self._delete_unused()
+        for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
+            try:
+                if not self._erase_file(path, taken, ids):
+                    return None
+            except OSError as error:
+                error.filename = str(path)
+                if taken is not None or error.errno not in _REFUSED:
+                    failed.append(error)
+                elif path not in self._refused:
+                    self._refused.add(path)  # once a run
+                    detail = f"{error.strerror}; {_ANY_TEXTS}"
+                    log.warning("texts_out_of_reach", places=[str(path)], detail=detail)
+        left = self._erase_journal(offsets_by_id, applied)
+        for trouble in failed[1:]:
+            log.error("texts_not_erased", n_deletions=len(ids), detail=str(trouble))
+        if failed:  # all of them stay pending
+            raise failed[0]
+        return left
+
+    def _delete_unused(self) -> list[OSError]:
+        """Delete the files that held messages and that nobody uses; return what failed."""
+        failed = []
         for path in self._unused:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 path.unlink()
                 log.warning("unused_file_deleted", path=str(path), detail=_UNUSED)
-        for output in (*self._outputs, *self._left_outputs()):
-            if not _overwrite(output, ids, self._goes_on):
-                return None
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed.append(error)
+        return failed
+
+    def _erase_journal(
+        self, offsets_by_id: dict[str, tuple[Partition, int]], applied: int
+    ) -> set[str] | None:
         if self._journal is None:
             return set()
         left = self._journal.erase(offsets_by_id, applied, self._goes_on)
@@ -295,43 +337,66 @@ class Erasure:
             self._journal_unread = False  # once a run
         return left
 
-    def _left_outputs(self) -> Iterator[Output]:
-        """Yield the outputs of earlier settings in the folder, each ended by a line end."""
-        for path in [] if self._folder is None else sorted(self._folder.rglob("*")):
-            is_ours = path.name.startswith(_OWN) or path.resolve() in self._known
-            if is_ours or path.is_symlink() or not path.is_file():
+    def _left_files(self) -> Iterator[tuple[Path, None]]:
+        """Yield the files in the folder that earlier settings may have written.
+
+        A folder in it that is another daemon's is left alone, with all in it.
+        """
+        for where, folders, names in [] if self._folder is None else os.walk(self._folder):
+            is_state = any(_OWN.fullmatch(name) for name in names)
+            if is_state and Path(where) != self._folder:
+                folders.clear()
                 continue
-            with path.open("rb+") as file:
-                remover = message_remover(file.read(_GUESSED_BYTES).split(b"\n"))
-                if remover is None:
-                    continue
-                file.seek(-1, os.SEEK_END)
-                if file.read() != b"\n":  # torn by a kill, and no sink will mend it
-                    file.write(b"\n")
-            yield Output(path, remover)
+            folders.sort()
+            for path in [Path(where, name) for name in sorted(names)]:
+                is_ours = is_state and _OWN.fullmatch(path.name)
+                if not is_ours and os.path.realpath(path) not in self._known:
+                    yield path, None
+
+    def _erase_file(self, path: Path, taken: Taken | None, ids: AbstractSet[bytes]) -> bool:
+        """Remove texts from a file, if it is an output; return whether its end was reached.
+
+        What removes them is guessed where it is not given.
+        """
+        if taken is not None:
+            return _overwrite(path, taken, ids, self._goes_on)
+        if path.is_symlink() or not path.is_file():
+            return True
+        with path.open("rb") as file:
+            taken = message_remover(file.read(_GUESSED_BYTES).split(b"\n"))
+        # Its last line may be torn by a kill, and no sink will mend it.
+        return taken is None or _overwrite(path, taken, ids, self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
         return not self._closing
 
 
-def _overwrite(output: Output, ids: AbstractSet[bytes], goes_on: Callable[[], bool]) -> bool:
+def _overwrite(
+    path: Path,
+    taken: Taken,
+    ids: AbstractSet[bytes],
+    goes_on: Callable[[], bool],
+    *,
+    torn: bool = False,
+) -> bool:
     """Remove texts from an output; return whether its end was reached."""
     try:
-        fd = os.open(output.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:  # it was moved away
         return True
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return True
-        taken = output.taken
-        return overwrite_lines(fd, status.st_size, lambda line, _: taken(line, ids), goes_on)
+        size = status.st_size
+        return overwrite_lines(fd, size, lambda line, _: taken(line, ids), goes_on, torn=torn)
     finally:
         os.close(fd)
 
 
 def _lies_in(output: Output, folder: Path) -> bool:
-    return output.path.resolve().is_relative_to(folder.resolve())
+    # Unlike `Path.resolve`, this takes a link to itself.
+    return Path(os.path.realpath(output.path)).is_relative_to(folder.resolve())
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -6,12 +6,15 @@ import errno
 import itertools
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
@@ -156,6 +159,69 @@ def test_a_reject_that_holds_a_marked_id_loses_its_bytes() -> None:
         assert emptied is not None
         assert json.loads(emptied)["value_base64"] is None
     assert reject_without_bytes(line, {b'"~~log-0-1"', b'"log-0-2"'}) is None
+
+
+def test_odd_files_in_the_folder_hold_up_no_erasure(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links, running programs and unreadable files are passed over; the last are named once."""
+    (folder.path / "a-loop").symlink_to("a-loop")
+    program = folder.path / "a-program"
+    shutil.copy("/bin/sleep", program)
+    secret, left = folder.path / "b-secret", folder.path / "left.jsonl"
+    secret.write_bytes(b"x")
+    left.write_bytes(folder.lines["predictions.jsonl"][1] + b"\n")
+    opened = Path.open
+
+    def refusing(self: Path, mode: str = "r", *more: Any) -> Any:
+        if self == secret:  # as a file of another owner
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return opened(self, mode, *more)
+
+    with subprocess.Popen([program, "2"]), capture_logs() as logs:
+        with folder.opened() as erasure, monkeypatch.context() as patched:
+            patched.setattr(Path, "open", refusing)
+            folder.erase(erasure)
+            assert erasure.n_pending == 0
+    assert folder.holders() == set()
+    assert [(line["event"], line["places"]) for line in logs if "places" in line] == [
+        ("texts_out_of_reach", [str(secret)])
+    ]
+
+
+def test_an_output_that_fails_keeps_no_other_file_from_erasure(folder: Folder) -> None:
+    """An output that cannot be opened is tried again; the journal is erased all the same."""
+    output = folder.path / "predictions.jsonl"
+    data = output.read_bytes()
+    output.unlink()
+    output.symlink_to(output.name)  # nobody can open it
+    with folder.opened() as erasure, capture_logs() as logs:
+        folder.erase(erasure)
+        assert erasure.n_pending > 0
+        assert [line["event"] for line in logs] == ["texts_not_erased"]
+        assert SECRET not in (folder.path / "corrections.jsonl").read_bytes()
+        output.unlink()
+        output.write_bytes(data)
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert folder.holders() == set()
+
+
+def test_the_folder_of_another_daemon_is_left_alone(folder: Folder) -> None:
+    """A folder with a checkpoint of its own stays as it is; in another one outputs are erased."""
+    line = folder.lines["predictions.jsonl"][1]
+    for name in ("theirs", "theirs/deeper", "ours"):
+        (folder.path / name).mkdir()
+        (folder.path / name / "out.jsonl").write_bytes(line + b"\n" + line[:-20])
+    (folder.path / "theirs" / "model.nb").write_bytes(b"")
+    with folder.opened() as erasure:
+        folder.erase(erasure)
+    for name in ("theirs", "theirs/deeper"):
+        assert (folder.path / name / "out.jsonl").read_bytes() == line + b"\n" + line[:-20]
+    found = (folder.path / "ours" / "out.jsonl").read_bytes()
+    # A torn last line is overwritten where it is, and gets no end.
+    assert (SECRET in found, len(found)) == (False, 2 * len(line) - 19)
+    assert found.count(b"\n") == 1
 
 
 def erase_file(path: Path) -> None:
