@@ -28,7 +28,7 @@ from consumers.corrections.log_reader import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
-from consumers.errors import ConfigError
+from consumers.errors import CheckpointError, ConfigError
 from consumers.features import extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
@@ -45,7 +45,7 @@ from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.records import prediction_without_text, reject_without_bytes
+from consumers.sinks.records import without_message
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
@@ -283,11 +283,8 @@ def build_erasure(
     that an earlier run left undone cannot be read, it is a `SinkError`.
     """
     outputs = [
-        Output(address.path, taken)
-        for address, taken in (
-            (settings.predictions.address, prediction_without_text),
-            (settings.rejects.address, reject_without_bytes),
-        )
+        Output(address.path, without_message)
+        for address in (settings.predictions.address, settings.rejects.address)
         if address.path is not None
     ]
     folder, source = settings.checkpoint.folder, settings.source_address.path
@@ -295,8 +292,11 @@ def build_erasure(
     entries = entries if isinstance(entries, Journal) else None
     unread = entries is None and folder is not None and (folder / journal.FILE_NAME).is_file()
     if unread and folder is not None:
-        entries = Journal(folder / journal.FILE_NAME)
-        stack.callback(entries.close)
+        try:
+            entries = Journal(folder / journal.FILE_NAME)
+            stack.callback(entries.close)
+        except CheckpointError as error:
+            log.warning("unused_journal_not_opened", detail=str(error.__cause__ or error))
     unused: list[Path] = []
     if components.recent is None and folder is not None:
         unused = [folder / (RECENT_FILE + end) for end in ("", "-wal", "-shm", ".aside")]

@@ -39,7 +39,7 @@ from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
 from consumers.messages import Partition
 from consumers.private_files import open_private, overwrite_lines, sync_folder
-from consumers.sinks.records import message_remover
+from consumers.sinks.records import is_output, without_message
 
 FILE_NAME = "erasures.jsonl"
 # A pass reads whole files, so it may take this share of the time.
@@ -356,16 +356,17 @@ class Erasure:
     def _erase_file(self, path: Path, taken: Taken | None, ids: AbstractSet[bytes]) -> bool:
         """Remove texts from a file, if it is an output; return whether its end was reached.
 
-        What removes them is guessed where it is not given.
+        Where nothing is given to remove them, it is guessed whether it is one.
         """
         if taken is not None:
             return _overwrite(path, taken, ids, self._goes_on)
         if path.is_symlink() or not path.is_file():
             return True
         with path.open("rb") as file:
-            taken = message_remover(file.read(_GUESSED_BYTES).split(b"\n"))
+            if not is_output(file.read(_GUESSED_BYTES)):
+                return True
         # Its last line may be torn by a kill, and no sink will mend it.
-        return taken is None or _overwrite(path, taken, ids, self._goes_on, torn=True)
+        return _overwrite(path, without_message, ids, self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
         return not self._closing

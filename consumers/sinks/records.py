@@ -9,7 +9,7 @@ import base64
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -134,40 +134,66 @@ _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
-_ID, _TIME = b'{"id":', b',"time_ms":'
+_ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')
+# How a line begins that does not end where a file was torn, or was read to.
+_BEGINNING = re.compile(
+    rb'\{"reason":"[a-z0-9_]+","detail":"'
+    rb'|\{"id":"[^"\\]*(?:\\.[^"\\]*)*","time_ms":-?[0-9]+,"(?:text|fields|label)":'
+)
+_REJECT = b'{"reason":"'
 
 
 def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     """Return a prediction's line without text and fields if it belongs to one of some messages.
 
-    `ids` are the messages' as JSON. The line may be torn behind its time if an overwrite was
+    `ids` are the messages' as JSON. The line may be torn behind its id if an overwrite was
     interrupted. The new one is not longer; None if there is nothing to remove.
     """
-    name = line[len(_ID) : line.find(_TIME)]
-    if name not in ids or not line.startswith(_ID):
+    found = _ID.match(line)
+    if found is None or found[1] not in ids:
         return None
     try:
         prediction = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _ID + name + b"}"
+        new = found[0] + b"}"
+        return None if line.rstrip(b" ") == new else new
     kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
     return None if line.rstrip(b" ") == (new := _encode(kept)) else new
 
 
-def message_remover(
-    lines: Iterable[bytes],
-) -> Callable[[bytes, AbstractSet[bytes]], bytes | None] | None:
-    """Return what removes messages from a file of such lines; None if no sink wrote them."""
-    for line in lines:
-        try:
-            found = msgspec.json.decode(line, type=dict[str, Any]).keys()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        if set(_WITHOUT_TEXT) <= found <= set(Prediction.__struct_fields__):
-            return prediction_without_text
-        if found >= _IN_EVERY_REJECT and found <= set(RejectedMessage.__struct_fields__):
-            return reject_without_bytes
-    return None
+def without_message(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
+    """Return a line of an output without its message's text; see the two functions for its kinds.
+
+    Both kinds may stand in one file, if the settings gave it to the one after the other.
+    """
+    remove = reject_without_bytes if line.startswith(_REJECT) else prediction_without_text
+    return remove(line, ids)
+
+
+def is_output(data: bytes) -> bool:
+    """Return whether a file that begins with `data` holds lines that a sink wrote."""
+    *_, last = lines = data.split(b"\n")
+    if any(map(_is_record, lines)):
+        return True
+    return _BEGINNING.match(last) is not None and not _is_json(last)
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any]).keys()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if found >= _IN_EVERY_REJECT:
+        return found <= set(RejectedMessage.__struct_fields__)
+    return set(_WITHOUT_TEXT) <= found <= set(Prediction.__struct_fields__)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
@@ -177,7 +203,7 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     and string of the bytes is compared. A line torn by an interrupted overwrite is emptied; see
     `prediction_without_text`.
     """
-    if not line.startswith(b'{"reason":"'):
+    if not line.startswith(_REJECT):
         return None
     try:
         reject = msgspec.json.decode(line, type=dict[str, Any])

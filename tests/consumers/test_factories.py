@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,25 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError
-from consumers.factories import build_decoder, build_sink, build_source, stream_identity
+from consumers.factories import (
+    Components,
+    build_decoder,
+    build_erasure,
+    build_sink,
+    build_source,
+    stream_identity,
+)
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.kafka.producers import KafkaSink
-from consumers.messages import Operation, Partition, RawColumns
+from consumers.messages import KnownClasses, Operation, Partition, RawColumns
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.stats import RunStatistics
+from consumers.pipeline.checkpoint import Checkpoint
 from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sources.file import FileSource
@@ -54,6 +66,24 @@ def test_a_source_is_built_by_its_name(
         built = build_source(given, until_end=True)
         assert type(built) is kind
         built.close()
+
+
+def test_an_unused_journal_that_cannot_be_opened_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With corrections off it is only opened for erasing, so a warning is enough."""
+    (tmp_path / "corrections.jsonl").write_bytes(b"")
+
+    def refusing(path: Path, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", str(path), flags)
+
+    monkeypatch.setattr("consumers.corrections.journal.open_private", refusing)
+    given = settings(checkpoint={"folder": tmp_path}, corrections={"to": "none"})
+    quality = Quality(KnownClasses(["a", "b"]), RunStatistics(["a", "b"], [], 9).prequential, 5)
+    with contextlib.ExitStack() as stack, capture_logs() as logs:
+        checkpoint = Checkpoint(given.checkpoint, {})
+        build_erasure(given, checkpoint, Components(None, None, quality), stack)
+    assert [line["event"] for line in logs] == ["unused_journal_not_opened"]
 
 
 def test_an_address_without_a_branch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

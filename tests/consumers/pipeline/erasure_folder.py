@@ -14,12 +14,7 @@ from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, encode
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.pipeline.erasure import Erasure, Output
-from consumers.sinks.records import (
-    prediction_record,
-    prediction_without_text,
-    reject_record,
-    reject_without_bytes,
-)
+from consumers.sinks.records import prediction_record, reject_record, without_message
 
 LOG = Partition("t", 0)
 SECRET = b"xylophonist"
@@ -81,8 +76,8 @@ class Folder:
         """Run an erasure over it; time stands still, so that a pass may always begin."""
         journal = Journal(self.path / "corrections.jsonl")
         outputs = [
-            Output(self.path / "predictions.jsonl", prediction_without_text),
-            Output(self.path / "rejects.jsonl", reject_without_bytes),
+            Output(self.path / "predictions.jsonl", without_message),
+            Output(self.path / "rejects.jsonl", without_message),
         ]
         erasure = Erasure(
             self.path, lambda _: self.applied, journal, outputs, self.recent, lambda: 0.0

@@ -178,11 +178,15 @@ def test_odd_files_in_the_folder_hold_up_no_erasure(
             raise PermissionError(errno.EACCES, "Permission denied", str(self))
         return opened(self, mode, *more)
 
-    with subprocess.Popen([program, "2"]), capture_logs() as logs:
-        with folder.opened() as erasure, monkeypatch.context() as patched:
-            patched.setattr(Path, "open", refusing)
-            folder.erase(erasure)
-            assert erasure.n_pending == 0
+    with (
+        subprocess.Popen([program, "2"]),
+        capture_logs() as logs,
+        folder.opened() as erasure,
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(Path, "open", refusing)
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
     assert folder.holders() == set()
     assert [(line["event"], line["places"]) for line in logs if "places" in line] == [
         ("texts_out_of_reach", [str(secret)])
@@ -222,6 +226,31 @@ def test_the_folder_of_another_daemon_is_left_alone(folder: Folder) -> None:
     # A torn last line is overwritten where it is, and gets no end.
     assert (SECRET in found, len(found)) == (False, 2 * len(line) - 19)
     assert found.count(b"\n") == 1
+
+
+def test_outputs_are_known_by_their_lines_whatever_their_names(folder: Folder) -> None:
+    """Neither a name like one of ours, nor a first line of megabytes, nor both kinds hide it."""
+    told = folder.lines["predictions.jsonl"][1] + b"\n"
+    big = reject_record(Reject(Reason.TOO_LARGE, "big", LOG, 1, 5, None, b"x" * 3_500_000)).value
+    (folder.path / "left.jsonl").write_bytes(big + b"\n" + told)
+    for name in ("model.nb.predictions.jsonl", "recent.db-out.jsonl", "corrections.jsonl.old"):
+        (folder.path / name).write_bytes(told)
+    with (folder.path / "predictions.jsonl").open("ab") as file:  # it held rejects meanwhile
+        file.write(folder.lines["rejects.jsonl"][1] + b"\n")
+    with folder.opened() as erasure:
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    assert folder.holders() == set()
+    assert (folder.path / "left.jsonl").read_bytes().startswith(big + b'\n{"id":"m1",')
+    assert b"eyJpZCI6ICJtMS" not in (folder.path / "predictions.jsonl").read_bytes()
+
+
+def test_a_line_torn_behind_its_id_loses_its_text() -> None:
+    """An interrupted overwrite may leave a line with blanks where its time stood."""
+    line = b'{"id":"m1"                ,"text":"' + SECRET + b'"}'
+    for torn in (line, line[:-2]):
+        assert prediction_without_text(torn, {b'"m1"'}) == b'{"id":"m1"}'
+        assert prediction_without_text(torn, {b'"m2"'}) is None
 
 
 def erase_file(path: Path) -> None:
