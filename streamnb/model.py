@@ -23,7 +23,7 @@ from streamnb.inspection.words import word_group
 from streamnb.labels import Codes, Label
 from streamnb.priors import ClassPrior
 from streamnb.reader import ModelReader
-from streamnb.serialization import from_bytes, pack, to_blocks, unpack
+from streamnb.serialization import UNREADABLE, from_bytes, pack, to_blocks, unpack
 from streamnb.state import ModelState, PartState, new_state
 
 Model = TypeVar("Model", bound="NaiveBayes")
@@ -321,10 +321,9 @@ class NaiveBayes(ModelReader):
             If the bytes are damaged, foreign, or of another version.
         """
         check_kind("data", data, bytes, bytearray, memoryview)
-        header, arrays = from_bytes(data)
         try:
-            return cls.of(unpack(header, arrays)[0])
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            return cls.of(unpack(*from_bytes(data))[0])
+        except UNREADABLE as error:
             raise StoreError(
                 f"these bytes are whole, but they do not describe a model ({error!r}). Another"
                 " program made them, perhaps. Give what `to_bytes` returned."

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
+import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife
-from streamnb.errors import InputError, StoreError
+from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
@@ -34,6 +35,17 @@ from streamnb.state import ModelState, PartState, new_state
 
 FORMAT = "streamnb model"
 VERSION = 2
+# What comes of a header or of arrays that have the right digest, and describe no model.
+UNREADABLE = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    safetensors.SafetensorError,
+)
 _NO_DIGEST = "0" * 64
 _DTYPES = {
     "bool": "BOOL",
@@ -209,7 +221,9 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
         hash_key=int(header["hash_key"], 16),
         new_classes=header.get("new_classes", True),
     )
+    check_whole("n_declared_classes", header["n_declared_classes"], 0)
     state.n_declared_classes = header["n_declared_classes"]
+    _check_sections(header["sections"])
     if header["clock"] is not None:
         state.clock = Clock(state.clock.half_life, **header["clock"])
     groups = state.groups
@@ -233,6 +247,21 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
             positions[section["part"]] = section["position"]
     _join(state, sections)
     return state, positions
+
+
+def _check_sections(sections: Any) -> None:
+    """Refuse sections that are neither a model kept whole nor its parts."""
+    check_kind("sections", sections, list)
+    for section in sections:
+        check_kind("part", section["part"], str, type(None))
+        check_kind("n_examples", section["n_examples"], int)  # taken back in halves: below 0
+        if section["position"] is not None:
+            check_whole("position", section["position"], 0)
+        for n_dropped in section["n_dropped"].values():
+            check_kind("n_dropped", n_dropped, int)
+    names = [section["part"] for section in sections]
+    if names != [None] and (not names or None in names or len(set(names)) < len(names)):
+        raise InputError("sections must be one without a name, or parts whose names differ.")
 
 
 def group_from_dict(spec: dict[str, Any]) -> Group:

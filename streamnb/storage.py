@@ -181,7 +181,7 @@ def _header(path: Path) -> dict[str, Any]:
 def _header_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, *serialization.UNREADABLE) as error:
         raise StoreError(f"{path}: its header cannot be read ({error!r}).") from error
 
 
@@ -258,9 +258,7 @@ def _read_one(path: Path) -> Stored:
             f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"
             " there."
         ) from error
-    except (
-        safetensors.SafetensorError, AttributeError, IndexError, KeyError, TypeError, ValueError,
-    ) as error:  # fmt: skip
+    except serialization.UNREADABLE as error:
         raise StoreError(
             f"{path}: whole, but it does not describe a model ({error!r}). Another program wrote"
             " it, perhaps. Give a file that streamnb saved."

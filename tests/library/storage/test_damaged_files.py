@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streamnb import Bernoulli, NaiveBayes, Words
 from streamnb.errors import StoreError
-from streamnb.serialization import FORMAT
+from streamnb.serialization import FORMAT, from_bytes, to_blocks
 from streamnb.storage import StoreWarning, load, older_files, read, save
 
 # What each message offers: one of these stands in it.
@@ -145,6 +145,7 @@ def test_another_version_says_so(place: Path) -> None:
         "[]",
         "{}",
         "no JSON",
+        "[" * 100_000,
         '{"classes": 5}',
         '{"classes": ["a", "a"]}',
         '{"classes": ["a"], "class_prior": 1, "groups": [], "hash_key": "0", "sections": []}',
@@ -255,6 +256,40 @@ def test_when_all_are_damaged_it_is_an_error(kept: Path) -> None:
         spoil(path)
     with pytest.raises(StoreError, match=r"model\.nb: damaged.*Restore it from a copy"):
         load(kept)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("states", {"text": {"n_skipped": float("inf")}}),
+        ("n_declared_classes", None),
+        ("n_declared_classes", -1),
+        ("sections", []),
+        ("n_examples", float("nan")),
+        ("position", "7"),
+        ("position", -1),
+        ("part", 3),
+        ("part", None),
+        ("n_dropped", {"text": float("nan")}),
+    ],
+)
+def test_a_header_of_wrong_values_falls_back_too(kept: Path, key: str, value: object) -> None:
+    """A value that no `save` can have written is damage as any other: an older file is taken."""
+    save(model_of(3), kept, positions={"t/0": 3})
+    save(model_of(2), kept, keep=2)
+    header, arrays = from_bytes(kept.read_bytes())
+    if key in header:
+        header[key] = value
+    else:
+        header["sections"].append(header["sections"][0] | {"part": "t/1"})
+        arrays |= {name.replace("/0/", "/1/"): array for name, array in arrays.items()}
+        header["sections"][0][key] = value
+    kept.unlink()  # linked as the older file
+    kept.write_bytes(b"".join(to_blocks(header, arrays)))
+    with pytest.warns(StoreWarning, match=r"does not describe a model.*Going on with .*nb\.1"):
+        assert load(kept).n_examples == 3
+    with pytest.raises(StoreError, match="do not describe a model"):
+        NaiveBayes.from_bytes(kept.read_bytes())
 
 
 def test_strangers_beside_the_file_are_left_alone(kept: Path) -> None:
