@@ -73,10 +73,14 @@ class TextColumn:
         data, starts, ends = self.texts
         last = max(starts.max(initial=0), ends.max(initial=0))
         if len(starts) != len(ends) or starts.min(initial=0) < 0 or last > len(data):
+            where = ""
+            if len(starts) == len(ends):
+                is_out = (starts < 0) | (np.maximum(starts, ends) > len(data))
+                where = f" The first beyond is row {int(np.argmax(is_out))}."
             raise InputError(
                 f"a TextColumn needs as many starts as ends, within its {len(data)} bytes. Got"
                 f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends, up to"
-                f" {last}, instead."
+                f" {last}, instead.{where}"
             )
         backwards = np.flatnonzero((ends < starts) & (ends != -1))
         if len(backwards):

@@ -156,8 +156,10 @@ def test_a_buffer_must_hold_its_texts(starts: list[int], ends: list[int]) -> Non
     """Positions outside the buffer are refused before any kernel could read there."""
     data = np.frombuffer(bytearray(b"abc"), dtype=np.uint8)
     places = np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
-    with pytest.raises(InputError, match=r"within its 3 bytes. Got \d starts"):
+    with pytest.raises(InputError, match=r"within its 3 bytes. Got \d starts") as caught:
         TextColumn(Texts(data, *places))
+    if len(starts) == len(ends):
+        assert f"The first beyond is row {len(starts) - 1}." in str(caught.value)
 
 
 def test_a_buffer_must_be_as_kernels_want_it() -> None:
