@@ -162,6 +162,9 @@ _TYPES: dict[str, Any] = {
 }
 # All others are counts, or sums of squares. Taking back leaves 0 where rounding would leave less.
 _SIGNED = ("mean", "mean_low", "m2_low")
+# Numbers reach 1e60, weights under decay 1e127. Taking back a number that was never learned moves a
+# mean beyond; from its bound on squares would overflow.
+_MEAN_MAX, _COUNT_MAX = 1e100, 1e300
 
 
 def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
@@ -292,18 +295,19 @@ def _check_arrays(arrays: Arrays) -> None:
             raise InputError(
                 f"{name}: {wanted} is wanted. Got {array.dtype} of {array.ndim} dimensions instead."
             )
-        if name.endswith("/columns") and array.min(initial=0) < 0:
-            raise InputError(f"{name}: a column below zero, {array.min()}, is none.")
+        if end in ("columns", "field_of") and array.min(initial=0) < 0:
+            raise InputError(f"{name}: a place below zero, {array.min()}, is none.")
         if wanted == np.float64:
             least = -math.inf if end in _SIGNED else 0.0
             lowest, highest = array.min(initial=math.inf), array.max(initial=-math.inf)
             # nan is its own minimum, and fails any comparison.
-            if array.size and not (least <= lowest and abs(lowest) < math.inf > highest):
-                unfit = array[~(np.isfinite(array) & (array >= least))]
+            most = _MEAN_MAX if end == "mean" else _COUNT_MAX
+            if array.size and not (max(least, -most) <= lowest and highest <= most):
+                unfit = array[~((np.abs(array) <= most) & (array >= least))]
                 what = "finite numbers" if least else "finite numbers from 0 on"
                 raise InputError(
-                    f"{name}: {what} are wanted, whatever was unlearned or has decayed. Got"
-                    f" {unfit[0]} instead."
+                    f"{name}: {what}, up to {most:g}, are wanted, whatever was unlearned or has"
+                    f" decayed. Got {unfit[0]} instead."
                 )
 
 

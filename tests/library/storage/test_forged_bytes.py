@@ -143,6 +143,22 @@ def test_counts_that_nothing_can_have_left_are_refused(name: str, value: float) 
         NaiveBayes.from_bytes(forged(name, spoil))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sections/0/numbers/mean", -1e101),
+        ("sections/0/numbers/mean", 1e300),
+        ("sections/0/numbers/m2", 1e301),
+        ("sections/0/text/by_word", 1e301),
+        ("groups/kinds/field_of", -1),
+    ],
+)
+def test_numbers_that_would_overflow_are_refused(name: str, value: float) -> None:
+    """Sums of squares of such would be infinite, or a place would count from the end."""
+    with pytest.raises(StoreError, match=f"{name}: (finite numbers|a place below zero)"):
+        NaiveBayes.from_bytes(forged(name, lambda array: np.full_like(array, value)))
+
+
 def test_dust_of_old_files_is_read_as_nothing() -> None:
     """Version 0.1.0 kept what rounding had left below 0 of words that were dropped."""
 
