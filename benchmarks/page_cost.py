@@ -23,7 +23,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 
-MESSAGES = 2_000_000
+MESSAGES = 1_500_000
 TURNS = 7
 OFF: Final = {"recent": {"enabled": False}, "corrections": {"to": "none"}}
 
