@@ -349,3 +349,26 @@ def test_a_predictor_that_never_ran_refuses_what_waits(board: SnapshotBoard) -> 
     assert isinstance(future.exception(0), PredictorStopped)
     with pytest.raises(PredictorError, match="has been stopped"):
         predictor.drain(LONG_S)
+
+
+def test_a_question_is_asked_of_the_current_snapshot() -> None:
+    """Whatever a snapshot can tell can be asked for, and what goes wrong comes to who asked."""
+    board = SnapshotBoard()
+    board.publish(Snapshot(NaiveBayes(["a", "b"], features={"text": Words(Bernoulli())}), 7))
+    predictor = Predictor(board)
+    predictor.start()
+    assert predictor.ask(lambda snapshot: snapshot.version).result(LONG_S) == 7
+    asked = predictor.ask(lambda snapshot: snapshot.word_counts([], "no such group"))
+    with pytest.raises(InputError, match="no such group"):
+        asked.result(LONG_S)
+    assert predictor.failure is None
+    predictor.stop(LONG_S)
+
+
+def test_a_question_before_the_first_snapshot_is_refused() -> None:
+    """Who asks too early is told so, and the predictor lives on."""
+    predictor = Predictor(SnapshotBoard())
+    predictor.start()
+    with pytest.raises(PredictorError, match="no snapshot yet"):
+        predictor.ask(lambda snapshot: snapshot.version).result(LONG_S)
+    predictor.stop(LONG_S)
