@@ -39,6 +39,11 @@ test-all: test ## Run `make test`, then what takes longer; SEED=1 replays the ru
 boundscheck: setup ## Test kernels and library with checked indices, a deep run; ARGS go to pytest
 	@scripts/test_boundscheck.sh $(ARGS)
 
+.PHONY: campaigns
+campaigns: setup ## Try for hours to break the daemon's promises, into docs/reliability.md; ARGS names one
+	@$(BIN)/python -m tests.campaigns $(or $(ARGS),all) --json build/campaigns.json
+	@$(BIN)/python -m tests.campaigns publish build/campaigns.json
+
 .PHONY: lint
 lint: setup ## Check style, formatting, types and import contracts
 	@scripts/lint.sh

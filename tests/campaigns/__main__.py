@@ -1,0 +1,69 @@
+"""`python -m tests.campaigns NAME`: runs a campaign, by default at its full size.
+
+`python -m tests.campaigns all --json FILE` runs all, and `python -m tests.campaigns publish FILE`
+writes what such files hold into docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from pathlib import Path
+
+from tests.campaigns import publish
+from tests.campaigns.campaign import Campaign, FailedError, carry_out
+from tests.campaigns.damaged_files import damaged_files
+
+CAMPAIGNS: dict[str, Campaign] = {
+    each.name: each
+    for each in (Campaign(damaged_files, 2_000, 20, "checkpoints and journals, damaged at random"),)
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the command line names; return 1 if a step failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
+    names = parser.add_subparsers(required=True, dest="name", metavar="NAME")
+    for name in ("all", *CAMPAIGNS):
+        what = CAMPAIGNS[name].what if name in CAMPAIGNS else "Run every campaign."
+        one = names.add_parser(name, help=what, description=what)
+        one.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+        one.add_argument("--first", type=int, default=0, help="the first step")
+        one.add_argument("--n", type=int, help="how many steps; all if it is not given")
+        one.add_argument("--json", type=Path, metavar="FILE", help="add the summary to this file")
+    files = names.add_parser("publish", help=publish.publish.__doc__)
+    files.add_argument("files", type=Path, nargs="*", metavar="FILE")
+    said = parser.parse_args(arguments)
+    if said.name == "publish":
+        publish.publish(said.files, CAMPAIGNS)
+        return 0
+    chosen = list(CAMPAIGNS.values()) if said.name == "all" else [CAMPAIGNS[said.name]]
+    # A campaign that fails takes no other with it.
+    return max([_carry_out(each, said) for each in chosen])
+
+
+def _carry_out(campaign: Campaign, said: argparse.Namespace) -> int:
+    n = campaign.n_full if said.n is None else said.n
+    _say(f"{campaign.name}, seed {said.seed}, {n:,} {campaign.step}: {campaign.what}")
+    try:
+        summary = json.dumps(carry_out(campaign, said.seed, said.first, n, _say))
+    except FailedError as error:
+        _say(f"FAILED: {error}")
+        return 1
+    sys.stdout.write(f"{summary}\n")
+    sys.stdout.flush()
+    if said.json is not None:
+        said.json.parent.mkdir(parents=True, exist_ok=True)
+        with said.json.open("a", encoding="utf-8") as file:
+            file.write(f"{summary}\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

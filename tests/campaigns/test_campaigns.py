@@ -1,0 +1,89 @@
+"""Each campaign with a few steps, and how campaigns report what they found."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns import __main__, publish
+from tests.campaigns.__main__ import CAMPAIGNS
+from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
+
+SEED = 14
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[getattr(pytest.mark, mark) for mark in campaign.needs])
+        for name, campaign in CAMPAIGNS.items()
+    ],
+)
+def test_a_few_steps(name: str) -> None:
+    """A small number of each campaign's steps passes."""
+    found = carry_out(CAMPAIGNS[name], SEED, 0, CAMPAIGNS[name].n_small, print)
+    assert found["figures"]
+
+
+def unlucky(run: Run) -> None:
+    """Fails by chance."""
+    for chance, folder in run.steps():
+        assert not list(folder.iterdir())
+        run.figures["steps begun"] += 1
+        assert chance.random() < 0.9
+
+
+def test_a_failure_names_the_command_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that a failure prints fails at once; one that passes prints its summary."""
+    monkeypatch.setitem(CAMPAIGNS, "unlucky", Campaign(unlucky, 1_000, 1, "steps"))
+    assert __main__.main(["unlucky", "--seed", "5"]) == 1
+    said = capsys.readouterr().err
+    command = said.strip().rpartition("replay: python -m tests.campaigns ")[2].split()
+    assert command[:3] == ["unlucky", "--seed", "5"]
+    assert int(command[4]) > 0
+    assert __main__.main(command) == 1
+    seed = next(s for s in range(10_000) if _first_failure(s) == 4)
+    with pytest.raises(FailedError, match="step 4 failed"):
+        carry_out(CAMPAIGNS["unlucky"], seed, 2, 10, print)
+    capsys.readouterr()
+    assert __main__.main(["unlucky", "--seed", "5", "--n", "1"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["campaign"], summary["n"], summary["seed"]) == ("unlucky", 1, 5)
+    assert summary["figures"] == {"steps begun": 1}
+
+
+def _first_failure(seed: int) -> int:
+    return next(i for i in range(1_000) if random.Random(f"unlucky/{seed}/{i}").random() >= 0.9)
+
+
+def test_the_table_is_that_of_the_published_runs() -> None:
+    """Every row of docs/reliability.md is written from docs/campaigns.json."""
+    runs = json.loads(publish.RUNS.read_text(encoding="utf-8"))
+    text = publish.GUIDE.read_text(encoding="utf-8")
+    again = "run: python -m tests.campaigns publish (with no new file it renews the table)"
+    assert publish.rewritten(text, runs, CAMPAIGNS) == text, again
+    assert set(runs) <= set(CAMPAIGNS)
+
+
+def test_a_summary_becomes_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishing a file of summaries changes the rows of its campaigns, and no other line."""
+    for name in ("RUNS", "GUIDE"):
+        copy = tmp_path / getattr(publish, name).name
+        copy.write_bytes(getattr(publish, name).read_bytes())
+        monkeypatch.setattr(publish, name, copy)
+    before = publish.GUIDE.read_text(encoding="utf-8").splitlines()
+    name = next(iter(CAMPAIGNS))
+    summary = carry_out(CAMPAIGNS[name], 77_777, 0, 1, print)
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps(summary) + "\n", encoding="utf-8")
+    assert __main__.main(["publish", str(file)]) == 0
+    after = publish.GUIDE.read_text(encoding="utf-8").splitlines()
+    (new,) = set(after) - set(before)
+    assert f"`python -m tests.campaigns {name} --seed 77777 --n 1`" in new
+    assert len(after) == len(before)
