@@ -262,6 +262,15 @@ def part_to_learn(state: ModelState, name: Any) -> PartState | None:
     """Return the part to teach, made if it is new; None for a model kept whole."""
     if name is None or (isinstance(name, str) and name in state.parts):
         return known_part(state, name)
+    check_new_part(state, name)
+    for group in state.groups.values():
+        group.set_bounded(bounded=False)
+    state.parts[name] = PartState.empty(state.groups, len(state.classes))
+    return state.parts[name]
+
+
+def check_new_part(state: ModelState, name: Any) -> None:
+    """Refuse a part that the model cannot have."""
     if not isinstance(name, str):
         raise InputError(f"part must be a str. Got {name!r} ({type(name).__name__}) instead.")
     if not state.parts and state.n_examples:
@@ -275,7 +284,3 @@ def part_to_learn(state: ModelState, name: Any) -> PartState | None:
             f"part {name!r}: a half-life in examples is one of all examples together, and a"
             " part is a function of its own. Take a half-life in seconds."
         )
-    for group in state.groups.values():
-        group.set_bounded(bounded=False)
-    state.parts[name] = PartState.empty(state.groups, len(state.classes))
-    return state.parts[name]

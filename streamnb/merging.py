@@ -15,6 +15,9 @@ would be if an example brought it. What depends on order has this meaning:
 Models of different hash keys meet by the texts of their words and values: the other is brought to
 the first one's key. Subtracting takes away what was added. A model that was kept in parts enters
 whole.
+
+A part of a model can be taken out as a model of its own, put into another model, or dropped: so a
+log's counts move with the log from process to process, and a slice of a stream can be taken away.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ import numpy as np
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features import statistics
+from streamnb.features.protocol import GroupPart
 from streamnb.labels import shown_classes
-from streamnb.learn import add_class
+from streamnb.learn import add_class, check_new_part, known_part
 from streamnb.serialization import pack, unpack
-from streamnb.state import ModelState
+from streamnb.state import ModelState, PartState
 
 
 def clone(state: ModelState, *, whole: bool = False) -> ModelState:
@@ -74,6 +78,49 @@ def subtract(first: ModelState, other: ModelState) -> ModelState:
     return rest
 
 
+def part_of(state: ModelState, name: str) -> ModelState:
+    """Return a model of what one part has learned, kept in that part; see `NaiveBayes.part`."""
+    part = known_part(state, name)
+    assert part is not None
+    alone = state.frozen_copy(with_parts=False)
+    alone.set_parts({name: part.frozen_copy(alone.groups)})
+    for group in alone.groups.values():
+        group.n_skipped = 0
+    return clone(alone)
+
+
+def set_part(state: ModelState, name: str, other: ModelState) -> None:
+    """Put what another model has learned in the place of a part; see `NaiveBayes.set_part`."""
+    check_new_part(state, name)
+    check_alike(state, other)
+    if other is state:
+        other = clone(state)
+    if other.hash_key != state.hash_key:
+        other = _with_key(other, state.hash_key)
+    _join_classes(state, other, 1)
+    places = np.array([state.class_index[label] for label in other.classes], dtype=np.int64)
+    factor = _meet(state, other)
+    class_counts = np.zeros(len(state.classes))
+    class_counts[places] = factor * other.class_counts
+    groups = {}
+    for group_name, group in state.groups.items():
+        theirs = other.groups[group_name]
+        group.set_bounded(bounded=False)
+        group.sum_parts([])
+        group.merge(theirs, places, factor, 1)
+        groups[group_name] = GroupPart(group.counts, theirs.n_dropped)
+    state.set_parts(state.parts | {name: PartState(class_counts, groups, other.n_examples)})
+    state.compact()
+
+
+def drop_part(state: ModelState, name: str) -> None:
+    """Take a part away; see `NaiveBayes.drop_part`."""
+    known_part(state, name)
+    state.set_parts({each: part for each, part in state.parts.items() if each != name})
+    state.compact()
+    state.drop_empty_classes()
+
+
 def check_alike(first: ModelState, other: ModelState) -> None:
     """Refuse models that do not count the same things; name what differs, with both values."""
     ours, theirs = first.describe(), other.describe()
@@ -115,20 +162,7 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
     check_alike(total, other)
     if other.hash_key != total.hash_key:
         other = _with_key(other, total.hash_key)
-    declared = other.classes[: other.n_declared_classes]
-    for label in other.classes:
-        if label not in total.class_index:
-            if sign < 0:
-                raise InputError(f"class {label!r} cannot be taken away: it was never there.")
-            if total.is_closed and label not in declared:
-                raise InputError(
-                    f"class {label!r} of the other model is declared by neither; this one's are"
-                    f" {shown_classes(total.classes)}. Declare it in classes, or set"
-                    " new_classes=True on the first model."
-                )
-            add_class(total, label)
-    if sign > 0 and total.is_closed:
-        total.n_declared_classes = len(total.classes)  # what either declares, both have declared
+    _join_classes(total, other, sign)
     places = np.array([total.class_index[label] for label in other.classes], dtype=np.int64)
     factor = _meet(total, other)
     counts, change = total.class_counts, factor * other.class_counts
@@ -146,6 +180,26 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
     total.n_examples += sign * other.n_examples
     if sign < 0:
         total.drop_empty_classes()
+
+
+def _join_classes(total: ModelState, other: ModelState, sign: int) -> None:
+    """Let the other model's classes join, or refuse them; in a refusal nothing changes."""
+    new = [label for label in other.classes if label not in total.class_index]
+    if new and sign < 0:
+        raise InputError(f"class {new[0]!r} cannot be taken away: it was never there.")
+    declared = other.classes[: other.n_declared_classes]
+    for label in new:
+        if total.is_closed and label not in declared:
+            raise InputError(
+                f"class {label!r} of the other model is declared by neither; this one's are"
+                f" {shown_classes(total.classes)}. Declare it in classes, or set"
+                " new_classes=True on the first model."
+            )
+    total.check_classes([*total.classes, *new])
+    for label in new:
+        add_class(total, label)
+    if sign > 0 and total.is_closed:
+        total.n_declared_classes = len(total.classes)  # what either declares, both have declared
 
 
 def _meet(total: ModelState, other: ModelState) -> float:

@@ -293,6 +293,77 @@ class NaiveBayes(ModelReader):
         """
         self.state.forget_parts()
 
+    def part(self, name: str) -> Self:
+        """Return a model of what one part has learned, and nothing else.
+
+        It is kept in that one part, and independent of this model. Saved with its log's position,
+        it is all that another process needs to go on with that log (`set_part`); subtracted or
+        dropped, it is a slice of the stream that is forgotten.
+
+        Parameters
+        ----------
+        name : str
+            The part, one of `parts`.
+
+        Raises
+        ------
+        InputError
+            If there is no such part.
+
+        Examples
+        --------
+        >>> from streamnb import Multinomial, NaiveBayes, Words
+        >>> model = NaiveBayes(features={"text": Words(Multinomial())})
+        >>> model.learn_many({"text": ["a prize", "lunch"]}, ["spam", "ham"], part="monday")
+        >>> model.learn_many({"text": ["a meeting"]}, ["ham"], part="tuesday")
+        >>> monday = model.part("monday")
+        >>> monday.n_examples, (model - monday).n_examples
+        (2, 1)
+        """
+        return self.of(merging.part_of(self.state, name))
+
+    def set_part(self, name: str, model: NaiveBayes) -> None:
+        """Put what another model has learned in the place of a part, or add it as a new one.
+
+        The part then has, bit for bit, the other model's counts, whatever it had before. Models of
+        different hash keys meet by the texts of their words and values.
+
+        Parameters
+        ----------
+        name : str
+            The part; this model must be kept in parts, or have learned nothing yet.
+        model : NaiveBayes
+            Of the same kind, as `part` or a file gives it. If it is kept in parts, it enters whole.
+
+        Raises
+        ------
+        InputError
+            If the models do not count the same things, if a class of the other is none here and may
+            not join, or if this model has learned as a whole; nothing has changed.
+
+        Examples
+        --------
+        >>> from streamnb import Multinomial, NaiveBayes, Words
+        >>> def empty():
+        ...     return NaiveBayes(classes=["ham", "spam"], features={"text": Words(Multinomial())})
+        >>> first, second = empty(), empty()
+        >>> first.learn_one({"text": "win a prize"}, "spam", part="tweets/0")
+        >>> second.set_part("tweets/0", first.part("tweets/0"))
+        >>> second.class_counts.tolist()
+        [0.0, 1.0]
+        """
+        merging.set_part(self.state, name, _state_of(model))
+
+    def drop_part(self, name: str) -> None:
+        """Forget a part: the model is then the sum of the others.
+
+        Raises
+        ------
+        InputError
+            If there is no such part.
+        """
+        merging.drop_part(self.state, name)
+
     # ---- as a value ----------------------------------------------------------------------------
 
     def __add__(self, other: object) -> Self:

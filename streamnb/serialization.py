@@ -333,12 +333,6 @@ def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:
 
 def _join(state: ModelState, sections: list[tuple[str | None, PartState]]) -> None:
     """Make a state the sum of its sections, and keep those that have a name as parts."""
-    state.parts = {name: part for name, part in sections if name is not None}
-    # Always in one order: some sums depend on it in their last digit.
-    parts = [part for _, part in sorted(sections, key=lambda section: section[0] or "")]
-    for part in parts:
-        state.class_counts += part.class_counts
-        state.n_examples += part.n_examples
-    for name, group in state.groups.items():
-        group.set_bounded(bounded=not state.parts)
-        group.sum_parts([part.groups[name] for part in parts])
+    state.set_parts({name or "": part for name, part in sections})
+    if sections[0][0] is None:
+        state.forget_parts()

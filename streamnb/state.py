@@ -185,6 +185,17 @@ class ModelState:
                 if not group.sums_exactly:
                     group.sum_parts([self.parts[part].groups[name] for part in sorted(self.parts)])
 
+    def set_parts(self, parts: Mapping[str, PartState]) -> None:
+        """Make the model the sum of these parts, always in the order of their names."""
+        self.parts = dict(parts)
+        self.class_counts = np.zeros(len(self.classes))
+        for name in sorted(parts):
+            self.class_counts += parts[name].class_counts
+        self.n_examples = sum(part.n_examples for part in parts.values())
+        for name, group in self.groups.items():
+            group.set_bounded(bounded=not parts)
+            group.sum_parts([parts[part].groups[name] for part in sorted(parts)])
+
     def forget_parts(self) -> None:
         """Keep the model whole from now on; words then leave by the sum's own bound."""
         self.parts = {}

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from streamnb import Bernoulli, Multinomial, NaiveBayes, Words
+from streamnb import (
+    Bernoulli,
+    Categories,
+    Flags,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Words,
+)
 from streamnb.errors import InputError
+from streamnb.features.protocol import Group
 from streamnb.inspection.words import word_group
 from tests import naive
 from tests.library.streams import part_counts
@@ -184,3 +196,137 @@ def test_dropped_words_leave_nothing_in_the_sum(likelihood: Bernoulli | Multinom
     model.forget_parts()
     loaded = NaiveBayes.from_bytes(model.to_bytes())
     assert loaded.vocabulary_size == model.vocabulary_size
+
+
+# ---- parts as models -----------------------------------------------------------------------------
+
+LOGS = ("x/0", "x/1", "x/2")
+
+
+@given(groups(), streams(parts=LOGS, max_size=40))
+def test_a_part_taken_out_is_its_log_alone(group: Words, stream: list[Example]) -> None:
+    """A part as a model is the model of its log, and the model without it that of the others."""
+    whole = teach(model_of(group), stream)
+    names = list(whole.parts)
+    taken = {name: whole.part(name) for name in names}
+    for name in names:
+        alone = teach(model_of(group), (e for e in stream if e.part == name))
+        assert facts(taken[name], name) == facts(alone, name)
+        assert_is_sum(taken[name])
+        assert NaiveBayes.from_bytes(taken[name].to_bytes()).parts.keys() == {name}
+    for name in names[1:]:
+        whole.drop_part(name)
+        assert name not in whole.parts
+        assert_is_sum(whole)
+    for name in names[:1]:
+        assert facts(whole, name) == facts(taken[name], name)
+
+
+@given(groups(), streams(parts=LOGS, max_size=60), cuts(), st.data())
+def test_logs_that_move_between_models_count_once(
+    group: Words, stream: list[Example], where: list[int], data: st.DataObject
+) -> None:
+    """However logs move between two models, with their parts, the owned parts are one model's."""
+    models = [model_of(group), NaiveBayes(classes=CLASSES, features={"text": group}, hash_key=9)]
+    owner = dict.fromkeys(LOGS, 0)
+    bounds = [0, *(min(at, len(stream)) for at in where), len(stream)]
+    for begin, end in pairwise(bounds):
+        for e in stream[begin:end]:
+            models[owner[e.part]].learn_one({"text": e.text}, e.label, part=e.part)
+        name = data.draw(st.sampled_from(LOGS))
+        old = models[owner[name]]
+        if name in old.parts:
+            owner[name] = 1 - owner[name]
+            models[owner[name]].set_part(name, old.part(name))
+            if data.draw(st.booleans()):
+                old.drop_part(name)
+    alone = teach(model_of(group), stream)
+    for name in alone.parts:
+        assert facts(models[owner[name]], name) == facts(alone, name)
+    for model in models:
+        if model.parts:
+            assert_is_sum(model)
+
+
+def mixed(decay: HalfLife | None) -> NaiveBayes:
+    """Return a model with a group of each kind, whose classes may be joined by others."""
+    features: dict[str, Group] = {
+        "text": Words(Multinomial(), ngrams=(1, 2)),
+        "kind": Categories(),
+        "marked": Flags(fields=("marked",)),
+        "size": Numbers(fields=("size", "age")),
+    }
+    return NaiveBayes(classes=CLASSES, features=features, decay=decay, new_classes=True)
+
+
+@pytest.mark.parametrize("decay", [None, HalfLife(seconds=900.0)])
+def test_parts_of_every_kind_of_group_move(decay: HalfLife | None) -> None:
+    """Words, categories, flags and numbers all move, with classes that join, bit for bit.
+
+    Under decay, where counts are no whole numbers, to rounding: sums of rows have an order.
+    """
+    generator = np.random.default_rng(11)
+    one, single = mixed(decay), mixed(decay)
+    for i in range(600):
+        x = {
+            "text": " ".join(f"w{k}" for k in generator.integers(0, 40, 4)),
+            "kind": f"k{generator.integers(0, 9)}",
+            "marked": bool(generator.integers(0, 2)),
+            "size": float(generator.normal()),
+            "age": float(generator.normal(40, 9)),
+        }
+        label, log = (*CLASSES, "late")[i % (3 if i < 300 else 4)], LOGS[i % 3]
+        single.learn_one(x, label, part=log, time_s=float(i))
+        one.learn_one(x, label, part=log, time_s=float(i))
+        if i % 97 == 0:  # its counts move into a model that knows the other logs of before
+            other = mixed(decay)
+            for name in one.parts:
+                other.set_part(name, one.part(name))
+            other.set_part(log, other)  # what is wrong is put right
+            other.set_part(log, one.part(log))
+            one = other
+    asked = [{"text": f"w{k} w{k + 1}", "kind": f"k{k % 9}", "size": k / 9} for k in range(30)]
+    assert one.classes == single.classes
+    assert one.n_examples == single.n_examples
+    columns = {name: [x[name] for x in asked] for name in asked[0]}
+    expected = single.joint_log_likelihood_many(columns)
+    found = one.joint_log_likelihood_many(columns)
+    assert np.allclose(found, expected, rtol=1e-12, atol=0.0)
+    assert decay is not None or np.array_equal(found, expected)
+
+
+def test_dropping_every_part_leaves_an_empty_model() -> None:
+    """It may then learn as a whole, or in parts, as a new one does."""
+    model = model_of(Words(Bernoulli()))
+    model.learn_one({"text": "a"}, "ham", part="x/0")
+    model.drop_part("x/0")
+    assert (model.n_examples, model.words(), model.parts) == (0, [], {})
+    model.learn_one({"text": "b"}, "spam")
+    assert model.words() == ["b"]
+
+
+def test_parts_that_cannot_be_put_in_change_nothing() -> None:
+    """Another kind of model, an unknown class, or a model that learned whole is refused."""
+    model = model_of(Words(Bernoulli()))
+    model.learn_one({"text": "a"}, "ham", part="x/0")
+    before = model.to_bytes()
+    wrong: list[tuple[Any, Any, str]] = [
+        ("x/0", model_of(Words(Multinomial())), "do not count the same things"),
+        ("x/1", model.state, "a NaiveBayes is wanted"),
+        (3, model, "part must be a str"),
+    ]
+    for name, other, why in wrong:
+        with pytest.raises(InputError, match=why):
+            model.set_part(name, other)
+        assert model.to_bytes() == before
+    learned = NaiveBayes(features={"text": Words(Bernoulli())})
+    learned.learn_one({"text": "a"}, "eel")
+    with pytest.raises(InputError, match="declared by neither"):
+        model.set_part("x/1", learned)
+    assert model.to_bytes() == before
+    with pytest.raises(InputError, match="learned as a whole"):
+        learned.set_part("x/0", learned)
+    with pytest.raises(InputError, match="no such part"):
+        model.part("x/9")
+    with pytest.raises(InputError, match="no such part"):
+        model.drop_part("x/9")
