@@ -19,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
+
+Column = TextColumn | NDArray[np.float64]
 
 
 class Partition(NamedTuple):
@@ -293,7 +296,7 @@ class Messages:
     labels: NDArray[np.int32]
     operations: NDArray[np.int8]
     texts: TextColumn
-    fields: dict[str, TextColumn | NDArray[np.float64]]
+    fields: dict[str, Column]
     metadata: Callable[[RawColumns, NDArray[np.int64]], Metadata]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0
@@ -360,3 +363,44 @@ class Messages:
     def envelope(self, i: int) -> Envelope:
         """Return message `i` as a row."""
         return self.envelopes(np.array([i]))[0]
+
+    def reject(
+        self, rows: NDArray[np.int64], reason: Reason, detail: Callable[[str | None], str]
+    ) -> Messages:
+        """Return the messages without some, which become rejects; `detail` is called by label."""
+        if not len(rows):
+            return self
+        raw, at = self.raw, self.at[rows]
+        rejects = [
+            Reject(
+                reason, detail(self.label(row)), raw.partition, int(raw.offsets[i]),
+                int(raw.times_ms[i]), raw.key(i), raw.value(i), name,
+            )
+            for row, i, name in zip(
+                rows.tolist(), at.tolist(), self.metadata(raw, at).ids, strict=True
+            )
+        ]  # fmt: skip
+        kept = np.delete(np.arange(len(self)), rows)
+        return replace(
+            self,
+            at=self.at[kept],
+            labels=self.labels[kept],
+            operations=self.operations[kept],
+            texts=take_texts(self.texts.texts, kept),
+            fields={name: rows_of(column, kept) for name, column in self.fields.items()},
+            rejects=sorted([*self.rejects, *rejects], key=lambda each: each.offset),
+        )
+
+
+def take_texts(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
+    """Return the texts at some ascending places, over the same buffer."""
+    if len(at) == len(texts.starts):
+        return TextColumn(texts)
+    return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))
+
+
+def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
+    """Return some rows of a column, given ascending, each once."""
+    if len(rows) == len(column):
+        return column
+    return take_texts(column.texts, rows) if isinstance(column, TextColumn) else column[rows]

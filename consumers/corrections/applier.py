@@ -15,7 +15,7 @@ import structlog
 
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
-from consumers.features import is_over_limit, keep_classes, over_limit
+from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.messages import Partition, Reason, Reject
 from consumers.monitoring.metrics import CorrectionMetrics
 from streamnb import Learner

@@ -32,7 +32,6 @@ from consumers.decode.fields import (
     marked_ids,
     missing_column,
     take,
-    take_texts,
     with_entries,
     with_texts,
 )
@@ -60,6 +59,7 @@ from consumers.messages import (
     RawColumns,
     Reason,
     Reject,
+    take_texts,
 )
 from streamnb.columns import missing_text
 from streamnb.kernels.layout import Texts

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.config.sections import MESSAGE_PARTS
 from consumers.config.settings import MessageSettings
-from consumers.messages import Partition, Reason
+from consumers.messages import Partition, Reason, take_texts
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -226,13 +226,6 @@ def with_texts(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]
     starts[at] = new.starts + n_bytes
     ends[at] = np.where(new.ends < 0, -1, new.ends + n_bytes)
     return Texts(np.concatenate((texts.data, new.data)), starts, ends)
-
-
-def take_texts(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
-    """Return the texts at some ascending places, over the same buffer."""
-    if len(at) == len(texts.starts):
-        return TextColumn(texts)
-    return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))
 
 
 def take(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """Where a message's label comes from: a field of it, or the emoticons of its text.
 
 A labeller works on a batch: values and texts in, labels and texts out. A label of None means that
-the message is predicted and not learned.
+the message is predicted and not learned. Which labels may become classes is decided as they are
+learned, at the end of this file.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
-from consumers.messages import CLASSES_MAX, KnownClasses, Reason, first_few
+from consumers.messages import CLASSES_MAX, KnownClasses, Messages, Reason, first_few
+from streamnb import Codes, NaiveBayes
+from streamnb.labels import Label, new_labels
 
 _VALUE_SHOWN_MAX = 60
 _DETAIL_MAX = 500
@@ -231,3 +235,46 @@ def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str
             )
         class_of |= dict.fromkeys(signs, name)
     return class_of
+
+
+def keep_classes(model: NaiveBayes) -> tuple[Label, ...]:
+    """Declare the classes that joined, so that unlearning their last example leaves them.
+
+    The figures, metrics and stored messages of a run know classes by their place in the model.
+    """
+    classes = model.classes
+    model.state.n_declared_classes = len(classes)
+    return classes
+
+
+def is_over_limit(label: Label, n_new: int, model: NaiveBayes) -> bool:
+    """Return whether a label may not become a class, as the model has too many; `n_new` join first.
+
+    It is asked as the label is learned, so that the order of its log decides, in a replay too.
+    """
+    classes = model.classes
+    return model.new_classes and label not in classes and len(classes) + n_new >= CLASSES_MAX
+
+
+def over_limit(label: Label | None) -> str:
+    """Return why a label is refused; see `is_over_limit`."""
+    return (
+        f"the label {str(label)[:60]!r} is none of the model's classes, and no more may join: there"
+        f" are {CLASSES_MAX}; declare more in model.classes"
+    )
+
+
+def within_limit(messages: Messages, model: NaiveBayes) -> Messages:
+    """Return a batch whose labels may all be learned; the other messages become rejects."""
+    unknown = set(messages.classes).difference(model.classes)
+    if not model.new_classes or len(model.classes) + len(unknown) <= CLASSES_MAX:
+        return messages
+    rows = messages.to_learn
+    codes = Codes(messages.labels[rows], messages.classes)
+    new = [label for _, label in new_labels(codes, model.classes)]
+    over = [
+        messages.classes.index(str(label))
+        for k, label in enumerate(new)
+        if is_over_limit(label, k, model)
+    ]
+    return messages.reject(rows[np.isin(codes.codes, over)], Reason.UNKNOWN_LABEL, over_limit)

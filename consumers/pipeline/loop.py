@@ -20,8 +20,9 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.corrections import CorrectionApplier
+from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, SinkError
-from consumers.features import columns_of, keep_classes, within_limit
+from consumers.features import columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics

@@ -21,8 +21,8 @@ from consumers.config.model import (
 )
 from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
-from consumers.decode.labels import FieldLabeller
-from consumers.features import build_model, columns_of, extra_fields, within_limit
+from consumers.decode.labels import FieldLabeller, within_limit
+from consumers.features import build_model, columns_of, extra_fields
 from consumers.messages import CLASSES_MAX, Messages, Partition, Reason
 from streamnb import (
     Bernoulli,
