@@ -31,6 +31,7 @@ from consumers.decode.fields import (
     field_specs,
     marked_ids,
     missing_column,
+    place_name,
     take,
     with_entries,
     with_texts,
@@ -200,7 +201,12 @@ class Decoder:
     ) -> Messages:
         """Return the messages at some places of a batch, with the errors as rejects."""
         wrong = sorted(errors.items())
-        names = marked_ids(raw.partition, [error.id for _, error in wrong])
+        names = [
+            place_name(raw.partition, int(raw.offsets[i])) if error.has_no_id else name
+            for name, (i, error) in zip(
+                marked_ids(raw.partition, [error.id for _, error in wrong]), wrong, strict=True
+            )
+        ]
         return Messages(
             raw=raw,
             at=at,
@@ -215,7 +221,7 @@ class Decoder:
                     reason, detail, raw.partition, int(raw.offsets[i]), int(raw.times_ms[i]),
                     raw.key(i), raw.value(i), name,
                 )
-                for (i, (reason, detail, _)), name in zip(wrong, names, strict=True)
+                for (i, (reason, detail, *_)), name in zip(wrong, names, strict=True)
             ],
             n_ambiguous=columns.n_ambiguous,
         )  # fmt: skip

@@ -37,6 +37,7 @@ class DecodeError(NamedTuple):
     reason: Reason
     detail: str
     id: str | None = None  # if one could be read
+    has_no_id: bool = False  # it was decoded: the name of its place is its id
 
 
 Column: TypeAlias = Texts | NDArray[np.float64]

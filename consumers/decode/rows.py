@@ -145,9 +145,7 @@ class RowDecoder:
             labels=kept(labelled.labels),
             fields={name: kept(column) for name, column in fields.items()},
             errors=errors
-            | {
-                at[k]: found._replace(id=self._id_in(rows[k])) for k, found in errors_by_row.items()
-            },
+            | {at[k]: self._with_id(found, rows[k]) for k, found in errors_by_row.items()},
             n_ambiguous=labelled.n_ambiguous,
         )
 
@@ -195,10 +193,13 @@ class RowDecoder:
         columns = [map(get, rows) for _, get in self._id_parts]
         return columns[0] if len(columns) == 1 else map(id_of, zip(*columns, strict=True))
 
-    def _id_in(self, row: Any) -> str | None:
-        """Return the id of a row whose id may be of a wrong type: then it has none."""
+    def _with_id(self, error: DecodeError, row: Any) -> DecodeError:
+        """Return an error with the id of its row, unless that is of a wrong type."""
         parts = [get(row) for _, get in self._id_parts]
-        return id_of(parts) if all(part.__class__ in {str, int} for part in parts) else None
+        if any(part is not None and part.__class__ not in {str, int} for part in parts):
+            return error
+        name = id_of(parts)
+        return error._replace(id=name, has_no_id=name is None)
 
     def metadata_without_decoding(self, raw: RawColumns, places: NDArray[np.int64]) -> Metadata:
         """Return the metadata that is known without decoding: names by offset, and times."""

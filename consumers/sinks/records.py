@@ -130,7 +130,8 @@ def reject_record(reject: Reject) -> Record:
 
 
 _TEXTS = {"text", "fields"}
-_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
+_QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
@@ -227,15 +228,25 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
 
 
 def _tokens(key: bytes, value: bytes) -> set[bytes]:
-    """Return as JSON strings a key, and every word and string of a value.
+    """Return as JSON strings a key, and every word, string and cell of a value.
 
-    Each is there also with the mark that `decode.fields.marked_ids` may have put before an id.
+    The bytes are read as UTF-8 and as Latin-1, and values as JSON and as CSV. Each is there also
+    with the mark that `decode.fields.marked_ids` may have put before an id.
     """
-    found = {key} | {quoted or bare for quoted, bare in _TOKEN.findall(value)}
-    for token in [each for each in found if b"\\" in each]:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            found.add(_encode(msgspec.json.decode(b'"' + token + b'"'))[1:-1])
-    return {b'"' + mark + token + b'"' for token in found for mark in (b"", b"~")}
+    found: set[str] = set()
+    for encoding in ("utf-8", "latin-1"):
+        with contextlib.suppress(UnicodeDecodeError):
+            found.add(key.decode(encoding))
+        with contextlib.suppress(UnicodeDecodeError):
+            text = value.decode(encoding)
+            found |= {quoted or bare for quoted, bare in _TOKEN.findall(text)}
+            found.update(text.split(","))
+            found |= {cell.replace('""', '"') for cell in _QUOTED_CELL.findall(text)}
+    for token in [each for each in found if "\\" in each]:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeError):
+            found.add(msgspec.json.decode(f'"{token}"'))
+    names = {mark + token for token in found for mark in ("", "~")}
+    return {_encode(name) for name in names}
 
 
 def _base64(data: bytes | None) -> str | None:

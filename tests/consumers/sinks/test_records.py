@@ -62,7 +62,33 @@ def test_a_reject_that_names_a_deleted_message_stays() -> None:
     assert reject_without_bytes(line, {b'"m1"'}) is None
 
 
-@pytest.mark.parametrize("value", [rb'{"id":"h\u00e9","text":', '{"id":"hé","text":'.encode()])
+def test_a_message_without_an_id_is_no_other_by_its_words() -> None:
+    """A deletion of `txt` takes no reject that holds the word; one of its place takes it."""
+    rejects = decoded("id", [b'{"txt":"nobody","user":"bob"}', b'{"txt":']).rejects
+    line, broken = [reject_record(reject).value for reject in rejects]
+    assert json.loads(line)["id"] == "t-0-0"
+    assert reject_without_bytes(line, {b'"txt"'}) is None
+    assert reject_without_bytes(line, {b'"t-0-0"'}) is not None
+    assert "id" not in json.loads(broken)
+    assert reject_without_bytes(broken, {b'"txt"'}) is not None
+
+
+def test_an_id_of_a_wrong_type_is_compared_by_its_words() -> None:
+    """What it was meant to be is not known, so its place does not name it."""
+    [reject] = decoded("id", [b'{"id":["m1"],"text":"one"}']).rejects
+    assert reject.id is None
+    assert reject_without_bytes(reject_record(reject).value, {b'"m1"'}) is not None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        rb'{"id":"h\u00e9","text":',
+        '{"id":"hé","text":'.encode(),
+        '{"id":"hé","text":'.encode("latin-1"),
+        b"4,h\xe9,two many,",
+    ],
+)
 def test_a_reject_without_an_id_is_compared_word_by_word(value: bytes) -> None:
     """One that could not be decoded, or that an older version wrote, is erased by its strings."""
     record = reject_record(Reject(Reason.NOT_JSON, "odd", LOG, 1, 2, None, value + SECRET.encode()))
@@ -74,3 +100,20 @@ def test_a_reject_without_an_id_is_compared_word_by_word(value: bytes) -> None:
         name: old[name] for name in old if name not in {"value", "detail"}
     } | {"detail": "", "value_base64": None}
     assert reject_without_bytes(record.value, {b'"he"'}) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (b"my id,one,two,three", "my id"),
+        (b'one,"an ""id"", quoted",', 'an "id", quoted'),
+        (b'"left open,my id,', "my id"),
+        ("grün é,one,".encode("latin-1"), "grün é"),
+        ('{"id":"grün é","text":'.encode("latin-1"), "grün é"),
+        (b'{"id":"\\ud800 a","text":', "id"),  # half a character harms nothing
+    ],
+)
+def test_an_id_in_broken_csv_or_latin_1_is_found(value: bytes, name: str) -> None:
+    """A cell is an id whatever blanks, quotes and letters it holds."""
+    record = reject_record(Reject(Reason.NOT_CSV, "odd", LOG, 1, 2, None, value))
+    assert reject_without_bytes(record.value, {msgspec.json.encode(name)}) is not None
