@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,25 @@ for each in threads: each.join()
 assert found[0] and len(set(found)) == 1
 names = {each.name.split(".")[2] for each in entry_points if each.is_compiled}
 assert "word_table" in names and not names & {"gaussian", "flags", "categorical"}, names
+"""
+# Kernels are loaded, but one, whose index is gone, is compiled; and so is a function of others.
+LOADED = """
+import sys
+import numba
+from streamnb.kernels import gaussian, multinomial, posterior, word_table as table
+from streamnb.kernels.jit import cache_folder, entry_points
+folder = cache_folder(table.find_many.sources)
+for each in entry_points:
+    assert each.is_kept
+    if each is not table.byte_bounds:
+        each.compile()
+assert "numba.np.linalg" not in sys.modules
+(index,) = folder.glob("*/word_table.byte_bounds-*.nbi")
+index.unlink()
+table.byte_bounds.compile()
+assert "numba.np.linalg" in sys.modules
+assert sum(table.byte_bounds.dispatcher.stats.cache_hits.values()) == 0
+assert numba.njit(lambda n: [n, n])(3) == [3, 3]
 """
 
 
@@ -74,6 +94,18 @@ def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("numba.config.BOUNDSCHECK", checks)
         found.append(_jit.cache_folder.__wrapped__(SOURCES))
     assert len({None, *found}) == 3
+
+
+def test_kept_kernels_are_loaded_without_the_rest_of_the_compiler(tmp_path: Path) -> None:
+    """It is prepared where something must be compiled, which works before and after."""
+    folder = _jit.cache_folder(SOURCES)
+    assert folder is not None
+    shutil.copytree(folder, tmp_path / folder.name)
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "0", "STREAMNB_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_threads_may_call_a_kernel_first_at_the_same_time() -> None:
