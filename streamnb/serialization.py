@@ -34,6 +34,7 @@ from streamnb.priors import class_prior_from_dict
 from streamnb.state import ModelState, PartState, new_state
 
 FORMAT = "streamnb model"
+EXTRAS = "extras/"  # how the names of arrays begin that are not the model's
 VERSION = 2
 # What comes of a header or of arrays that have the right digest, and describe no model.
 UNREADABLE = (
@@ -47,7 +48,7 @@ UNREADABLE = (
     safetensors.SafetensorError,
 )
 _NO_DIGEST = "0" * 64
-_DTYPES = {
+DTYPES = {
     "bool": "BOOL",
     "float64": "F64",
     "int32": "I32",
@@ -75,7 +76,7 @@ def to_blocks(header: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview
     for name in order:
         begin, end = end, end + arrays[name].nbytes
         entries[name] = {
-            "dtype": _DTYPES[arrays[name].dtype.name],
+            "dtype": DTYPES[arrays[name].dtype.name],
             "shape": list(arrays[name].shape),
             "data_offsets": [begin, end],
         }
@@ -214,7 +215,11 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
 
 def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str, int]]:
     """Return the state that `pack` described, and its parts' positions."""
-    arrays = {name: _without_dust(name, array) for name, array in arrays.items()}
+    arrays = {
+        name: _without_dust(name, array)
+        for name, array in arrays.items()
+        if not name.startswith(EXTRAS)
+    }
     _check_arrays(arrays)
     state = new_state(
         header["classes"],

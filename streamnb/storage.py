@@ -19,14 +19,17 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
+from numpy.typing import NDArray
 
 from streamnb import serialization
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.features.protocol import Arrays
 from streamnb.model import NaiveBayes
 from streamnb.state import ModelState
 
@@ -45,6 +48,7 @@ class Stored:
     positions: dict[str, int]  # the next offset of each part's log, if it was given
     path: Path  # another file than the one asked for, if that was damaged
     header: dict[str, Any]  # the file's own description of the model
+    extras: Arrays = field(default_factory=dict)  # what was saved beside the model
 
 
 def save(
@@ -53,6 +57,7 @@ def save(
     *,
     positions: Mapping[str, int] | None = None,
     notes: Mapping[str, Any] | None = None,
+    extras: Mapping[str, NDArray[Any]] | None = None,
     keep: int = 1,
     mode: int | None = None,
 ) -> int:
@@ -68,6 +73,8 @@ def save(
         The next offset of each part's log, saved with the part in one step.
     notes : mapping of str to JSON values, optional
         Whatever the caller wants to find again in the header.
+    extras : mapping of str to ndarray, optional
+        Arrays of bool, float64, int32, int64, uint64 or uint8, to be found again by `read`.
     keep : int
         How many files to keep, at least 1: `path`, `path.1`, … with `path` the newest.
     mode : int, optional
@@ -93,7 +100,7 @@ def save(
     for part, position in _mapping("positions", positions).items():
         check_whole(f"positions[{part!r}]", position, 0)
     header, arrays = serialization.pack(state, positions or {})
-    header["notes"] = _checked_notes(notes)
+    header["notes"], arrays = _checked_notes(notes), arrays | _checked_extras(extras)
     fresh = target.with_name(f".{target.name}.new")
     try:
         size = _write(fresh, serialization.to_blocks(header, arrays), mode)
@@ -125,6 +132,17 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
     return checked
 
 
+def _checked_extras(extras: Any) -> Arrays:
+    checked: Arrays = {}
+    for name, array in _mapping("extras", extras).items():
+        check_kind(f"extras[{name!r}]", array, np.ndarray)
+        if array.dtype.name not in serialization.DTYPES:
+            known = ", ".join(serialization.DTYPES)
+            raise InputError(f"extras[{name!r}] must be of {known}. Got {array.dtype} instead.")
+        checked[f"{serialization.EXTRAS}{name}"] = array
+    return checked
+
+
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
     """Load a model that `save` wrote.
 
@@ -140,7 +158,7 @@ def load(path: str | os.PathLike[str]) -> NaiveBayes:
 
 
 def read(path: str | os.PathLike[str]) -> Stored:
-    """Load a model with its positions; see `load`."""
+    """Load a model with its positions and extras; see `load`."""
     target = _path(path)
     try:
         return _read_one(target)
@@ -252,7 +270,12 @@ def _read_one(path: Path) -> Stored:
                 header = json.loads(meta["header"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
             state, positions = serialization.unpack(header, arrays)
-            return Stored(NaiveBayes.of(state), positions, path, header)
+            extras = {
+                name.removeprefix(serialization.EXTRAS): array
+                for name, array in arrays.items()
+                if name.startswith(serialization.EXTRAS)
+            }
+            return Stored(NaiveBayes.of(state), positions, path, header, extras)
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"

@@ -1,7 +1,8 @@
 """The checkpoint: the model and the positions of its stream, saved as one file.
 
 The state has one section a partition: its next offset, and the counts of that partition's log
-alone. The model is the sum of the sections. The steps of a checkpoint, in this order:
+alone. The model is the sum of the sections. Further components may save a state of their own in the
+same file, each as an entry. The steps of a checkpoint, in this order:
 
 1. Between two batches, the consuming thread freezes the counts and the next offsets together, and
    queues a marker behind the messages that wait for the predictor. Learning continues.
@@ -26,12 +27,13 @@ import fcntl
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
+from numpy.typing import NDArray
 
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
@@ -57,6 +59,26 @@ class SavedCheckpoint:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """What a component saves beside model and positions: JSON values and arrays."""
+
+    values: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+class Checkpointed(Protocol):
+    """A component whose state is part of the checkpoint, in an entry of its own."""
+
+    name: str  # the entry's, with no slash in it
+
+    def pack(self) -> CheckpointEntry:
+        """Return the state; nothing may change it afterwards."""
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on from the state in an entry, before anything else is asked."""
+
+
 class Checkpoint:
     """The folder that holds the state.
 
@@ -75,6 +97,7 @@ class Checkpoint:
         self._clock = clock
         self._due_at = clock() + settings.interval_s
         self._written_at: float | None = None
+        self._entries: dict[str, CheckpointEntry] = {}  # restored, and not handed out yet
 
     @property
     def path(self) -> Path | None:
@@ -150,7 +173,9 @@ class Checkpoint:
                 ) from error
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
-        self._refuse_other(path, fresh, stored.model, stored.header["notes"])
+        notes = dict(stored.header["notes"])
+        self._entries = _entries(notes.pop("entries", {}), stored.extras)
+        self._refuse_other(path, fresh, stored.model, notes)
         for name, group in fresh.describe()["groups"].items():
             if "max_words" in group:
                 stored.model.set_max_words(name, group["max_words"])
@@ -159,10 +184,34 @@ class Checkpoint:
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
+    def restore_entries(self, components: Iterable[Checkpointed]) -> None:
+        """Let components go on from their entries in the file that `restore` read.
+
+        A component without an entry begins anew. An entry of no component is left out from the next
+        checkpoint on, and the log names it. One that cannot be used is a `CheckpointError`.
+        """
+        for each in components:
+            entry = self._entries.pop(each.name, None)
+            if entry is None:
+                continue
+            try:
+                each.unpack(entry)
+            except (KeyError, TypeError, ValueError, StreamnbError) as error:
+                raise CheckpointError(
+                    f"{self.path}: its entry {each.name!r} cannot be used ({error!r}). Start the "
+                    "version that wrote it, or move the folder away to learn anew from the start."
+                ) from error
+        if self._entries:
+            log.warning("checkpoint_entries_left_out", names=sorted(self._entries))
+            self._entries.clear()
+
     def write(
-        self, model: NaiveBayes | ModelState, positions: Mapping[Partition, int]
+        self,
+        model: NaiveBayes | ModelState,
+        positions: Mapping[Partition, int],
+        entries: Mapping[str, CheckpointEntry] | None = None,
     ) -> SavedCheckpoint:
-        """Write model and positions as one file; if that fails, the file before it stays."""
+        """Write model, positions and entries as one file; if that fails, the one before stays."""
         path = self.path
         if path is None:
             return SavedCheckpoint(positions)
@@ -172,7 +221,12 @@ class Checkpoint:
                 model,
                 path,
                 positions={part_name(p): at for p, at in positions.items()},
-                notes=self._identity,
+                notes=self._identity | _values(entries or {}),
+                extras={
+                    f"{name}/{array}": data
+                    for name, entry in (entries or {}).items()
+                    for array, data in entry.arrays.items()
+                },
                 keep=self._settings.keep,
                 mode=FILE_MODE,  # the vocabulary holds people's words
             )
@@ -213,6 +267,24 @@ class Checkpoint:
                 + "\n".join(found)
                 + "\nPut the configuration back, or name another checkpoint.folder to learn anew."
             )
+
+
+def _values(entries: Mapping[str, CheckpointEntry]) -> dict[str, Any]:
+    """Return the entries' values as a note; without entries a file has none."""
+    return (
+        {"entries": {name: dict(each.values) for name, each in entries.items()}} if entries else {}
+    )
+
+
+def _entries(
+    values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, CheckpointEntry]:
+    """Return the entries of a file by name."""
+    own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in values}
+    for path, array in arrays.items():
+        name, _, rest = path.partition("/")
+        own[name][rest] = array
+    return {name: CheckpointEntry(given, own[name]) for name, given in values.items()}
 
 
 def _make_folder(folder: Path) -> None:

@@ -4,6 +4,9 @@ The consuming thread freezes the model and its positions, which takes as long as
 and queues a marker behind the messages that wait for the predictor. When the predictor's thread
 reaches the marker, it flushes the sinks, which it owns. A third thread waits for that and writes
 the file. At most one checkpoint is under way at a time.
+
+Other components' entries are taken at the same two moments: those of the consuming thread with the
+model, those of the predictor's thread at the marker. So all of them know the same messages.
 """
 
 from __future__ import annotations
@@ -12,11 +15,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeAlias
 
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
 from consumers.monitoring.tracing import span
-from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
+from consumers.pipeline.checkpoint import (
+    Checkpoint,
+    Checkpointed,
+    CheckpointEntry,
+    SavedCheckpoint,
+)
 from consumers.sinks.base import Flushable
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
@@ -27,6 +36,8 @@ from streamnb.state import ModelState
 _SAFE_TIMEOUT_S = 30.0
 _SAFE_TIMEOUT_AT_STOP_S = 5.0
 _SLICE_S = 1.0  # how often a wait checks for a stop
+
+Entries: TypeAlias = dict[str, CheckpointEntry]
 
 
 class _Deadline:
@@ -56,7 +67,8 @@ class CheckpointWriter:
     """Writes checkpoints, one at a time.
 
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
-    `after` is called on the checkpoint thread after each checkpoint, and must be quick.
+    `after` is called on the checkpoint thread after each checkpoint, and must be quick. `consumed`
+    and `predicted` are the components that have entries, by the thread that they belong to.
     """
 
     def __init__(
@@ -66,12 +78,16 @@ class CheckpointWriter:
         sinks: Sequence[Flushable],
         stop: threading.Event,
         after: Callable[[], None] = lambda: None,
+        *,
+        consumed: Sequence[Checkpointed] = (),
+        predicted: Sequence[Checkpointed] = (),
     ) -> None:
         self._checkpoint = checkpoint
         self._predictor = predictor
         self._sinks = tuple(sinks)
         self._stop = stop
         self._after = after
+        self._consumed, self._predicted = tuple(consumed), tuple(predicted)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[SavedCheckpoint] | None = None
 
@@ -92,7 +108,7 @@ class CheckpointWriter:
         the predictor has ended, it is a `CheckpointError`.
         """
         deadline = _Deadline(self._stop)
-        safe: Future[None] = Future()
+        safe: Future[Entries] = Future()
         while True:
             try:
                 self._predictor.call(lambda: self._make_safe(safe, deadline), timeout_s=_SLICE_S)
@@ -104,7 +120,8 @@ class CheckpointWriter:
             except PredictorError as error:
                 raise CheckpointError(f"no checkpoint was written: {error}") from error
         frozen, at = model.state.frozen_copy(), dict(positions)
-        self._pending = self._thread.submit(self._write, frozen, at, safe, deadline)
+        entries = _packed(self._consumed)
+        self._pending = self._thread.submit(self._write, frozen, at, entries, safe, deadline)
 
     def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
         """Return the checkpoint under way once it is written; None if there is none, or not yet.
@@ -121,7 +138,7 @@ class CheckpointWriter:
         """End the checkpoint thread once it has written what is under way."""
         self._thread.shutdown()
 
-    def _make_safe(self, safe: Future[None], deadline: _Deadline) -> None:
+    def _make_safe(self, safe: Future[Entries], deadline: _Deadline) -> None:
         """Flush the sinks, which hold all predictions before the marker; on the predictor."""
         lost = self._predictor.failure
         if lost is not None:
@@ -130,6 +147,7 @@ class CheckpointWriter:
         try:
             for sink in self._sinks:
                 _flush(sink, deadline)
+            entries = _packed(self._predicted)
         except SinkError as error:
             safe.set_exception(error)
         except Exception as error:
@@ -137,20 +155,21 @@ class CheckpointWriter:
             safe.set_exception(SinkError(f"a sink failed: {error!r}"))
             raise
         else:
-            safe.set_result(None)
+            safe.set_result(entries)
 
     def _write(
         self,
         frozen: ModelState,
         positions: Mapping[Partition, int],
-        safe: Future[None],
+        entries: Entries,
+        safe: Future[Entries],
         deadline: _Deadline,
     ) -> SavedCheckpoint:
         """Wait until the marker has passed, then write; on the checkpoint thread."""
         try:
             with span("checkpoint"):
-                _wait_for(safe, deadline)
-                saved = self._checkpoint.write(frozen, positions)
+                entries |= _wait_for(safe, deadline)
+                saved = self._checkpoint.write(frozen, positions, entries)
             self._after()
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, CheckpointError) as error:
@@ -172,7 +191,11 @@ def _flush(sink: Flushable, deadline: _Deadline) -> None:
             return
 
 
-def _wait_for(safe: Future[None], deadline: _Deadline) -> None:
+def _packed(components: Sequence[Checkpointed]) -> Entries:
+    return {each.name: each.pack() for each in components}
+
+
+def _wait_for(safe: Future[Entries], deadline: _Deadline) -> Entries:
     while True:
         slice_s = deadline.slice_s()
         try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -15,6 +16,7 @@ from consumers.messages import Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
+    CheckpointEntry,
     SavedCheckpoint,
     differences,
 )
@@ -301,3 +303,43 @@ def test_differences_are_found_leaf_by_leaf() -> None:
         ("came", None, 5),
     ]
     assert list(differences(old, old)) == []
+
+
+class Counter:
+    """A component with a state of its own."""
+
+    def __init__(self, name: str, n: int = 0) -> None:
+        self.name = name
+        self.n = n
+
+    def pack(self) -> CheckpointEntry:
+        """Return its count twice."""
+        return CheckpointEntry({"n": self.n}, {"deep/n": np.array([self.n])})
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Take the count back."""
+        assert entry.arrays["deep/n"].tolist() == [entry.values["n"]]
+        self.n = entry.values["n"]
+
+
+def test_components_go_on_from_their_entries(tmp_path: Path) -> None:
+    """Each gets its own entry back; one that nobody claims is named, and not kept."""
+    entries = {name: Counter(name, n).pack() for name, n in (("a", 3), ("b", 5))}
+    checkpoint(tmp_path).write(fresh(), {}, entries)
+    state = checkpoint(tmp_path)
+    state.restore(fresh())
+    a, new = Counter("a"), Counter("new")
+    with capture_logs() as logs:
+        state.restore_entries([a, new])
+    assert (a.n, new.n) == (3, 0)
+    [told] = [each for each in logs if each["event"] == "checkpoint_entries_left_out"]
+    assert told["names"] == ["b"]
+
+
+def test_an_entry_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    """Going on without it would be wrong in silence."""
+    checkpoint(tmp_path).write(fresh(), {}, {"a": CheckpointEntry({"m": 1})})
+    state = checkpoint(tmp_path)
+    state.restore(fresh())
+    with pytest.raises(CheckpointError, match=r"model\.nb: its entry 'a' cannot be used"):
+        state.restore_entries([Counter("a")])

@@ -12,7 +12,12 @@ from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition, part_name
 from consumers.pipeline import checkpoint_writer
-from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint, SavedCheckpoint
+from consumers.pipeline.checkpoint import (
+    FILE_NAME,
+    Checkpoint,
+    CheckpointEntry,
+    SavedCheckpoint,
+)
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
@@ -276,3 +281,49 @@ def test_after_the_predictor_has_ended_none_is_begun(run: Run) -> None:
     run.predictor.stop(LONG_S)
     with pytest.raises(CheckpointError, match="has been stopped"):
         run.begin()
+
+
+class Seen:
+    """A component that counts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n = 0
+
+    def pack(self) -> CheckpointEntry:
+        """Return the count."""
+        return CheckpointEntry({"n": self.n})
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Take the count back."""
+        self.n = entry.values["n"]
+
+
+def test_entries_are_of_the_moment_of_their_thread(tmp_path: Path) -> None:
+    """The learner's is taken as it begins, the predictor's behind all that was asked before."""
+    run = Run(tmp_path)
+    learned, judged = Seen("learned"), Seen("judged")
+    run.writer = CheckpointWriter(
+        run.checkpoint, run.predictor, (), run.stop, consumed=[learned], predicted=[judged]
+    )
+    run.teach(3)
+    learned.n = 3
+    go_on = run.hold()
+
+    def judge() -> None:
+        judged.n += 1
+
+    run.predictor.call(judge)
+    run.begin()
+    learned.n = 9
+    run.predictor.call(judge)
+    go_on()
+    run.outcome()
+    run.predictor.drain(LONG_S)
+    assert (learned.n, judged.n) == (9, 2)
+    fresh = Checkpoint(CheckpointSettings(folder=tmp_path), {})
+    fresh.restore(NaiveBayes(["a", "b"], features={"text": Words(Multinomial())}))
+    again = [Seen("learned"), Seen("judged")]
+    fresh.restore_entries(again)
+    assert [each.n for each in again] == [3, 1]
+    run.close()

@@ -289,3 +289,24 @@ def test_a_file_that_never_rests_is_given_up(path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(safetensors, "safe_open", replaced_just_before)
     with pytest.raises(StoreError, match="replaced again and again"):
         read(path)
+
+
+def test_arrays_of_others_are_kept_beside_the_model(path: Path) -> None:
+    """Extras come back as they were, whatever their type and shape; the model does not see them."""
+    extras = {
+        "a/flags": np.array([[True, False]]),
+        "b": np.array([np.nan, -np.inf]),
+        "none": np.empty((0, 3), dtype=np.int64),
+        "codes": np.arange(5, dtype=np.uint8),
+    }
+    model = small_model()
+    save(model, path, extras=extras)
+    stored = read(path)
+    assert stored.extras.keys() == extras.keys()
+    for name, array in extras.items():
+        assert stored.extras[name].dtype == array.dtype
+        assert stored.extras[name].shape == array.shape
+        assert stored.extras[name].tobytes() == array.tobytes()
+    assert load(path).to_bytes() == model.to_bytes()
+    with pytest.raises(InputError, match=r"extras\['x'\] must be of bool, float64.* Got float32"):
+        save(model, path, extras={"x": np.zeros(1, dtype=np.float32)})
