@@ -34,7 +34,7 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and its missing parents for their owner alone.
+    """Make a folder and its missing parents for their owner alone, safe from a power cut.
 
     A folder that exists keeps its mode: whoever made it decides who may enter.
     """
@@ -45,6 +45,7 @@ def make_private_folder(folder: Path) -> None:
         except FileExistsError:  # somebody else made it meanwhile; a file fails below
             continue
         each.chmod(FOLDER_MODE)
+        sync_names(each.parent)
     if not folder.is_dir():
         raise NotADirectoryError(20, "Not a directory", str(folder))
 
@@ -132,6 +133,12 @@ def write_at(fd: int, data: bytes, at: int) -> None:
     while left:
         n = os.pwrite(fd, left, at)
         left, at = left[n:], at + n
+
+
+def sync_names(folder: Path) -> None:
+    """Sync a folder as `sync_folder` does, unless it may not be read, as a drop box may not."""
+    with contextlib.suppress(PermissionError):
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from consumers.errors import SinkError
-from consumers.private_files import make_private_folder, open_private, tighten
+from consumers.private_files import make_private_folder, open_private, sync_names, tighten
 from consumers.sinks.base import Record
 
 _WRITE_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class JsonLinesSink:
             self._mend()
         except OSError as error:
             os.close(self._fd)
-            raise self._error("has a torn last line that cannot be mended", error) from error
+            raise self._error("cannot be made ready", error) from error
 
     def add(self, records: Sequence[Record]) -> None:
         """Take records, also if writing raises `SinkError`; write once a megabyte is buffered."""
@@ -88,6 +88,8 @@ class JsonLinesSink:
 
     def _mend(self) -> None:
         """Repair the end of the file: cut off a torn line, complete a whole one."""
+        if stat.S_ISREG(os.fstat(self._fd).st_mode):
+            sync_names(self._path.resolve().parent)  # else a power cut may leave it without a name
         size = os.fstat(self._fd).st_size
         length, tail = _TAIL_BYTES, b""
         while len(tail) < size and b"\n" not in tail:
