@@ -15,10 +15,14 @@ from pathlib import Path
 from tests.campaigns import publish
 from tests.campaigns.campaign import Campaign, FailedError, carry_out
 from tests.campaigns.damaged_files import damaged_files
+from tests.campaigns.power_loss import power_loss
 
 CAMPAIGNS: dict[str, Campaign] = {
     each.name: each
-    for each in (Campaign(damaged_files, 2_000, 20, "checkpoints and journals, damaged at random"),)
+    for each in (
+        Campaign(power_loss, 300, 1, "runs of four kinds"),
+        Campaign(damaged_files, 2_000, 20, "times 50 checkpoints and 25 journals"),
+    )
 }
 
 

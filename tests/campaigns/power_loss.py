@@ -1,0 +1,149 @@
+"""Cut the power at every write of a checkpoint, a journal, an erasure and a sink."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from consumers.config.sections import CheckpointSettings
+from consumers.corrections.journal import Journal
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.sinks.base import Record
+from consumers.sinks.jsonl import JsonLinesSink
+from tests.campaigns.campaign import Run
+from tests.consumers.pipeline.erasure_folder import LOG, Folder
+from tests.library.storage.saving_process import model_of
+from tests.power_cut import PowerCut, put_back
+
+NAME = "corrections.jsonl"
+Scenario = Callable[[random.Random, Path, tuple[str, ...]], int]
+
+
+def power_loss(run: Run) -> None:
+    """Whatever a power cut drops of what was not synced, all that was acknowledged is there."""
+    for chance, folder in run.steps():
+        for scenario in SCENARIOS:
+            below = folder / scenario.__name__
+            below.mkdir()
+            run.figures[f"disks after a cut in a {scenario.__name__}"] += scenario(
+                chance, below, ()
+            )
+
+
+def checkpoint(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Save several times; after a cut the last acknowledged state loads, or the next."""
+    keep = chance.randint(1, 3)
+    cut = PowerCut(_made(folder / "before"), lies)
+    with cut.watched(), _life(folder / "before" / "state", keep) as before:
+        for n in range(1, chance.randint(3, 5)):
+            before.write(model_of(n), {LOG: n})
+            cut.acknowledge(n)
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        after = put_back(folder / "after", left)
+        last = max(promised, default=0)
+        with capture_logs() as said, _life(after / "state", keep) as there:
+            model, positions = there.restore(model_of(0))
+            assert model.n_examples in {last, last + 1}, (promised, sorted(left))
+            assert positions == ({LOG: model.n_examples} if model.n_examples else {})
+            there.write(model_of(last + 2), {LOG: last + 2})
+            assert there.restore(model_of(0))[0].n_examples == last + 2
+        assert "checkpoint_damaged" not in {line["event"] for line in said}
+    return n_states
+
+
+def journal(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Append lines; after a cut each acknowledged line stands where its receipt says."""
+    cut = PowerCut(_made(folder / "before"), lies)
+    with cut.watched():
+        for _ in range(2):  # lives
+            state = folder / "before" / "state"
+            with _life(state, 1), closing(Journal(state / NAME)) as before:
+                for _ in range(chance.randint(1, 3)):
+                    line = chance.choice(b"abc").to_bytes(1, "big") * chance.choice((5, 700, 3000))
+                    cut.acknowledge((before.append(b"", line).offset, line))
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        state = put_back(folder / "after", left) / "state"
+        with capture_logs(), _life(state, 1), closing(Journal(state / NAME)) as there:
+            for offset, line in promised:
+                assert there.read(offset, len(line) + 1) == line + b"\n", (offset, line)
+            at = there.append(b"", b"more").offset
+            assert there.read(at, 100) == b"more\n"
+    return n_states
+
+
+def erasure(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Erase a message; after a cut a noted deletion is erased, and no other line has changed."""
+    before = Folder(_made(folder / "before"))
+    path = before.path / NAME
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    before.recent.done.set()
+    cut = PowerCut(before.path, lies)
+    with capture_logs(), cut.watched(), before.opened() as erasing:
+        erasing.add([("m1", LOG, 1)], from_stream=True)
+        erasing.flush(1.0)
+        cut.acknowledge("noted")
+        before.erase(erasing)
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        there = Folder(_made(folder / "after"))
+        put_back(there.path, left)
+        there.recent.done.set()
+        with capture_logs(), there.opened() as erasing:
+            there.erase(erasing)
+        assert not promised or not there.holders(), sorted(left)
+        for name, lines in there.lines.items():
+            found = (there.path / name).read_bytes().split(b"\n")
+            assert list(map(len, found[:2])) == list(map(len, lines[:2]))
+            assert found[0] == lines[0]
+    return n_states
+
+
+def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Write records; after a cut all that was flushed is there, and no line is torn."""
+    cut = PowerCut(_made(folder / "before"), lies)
+    written: list[bytes] = []
+    with cut.watched(), closing(JsonLinesSink(folder / "before" / "out" / "told.jsonl")) as before:
+        for _ in range(chance.randint(1, 4)):
+            lines = [
+                b'"%s"' % (b"x" * chance.choice((5, 600))) for _ in range(chance.randint(1, 3))
+            ]
+            before.add([Record(b"", line) for line in lines])
+            written += lines
+            before.flush(1.0)
+            cut.acknowledge(len(written))
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        path = put_back(folder / "after", left) / "out" / "told.jsonl"
+        with capture_logs(), closing(JsonLinesSink(path)) as there:
+            there.add([Record(b"", b'"more"')])
+        found = path.read_bytes().splitlines()
+        n_safe = max(promised, default=0)
+        assert found[:n_safe] == written[:n_safe]
+        assert found[-1] == b'"more"'
+    return n_states
+
+
+@contextmanager
+def _life(folder: Path, keep: int) -> Iterator[Checkpoint]:
+    """Use a state folder as the daemon does, which makes it."""
+    there = Checkpoint(CheckpointSettings(folder=folder, keep=keep), {})
+    with there.locked():
+        yield there
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+SCENARIOS: tuple[Scenario, ...] = (checkpoint, journal, erasure, sink)
