@@ -201,24 +201,25 @@ class Clock:
         """Return this clock at another landmark, and the power of two to multiply its counts by."""
         return Clock(self.half_life, self.now, landmark), _power(self.landmark - landmark)
 
-    def weight_at(self, time_s: float | None) -> float:
-        """Return the weight in today's counts of an example learned at a time.
+    def weights_at(self, times_s: NDArray[np.float64] | None, n: int) -> NDArray[np.float64]:
+        """Return the weights in today's counts of `n` examples learned at some times.
 
         It is refused if the half-life is in examples: which one it was is not known any more.
         """
         if self.half_life is None:
-            return 1.0
+            return ones(n)
         if self.half_life.seconds is None:
             raise InputError(
                 "a model whose half-life is in examples cannot unlearn: how much of the example is"
                 " left depends on how long ago it came. Take a half-life in seconds, and time_s."
             )
-        if time_s is None:
+        if times_s is None:
             raise InputError("time_s must say when the example was, as it did when it was learned.")
-        lives = _read("time_s", [time_s], 1, low=-math.inf) / self.half_life.length
+        lives = times_s / self.half_life.length
         self._check_lives(lives)
         with np.errstate(under="ignore", over="ignore"):
-            return float(_growth(lives[0], self.landmark))
+            weights: NDArray[np.float64] = _growth(lives, self.landmark)
+        return weights
 
     def _check_lives(self, lives: NDArray[np.float64]) -> None:
         far = np.flatnonzero(~(np.abs(lives) <= _LIVES_MAX) & ~np.isnan(lives))

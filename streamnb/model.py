@@ -266,6 +266,48 @@ class NaiveBayes(ModelReader):
         """
         unlearn.unlearn_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
 
+    def unlearn_many(
+        self,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
+        part: str | None = None,
+    ) -> None:
+        """Take examples back, bit for bit as `unlearn_one` would one after the other.
+
+        All of them are read and checked before one is taken, so memory grows with their number.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence, or data frame
+            Fields by name, each of length n; as they were learned.
+        labels : sequence of str, int or bool, or Codes, of length n
+        weights : sequence of float, of length n, optional
+            The weights they were learned with, 1 by default; 0 takes nothing back.
+        times_s : sequence of float, of length n, optional
+            The times they were learned with, in seconds: for a half-life in seconds.
+        part : str, optional
+            The log they came from, if the model is kept in parts.
+
+        Raises
+        ------
+        InputError
+            If more would be taken back than was learned, or a value cannot be used; it names the
+            row, and the model is unchanged: no example was taken back.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> model = nb.NaiveBayes(features={"text": nb.Words(nb.Multinomial())})
+        >>> model.learn_many({"text": ["a b", "b c", "c"]}, ["x", "y", "y"])
+        >>> model.unlearn_many({"text": ["c", "a b"]}, ["y", "x"])
+        >>> model.words(), model.class_counts.tolist()
+        (['b', 'c'], [0.0, 1.0])
+        """
+        unlearn.unlearn(self.state, columns, labels, weights=weights, times_s=times_s, part=part)
+
     # ---- settings ------------------------------------------------------------------------------
 
     def add_class(self, label: Label) -> None:

@@ -390,18 +390,21 @@ class BagState(CountedState):
         return Batch(rows, np.ascontiguousarray(counted.present[begin:end]))
 
     def encode_to_unlearn(self, counted: SparseRows, labels: NDArray[np.int32]) -> BatchToUnlearn:
-        """Return one row with its unknown words; the vocabulary stays as it is."""
-        n = int(counted.indptr[1])
+        """Return all rows with their unknown words; the vocabulary stays as it is."""
+        n_rows = len(labels)
+        ends = counted.indptr[: n_rows + 1]
+        n = int(ends[-1])
         names, counts = counted.names_at[:n], counted.counts[:n]
-        columns = self._columns(counted, names, 0, 1, labels, learn=False)
+        columns = self._columns(counted, names, 0, n_rows, labels, learn=False)
         if self.n_declared:  # other words are none
             known = columns >= 0
+            ends = np.concatenate(([0], np.cumsum(known)))[ends]
             names, counts, columns = names[known], counts[known], columns[known]
         if not self.spec.likelihood.counts_occurrences:
             counts = np.ones(len(counts))
-        rows = Rows(columns, counts, np.array([0, len(columns)]))
+        rows = Rows(columns, counts, ends.astype(np.int64))
         return BatchToUnlearn(
-            rows, counted.present[:1].copy(), lambda at: counted.names[int(names[at])]
+            rows, counted.present[:n_rows].copy(), lambda at: counted.names[int(names[at])]
         )
 
     def _columns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,16 +29,17 @@ from streamnb.features.protocol import (
     GroupPart,
     GroupState,
     Places,
+    at_row,
     learn_within_bound,
     not_learned,
     plain_values,
+    short_entries,
 )
 from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
 from streamnb.kernels.layout import RowUpdates, RunOptions
-from streamnb.kernels.posterior import DUST
 from streamnb.likelihoods.categorical import Categorical
 
 
@@ -50,17 +52,21 @@ class CategoryBatch(NamedTuple):
     source: ValueColumns | None = None  # what was read, to name a value in an error
     begin: int = 0  # the first row's place there
 
-    def present(self) -> list[str]:
-        """Return the fields that the first row has a value of, also those that nobody knows."""
-        known = [name for j, name in enumerate(self.fields.names) if self.columns[0, j] != MISSING]
+    def unknown(self) -> list[tuple[int, str]]:
+        """Return row and field of each value in a field that the group does not know."""
         if self.source is None:
-            return known
-        unknown = [name for name in self.source.columns if name not in self.fields.places]
-        return known + [name for name in unknown if self.source.text(name, self.begin) is not None]
+            return []
+        names = [name for name in self.source.columns if name not in self.fields.places]
+        return [
+            (row, name)
+            for name in names
+            for row in range(len(self.columns))
+            if self.source.text(name, self.begin + row) is not None
+        ]
 
-    def shown(self, name: str) -> str:
-        """Return the first row's value of a field, for an error."""
-        value = self.source.text(name, self.begin) if self.source else None
+    def shown(self, name: str, row: int) -> str:
+        """Return a row's value of a field, for an error."""
+        value = self.source.text(name, self.begin + row) if self.source else None
         return "its value" if value is None else repr(value)
 
 
@@ -247,28 +253,30 @@ class CategoriesState(GroupState):
     # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
-        self, batch: CategoryBatch, label: int, weight: float, part: GroupPart | None
+        self,
+        batch: CategoryBatch,
+        labels: NDArray[np.int32],
+        weights: Floats,
+        part: GroupPart | None,
     ) -> tuple[CategoryBatch, int]:
-        """Return a batch of one row without the values that have left; see `GroupState`."""
+        """Return a batch without the values that have left; see `GroupState`."""
         counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
-        columns = batch.columns.copy()
-        held = {}
-        for name in batch.present():
-            j = batch.fields.places.get(name, -1)
-            column = int(columns[0, j]) if j >= 0 else -1
-            known = 0 <= column < len(counts.by_value)
-            held[name] = float(counts.by_value[column, label]) if known else 0.0
-        short = [name for name, count in held.items() if count < weight * (1.0 - DUST)]
-        if short and not n_dropped:
-            name = short[0]
-            raise not_learned(
-                f"group {self.name!r}, field {name!r}: {batch.shown(name)}", weight, held[name]
-            )
-        for name in short:
-            if name in batch.fields.places:
-                columns[0, batch.fields.places[name]] = MISSING
-        return CategoryBatch(columns, batch.fields), len(short)
+        columns, unknown = batch.columns.copy(), batch.unknown()
+        of_row, j = np.nonzero((columns != MISSING) & (labels >= 0)[:, None])
+        short, held = short_entries(
+            counts.by_value, columns[of_row, j], labels[of_row], weights[of_row]
+        )
+        wrong = [
+            *((int(of_row[k]), batch.fields.names[j[k]], held[k]) for k in np.flatnonzero(short)),
+            *((row, name, 0.0) for row, name in unknown if labels[row] >= 0),
+        ]
+        if wrong and not n_dropped:
+            row, name, before = min(wrong, key=itemgetter(0))
+            where = f"{at_row(row, len(labels))}, field {name!r}: {batch.shown(name, row)}"
+            raise not_learned(f"group {self.name!r}{where}", float(weights[row]), float(before))
+        columns[of_row[short], j[short]] = MISSING
+        return CategoryBatch(columns, batch.fields), len(wrong)
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, value by value, or take them away; see `GroupState`."""

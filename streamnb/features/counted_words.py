@@ -16,14 +16,16 @@ from streamnb.features.protocol import (
     GroupPart,
     GroupState,
     Places,
+    at_row,
     check_examples,
     learn_within_bound,
     not_learned,
+    short_entries,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting, word_table
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, RunOptions
-from streamnb.kernels.posterior import DUST
+from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
@@ -148,30 +150,30 @@ class CountedState(GroupState):
     # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
-        self, batch: BatchToUnlearn, label: int, weight: float, part: GroupPart | None
+        self,
+        batch: BatchToUnlearn,
+        labels: NDArray[np.int32],
+        weights: Floats,
+        part: GroupPart | None,
     ) -> tuple[Batch, int]:
-        """Return a batch of one row without the words that have left; see `GroupState`."""
-        if not batch.present[0]:
-            return batch, 0
+        """Return a batch without the words that have left; see `GroupState`."""
         counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
-        n = int(batch.rows.indptr[1])
-        columns = batch.rows.columns[:n].astype(np.int64)
-        wanted = weight * batch.rows.counts[:n]
-        held = np.zeros(n)
-        counted = (columns >= 0) & (columns < len(counts.by_word))
-        held[counted] = counts.by_word[columns[counted], label]
-        short = (held < wanted * (1.0 - DUST)) | (columns < 0)
-        check_examples(self.name, weight, float(counts.examples[label]))
+        rows, n = batch.rows, int(batch.rows.indptr[-1])
+        own = np.where(batch.present, labels, np.int32(UNLABELLED))
+        check_examples(f"group {self.name!r}", own, weights, counts.examples)
+        sizes = np.diff(rows.indptr)
+        columns, entry_labels = rows.columns[:n], np.repeat(own, sizes)
+        wanted = np.repeat(weights, sizes) * rows.counts[:n]
+        short, held = short_entries(counts.by_word, columns, entry_labels, wanted)
         if short.any() and not n_dropped:
-            at = int(np.flatnonzero(short)[0])
-            what = f"group {self.name!r}: {batch.word(at)!r}"
+            at = int(np.argmax(short))
+            row = at_row(int(np.searchsorted(rows.indptr, at, "right")) - 1, len(labels))
+            what = f"group {self.name!r}{row}: {batch.word(at)!r}"
             raise not_learned(what, float(wanted[at]), float(held[at]))
-        keep = np.flatnonzero(~short)
-        rows = Rows(
-            batch.rows.columns[keep], batch.rows.counts[keep], np.array([0, len(keep)], np.int64)
-        )
-        return Batch(rows, batch.present), int(short.sum())
+        taken = ~short & (entry_labels >= 0)
+        ends = np.concatenate(([0], np.cumsum(taken)))[rows.indptr]
+        return Batch(Rows(columns[taken], rows.counts[:n][taken], ends), own >= 0), int(short.sum())
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, word by word, or take them away; see `GroupState`."""

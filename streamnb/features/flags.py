@@ -20,12 +20,19 @@ from streamnb.columns import FLAGS, first_present
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldRows, FieldsState, check_fields
-from streamnb.features.protocol import Floats, GroupPart, check_examples, not_learned, plain_values
+from streamnb.features.protocol import (
+    Floats,
+    GroupPart,
+    at_row,
+    check_examples,
+    not_learned,
+    plain_values,
+    short_entries,
+)
 from streamnb.features.statistics import left_of
 from streamnb.kernels import flags as kernel
 from streamnb.kernels.flags import Betas, FlagCounts
 from streamnb.kernels.layout import RowUpdates
-from streamnb.kernels.posterior import DUST
 from streamnb.likelihoods.bernoulli import Bernoulli
 
 
@@ -103,19 +110,29 @@ class FlagsState(FieldsState):
     # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
-        self, batch: FieldBatch, label: int, weight: float, part: GroupPart | None
+        self,
+        batch: FieldBatch,
+        labels: NDArray[np.int32],
+        weights: Floats,
+        part: GroupPart | None,
     ) -> tuple[FieldBatch, int]:
         """Return the batch: flags never leave, so that all of it can be taken back or nothing."""
-        counts = self.counts if part is None else part.counts
-        for name, j, value in zip(batch.names, batch.places, batch.x[0], strict=True):
-            if np.isnan(value) or (value == 0.0 and self.spec.absent_is_false):
-                continue
-            array = counts.true if value else counts.false
-            held = float(array[j, label]) if 0 <= j < len(array) else 0.0
-            if held < weight * (1.0 - DUST):
-                what = f"group {self.name!r}, field {name!r}: {bool(value)}"
-                raise not_learned(what, weight, held)
-        check_examples(self.name, weight, float(counts.examples[label]))
+        counts = self.grow(self.counts if part is None else part.counts)
+        says = ~np.isnan(batch.x) & ((batch.x != 0.0) | (not self.spec.absent_is_false))
+        of_row, t = np.nonzero(says)
+        values, places = batch.x[of_row, t], batch.places[t]
+        # The false ones of all fields stand below the true ones.
+        columns = np.where(places < 0, -1, places + len(counts.true) * (values == 0.0))
+        held = np.concatenate((counts.true, counts.false))
+        short, before = short_entries(
+            held, columns.astype(np.int32), labels[of_row], weights[of_row]
+        )
+        for at in np.flatnonzero(short)[:1].tolist():
+            row = int(of_row[at])
+            where = f"{at_row(row, len(labels))}, field {batch.names[t[at]]!r}"
+            what = f"group {self.name!r}{where}: {bool(values[at])}"
+            raise not_learned(what, float(weights[row]), float(before[at]))
+        check_examples(f"group {self.name!r}", labels, weights, counts.examples)
         return batch, 0
 
     def _merge(

@@ -13,7 +13,7 @@ from streamnb.columns import NUMBERS, accepts
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldsState, check_fields
-from streamnb.features.protocol import Floats, GroupPart, not_learned, plain_values
+from streamnb.features.protocol import Floats, GroupPart, at_row, not_learned, plain_values
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import RowUpdates
@@ -85,21 +85,32 @@ class NumbersState(FieldsState):
         return self.estimator.posterior(self.counts, scale)
 
     def to_unlearn(
-        self, batch: FieldBatch, label: int, weight: float, part: GroupPart | None
+        self,
+        batch: FieldBatch,
+        labels: NDArray[np.int32],
+        weights: Floats,
+        part: GroupPart | None,
     ) -> tuple[FieldBatch, int]:
         """Return the batch itself if its numbers can have been learned; see `GroupState`."""
-        held = self.counts if part is None else part.counts
+        held = self.grow(self.counts if part is None else part.counts)
         columns = np.arange(len(batch.names))
-        of_class = Moments(*(array[[0, 1 + label]] for array in held))
-        tried = statistics.take(of_class, "fields", batch.places)
-        updates = RowUpdates(np.zeros(1, dtype=np.int32), np.array([-weight]), np.ones(1))
-        misfit = kernel.learn(tried, batch.x, columns, updates)
-        if misfit >= 0:
-            field, row = batch.names[misfit], batch.places[misfit]
-            n = held.n[1 + label, row] if 0 <= row < held.n.shape[1] else 0.0
-            what = f"group {self.name!r}, field {field!r}: {float(batch.x[0, misfit])!r}"
-            raise not_learned(what, weight, n, " numbers of it")
-        return batch, 0
+        tried = statistics.take(held, "fields", batch.places)
+        updates = RowUpdates(labels, -weights, np.ones(len(labels)))
+        if kernel.learn(tried, batch.x, columns, updates) < 0:
+            return batch, 0
+        tried = statistics.take(held, "fields", batch.places)
+        for row in range(len(labels)):  # once more, to know of which row it is
+            c = 1 + labels[row]
+            before = tried.n[c].copy()
+            misfit = kernel.learn(
+                tried, batch.x[row : row + 1], columns, updates.rows(row, row + 1)
+            )
+            if misfit >= 0:
+                break
+        where = f"{at_row(row, len(labels))}, field {batch.names[misfit]!r}"
+        what = f"group {self.name!r}{where}: {float(batch.x[row, misfit])!r}"
+        n = float(before[misfit]) if batch.places[misfit] >= 0 else 0.0
+        raise not_learned(what, float(weights[row]), n, " numbers of it")
 
     def _merge(
         self, theirs: Moments, names: list[str], places: NDArray[np.int64], factor: float, sign: int

@@ -23,7 +23,7 @@ from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
 from streamnb.kernels.layout import RowUpdates
-from streamnb.kernels.posterior import DUST
+from streamnb.kernels.posterior import find_short
 from streamnb.labels import UNLABELLED
 
 Floats = NDArray[np.float64]
@@ -35,9 +35,11 @@ __all__ = [
     "GroupPart",
     "GroupState",
     "Places",
+    "at_row",
     "check_examples",
     "learn_within_bound",
     "not_learned",
+    "short_entries",
 ]
 
 
@@ -123,18 +125,19 @@ class GroupState(ABC):
         return self.encode(self.read(columns, 1), 0, 1, labels, learn=learn)
 
     def encode_to_unlearn(self, fields: Any, labels: NDArray[np.int32]) -> Any:
-        """Return one row as a batch for `to_unlearn`, without changing the group."""
-        return self.encode(fields, 0, 1, labels, learn=False)
+        """Return all rows as a batch for `to_unlearn`, without changing the group."""
+        return self.encode(fields, 0, len(labels), labels, learn=False)
 
     # ---- unlearning and merging ------------------------------------------------------------------
 
     @abstractmethod
     def to_unlearn(
-        self, batch: Any, label: int, weight: float, part: GroupPart | None
+        self, batch: Any, labels: NDArray[np.int32], weights: Floats, part: GroupPart | None
     ) -> tuple[Any, int]:
-        """Return the part of a one-row batch that can be unlearned, and how many features it skips.
+        """Return what of a batch can be unlearned, row after row, and how many features it skips.
 
-        Raises InputError if more would be unlearned than was learned.
+        A row without a label takes nothing back. Raises InputError if more would be unlearned than
+        was learned.
         """
 
     @abstractmethod
@@ -298,13 +301,29 @@ def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputE
     )
 
 
-def check_examples(group: str, weight: float, held: float) -> None:
-    """Refuse to unlearn an example from a class that holds less than its weight."""
-    if held < weight * (1.0 - DUST):
+def short_entries(
+    held: Floats, columns: NDArray[np.int32], labels: NDArray[np.int32], wanted: Floats
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which entries find less than they want back, and what each finds, in their order."""
+    short, before = np.empty(len(columns), np.bool_), np.empty(len(columns))
+    find_short(held, columns, labels, wanted, before, short)
+    return short, before
+
+
+def check_examples(what: str, labels: NDArray[np.int32], weights: Floats, held: Floats) -> None:
+    """Refuse to unlearn examples from a class that holds less than their weight; shape (n,)."""
+    nowhere = np.zeros(len(labels), np.int32)
+    short, before = short_entries(held.reshape(1, -1), nowhere, labels, weights)
+    for row in np.flatnonzero(short)[:1].tolist():
         raise InputError(
-            f"group {group!r}: an example of weight {weight:g} cannot be unlearned, as its class"
-            f" holds {held:g}. Unlearn what was learned, once."
+            f"{what}{at_row(row, len(labels))}: an example of weight {weights[row]:g} cannot be"
+            f" unlearned, as its class holds {before[row]:g}. Unlearn what was learned, once."
         )
+
+
+def at_row(row: int, n: int) -> str:
+    """Return which of several rows an error is of; nothing if there is only one."""
+    return f", row {row}" if n > 1 else ""
 
 
 def plain_values(spec: Any) -> dict[str, Any]:

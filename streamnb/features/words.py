@@ -177,15 +177,15 @@ class WordsState(CountedState):
         return self._batch(text, begin, end, labels, self.vocabulary, learn=learn)
 
     def encode_to_unlearn(self, text: TextPieces, labels: NDArray[np.int32]) -> BatchToUnlearn:
-        """Return one row with its unknown words; the vocabulary stays as it is."""
+        """Return all rows with their unknown words; the vocabulary stays as it is."""
         if self.n_declared:  # other words are none
             own, is_new = self.vocabulary, False
         else:  # read into a vocabulary of its own, so that an unknown word has a text to tell
             own, is_new = Vocabulary(), True
-        batch = self._batch(text, 0, 1, labels, own, learn=is_new)
-        n = int(batch.rows.indptr[1])
+        batch = self._batch(text, 0, len(labels), labels, own, learn=is_new)
+        n = int(batch.rows.indptr[-1])
         found = batch.rows.columns[:n]
-        columns = self.vocabulary.look_up(own.table.fingerprints[found])
+        columns = self.vocabulary.look_up(own.table.fingerprints[: own.n_words])[found]
         rows = Rows(columns, batch.rows.counts[:n].copy(), batch.rows.indptr)
         return BatchToUnlearn(rows, batch.present, lambda at: own.words(found[at : at + 1])[0])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamnb.kernels.jit import inner, kernel, short_kernel
-from streamnb.kernels.layout import F64, F64Grid, Int, RowUpdates
+from streamnb.kernels.layout import F64, I32, F64Grid, Flags, Int, RowUpdates
 
 # Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
 # leave none.
@@ -120,6 +120,27 @@ def add_weight(count: float, change: float) -> float:
     """Return a count after a change; what is left of it by rounding alone is nothing."""
     left = count + change
     return 0.0 if change < 0.0 and left < -DUST * change else left
+
+
+@kernel
+def find_short(
+    held: F64Grid, columns: I32, labels: I32, wanted: F64, before: F64, short: Flags
+) -> None:
+    """Find the entries of which less is held than is wanted back, entry after entry.
+
+    `held` is written to meanwhile, and comes back bit for bit. `before` gets what each entry finds.
+    A column that is none holds nothing; an entry without a label wants nothing.
+    """
+    for at in range(len(columns)):
+        column, y = columns[at], labels[at]
+        known = 0 <= column < len(held)
+        before[at] = held[column, y] if known and y >= 0 else 0.0
+        short[at] = y >= 0 and (not known or before[at] < wanted[at] * (1.0 - DUST))
+        if y >= 0 and not short[at]:
+            held[column, y] = add_weight(before[at], -wanted[at])
+    for at in range(len(columns) - 1, -1, -1):
+        if labels[at] >= 0 and not short[at]:
+            held[columns[at], labels[at]] = before[at]
 
 
 @inner

@@ -23,7 +23,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchToUnlearn(Batch):
-    """One row to be taken back, looked up in the vocabulary and never entered into it.
+    """Rows to be taken back, looked up in the vocabulary and never entered into it.
 
     The column of a word that the vocabulary lacks is -1.
     """

@@ -188,11 +188,28 @@ class Learner:
         self.model.unlearn_one(x, y, part=part)
         self._changed = True
 
+    def unlearn_many(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> None:
+        """Take examples of a part back; see `NaiveBayes.unlearn_many`. It does not publish.
+
+        Parameters
+        ----------
+        part, columns, labels
+            As they were learned.
+
+        Raises
+        ------
+        InputError
+            If more would be taken back than was learned, or a value cannot be used; the model is
+            unchanged.
+        """
+        self.model.unlearn_many(columns, labels, part=part)
+        self._changed = True
+
     def publish_if_due(self) -> bool:
         """Publish if the policy says so, and return whether it was due.
 
-        `learn` calls it. Call it between batches if time passes without any, and after `learn_one`
-        and `unlearn_one`. If the model has not changed, its snapshot stays.
+        `learn` calls it. Call it between batches if time passes without any, and after `learn_one`,
+        `unlearn_one` and `unlearn_many`. If the model has not changed, its snapshot stays.
         """
         if not self._policy.is_due(self.model.n_examples):
             return False

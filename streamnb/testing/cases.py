@@ -116,6 +116,15 @@ class Case:
             times_s=times_of(examples),
         )
 
+    def unlearn_at_once(self, model: NaiveBayes, examples: Sequence[Example]) -> None:
+        """Take examples back in one call."""
+        model.unlearn_many(
+            self.columns(examples),
+            [each.y for each in examples],
+            weights=[each.weight for each in examples],
+            times_s=times_of(examples),
+        )
+
     # ---- what kind of case it is ---------------------------------------------------------------
 
     @property

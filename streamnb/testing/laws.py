@@ -508,7 +508,10 @@ def subtracting_undoes_merging(case: Case) -> None:
 
 
 def unlearned_is_never_learned(case: Case) -> None:
-    """Examples unlearned in any order leave no trace: counts, V and answers are as before."""
+    """Examples unlearned in any order leave no trace: counts, V and answers are as before.
+
+    Taken back in one call, they leave what they leave one after the other.
+    """
     _refuse_half_life_in_examples(case)
     _refuse_old(case)
     half = len(case.examples) // 2
@@ -521,10 +524,13 @@ def unlearned_is_never_learned(case: Case) -> None:
     model = teach(case.learned(kept), extra)
     _refuse_dropped(model)
     expected, whole = case.learned(kept), model.clone()
-    for i in case.rng().permutation(len(extra)).tolist():
-        each = extra[i]
+    order = case.rng().permutation(len(extra)).tolist()
+    for each in (extra[i] for i in order):
         if each.weight:
             model.unlearn_one(each.x, each.y, weight=each.weight, time_s=each.time_s)
+    at_once = whole.clone()
+    case.unlearn_at_once(at_once, [extra[i] for i in order])
+    must_be_same(at_once, model, case.probes)
     if case.is_exact and model.classes != expected.classes:
         raise Broken(f"the classes are {model.classes!r}, not {expected.classes!r}")
     if model.n_examples != expected.n_examples:

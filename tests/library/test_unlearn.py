@@ -28,7 +28,9 @@ from tests.library.features.count_models import (
     CLASSES,
     FRACTIONAL,
     PROBES,
+    WHOLE,
     Example,
+    batch,
     examples,
     facts,
     features,
@@ -211,6 +213,56 @@ def test_unlearning_after_dropping_keeps_the_books(
         assert counts.tokens.tolist() == counts.by_word[:n].sum(axis=0).tolist()
         assert counts.state[0] == int(counts.by_word.any(axis=1).sum())
     assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+@given(
+    features() | features(bound=5),
+    examples(WHOLE) | examples(FRACTIONAL),
+    st.lists(st.integers(0, 11), max_size=8),
+    st.booleans(),
+)
+def test_many_are_unlearned_as_one_after_the_other(
+    groups: dict[str, Group], stream: list[Example], places: list[int], in_parts: bool
+) -> None:
+    """One call leaves the bytes that single calls leave; what they refuse it refuses as a whole.
+
+    Some examples are taken back twice, and words leave meanwhile, so both are tried often.
+    """
+    part = "p/0" if in_parts else None
+    model = model_of(groups)
+    for each in stream:
+        model.learn_one(each.x, each.label, weight=each.weight, part=part)
+    taken = [stream[i] for i in places if i < len(stream)]
+    single, before, said = model.clone(), model.to_bytes(), facts(model)
+    refused = False
+    try:
+        for each in taken:
+            single.unlearn_one(each.x, each.label, weight=each.weight, part=part)
+    except InputError:
+        refused = True
+    many = batch(taken) | {"times_s": None, "part": part}
+    if refused:
+        with pytest.raises(InputError):
+            model.unlearn_many(**many)
+        assert (model.to_bytes(), facts(model)) == (before, said)
+    else:
+        model.unlearn_many(**many)
+        assert (model.to_bytes(), facts(model)) == (single.to_bytes(), facts(single))
+
+
+def test_what_is_refused_of_many_is_named_by_its_row() -> None:
+    """The error says which example it is that was not learned, and none is taken back."""
+    model = bag_model(Multinomial())
+    model.learn_many({"bag": [{"a": 1}, {"b": 1}]}, ["ham", "ham"])
+    for second, message in (
+        ({"a": 1}, "row 1: 'a' cannot be unlearned 1 times, as its class holds 0"),
+        ({"z": 1}, "row 1: 'z' cannot be unlearned"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.unlearn_many({"bag": [{"a": 1}, second]}, ["ham", "ham"])
+    with pytest.raises(InputError, match="row 2: an example of weight 1 cannot be unlearned"):
+        model.unlearn_many({"bag": [{"a": 1}, {"b": 1}, {}]}, ["ham", "ham", "ham"])
+    assert model.n_examples == 2
 
 
 def test_the_fixed_prior_and_declared_classes_stay() -> None:

@@ -61,7 +61,7 @@ def unlearn(state: GroupState, x: Mapping[str, Any], y: int, weight: float = 1.0
     labels = np.array([y], dtype=np.int32)
     fields = state.read(columns_of([x]), 1)
     batch = state.encode_to_unlearn(fields, labels)
-    batch, n_skipped = state.to_unlearn(batch, y, weight, None)
+    batch, n_skipped = state.to_unlearn(batch, labels, np.array([weight]), None)
     teaching = RowUpdates(labels, np.array([-weight]), np.ones(1))
     state.run(batch, teaching, np.zeros((1, n_classes_of(state))), learn=True)
     return n_skipped
