@@ -32,6 +32,7 @@ _MERGE_TAG = "tag:yaml.org,2002:merge"
 # Secrets, which may come from the environment alone, with the variable that we suggest.
 SECRETS: dict[Path, str] = {
     ("kafka", "sasl_password"): "STREAMNB_KAFKA_PASSWORD",
+    ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
 }
 
@@ -125,7 +126,8 @@ class _Walk:
                 self._report(
                     path,
                     "must come from the environment, never stand in a file: write "
-                    f"{path[-1]}: ${{{SECRETS[path]}}} and set that variable",
+                    f"{path[-1]}: ${{{SECRETS[path]}}} and set that variable, or "
+                    f"{path[-1]}_file with the path of a file that holds it",
                 )
                 return
         if "${" not in written:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -13,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
     PlainValidator,
     SecretStr,
     Tag,
@@ -125,6 +128,55 @@ def _parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
 def _servers(servers: tuple[str, ...]) -> None:
     for server in servers:
         check_server(server)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A file that holds a secret, as Kubernetes and systemd mount them; it is shown by its path."""
+
+    path: Path
+    secret: SecretStr = field(repr=False)
+
+
+SECRET_FILE_BYTES_MAX = 4096
+
+
+def _secret_in(value: Any) -> SecretFile:
+    """Read a secret from the file of that path; the line end of an editor does not belong to it."""
+    if isinstance(value, SecretFile):
+        return value
+    if not isinstance(value, str | Path) or not str(value):
+        raise wrong("must be the path of a file that holds the secret")
+    path = Path(value)
+    try:
+        with path.open("rb") as file:
+            content = file.read(SECRET_FILE_BYTES_MAX + 1)
+        text = content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise wrong("must be a file of UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise wrong(f"must be a file that this user can read ({why})") from None
+    if len(content) > SECRET_FILE_BYTES_MAX:
+        raise wrong(f"must be a file of at most {SECRET_FILE_BYTES_MAX} bytes: the secret alone")
+    if not text or "\n" in text or "\0" in text:
+        raise wrong("must be a file with the secret alone, in one line; its content is not shown")
+    return SecretFile(path, SecretStr(text))
+
+
+SecretPath = Annotated[
+    SecretFile, PlainValidator(_secret_in), PlainSerializer(lambda file: str(file.path))
+]
+
+
+def _one_secret(section: Section, key: str) -> str | None:
+    """Return a secret, whether `key` or the file that `key_file` names brings it."""
+    given: SecretStr | None = getattr(section, key)
+    file: SecretFile | None = getattr(section, f"{key}_file")
+    if given is not None and file is not None:
+        raise wrong(f"{key} and {key}_file are both given; keep one")
+    secret = given if file is None else file.secret
+    return None if secret is None else secret.get_secret_value()
 
 
 # Of the recorded tweets; a model without a neutral class rejects those, and says so.
@@ -254,7 +306,22 @@ class KafkaSettings(Section):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None  # only by ${NAME} from the environment
+    sasl_password_file: SecretPath | None = None
     ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None  # our own, for brokers that ask for one
+    ssl_keyfile: Path | None = None
+    ssl_key_password: SecretStr | None = None  # only by ${NAME} from the environment
+    ssl_key_password_file: SecretPath | None = None
+
+    @property
+    def password(self) -> str | None:
+        """The password of the login, wherever it comes from."""
+        return _one_secret(self, "sasl_password")
+
+    @property
+    def key_password(self) -> str | None:
+        """What opens `ssl_keyfile`, wherever it comes from."""
+        return _one_secret(self, "ssl_key_password")
 
     @model_validator(mode="after")
     def _fetch_holds_a_message(self) -> Self:
@@ -268,11 +335,12 @@ class KafkaSettings(Section):
     @model_validator(mode="after")
     def _login_is_whole(self) -> Self:
         """Refuse half a login: Kafka's own answer to one is silence until a time-out."""
+        password = self.password
         if self.security_protocol.startswith("SASL"):
             login = {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_username": self.sasl_username,
-                "sasl_password": self.sasl_password,
+                "sasl_password or sasl_password_file": password,
             }
             missing = [key for key, value in login.items() if value is None]
             if missing:
@@ -287,12 +355,38 @@ class KafkaSettings(Section):
             )
         return self
 
-    @field_validator("ssl_cafile")
+    @field_validator("ssl_cafile", "ssl_certfile", "ssl_keyfile")
     @classmethod
-    def _cafile_is_there(cls, path: Path | None) -> Path | None:
+    def _certificates_are_there(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is not None and not path.is_file():
-            raise wrong("must be a file of certificates (PEM) that exists")
+            what = "a private key" if info.field_name == "ssl_keyfile" else "certificates"
+            raise wrong(f"must be a file of {what} (PEM) that exists")
         return path
+
+    @model_validator(mode="after")
+    def _certificate_is_whole(self) -> Self:
+        """Load our own certificate as the client libraries will, which say far less of a fault."""
+        if self.ssl_certfile is None:
+            if self.ssl_keyfile is not None or self.key_password is not None:
+                raise wrong("ssl_certfile must be given with ssl_keyfile and ssl_key_password")
+            return self
+        if not self.security_protocol.endswith("SSL"):
+            raise wrong(
+                f"ssl_certfile needs security_protocol SSL or SASL_SSL; it is "
+                f"{self.security_protocol}"
+            )
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+                self.ssl_certfile, self.ssl_keyfile, self.key_password or ""
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise wrong(
+                "ssl_certfile, ssl_keyfile and ssl_key_password do not fit each other: "
+                f"{why}. ssl_certfile is a certificate (PEM), ssl_keyfile its private key, unless "
+                "that stands in ssl_certfile too, and ssl_key_password opens it if it is encrypted"
+            ) from None
+        return self
 
 
 TOKEN_CHARACTERS_MIN = 16
@@ -372,6 +466,7 @@ class HttpSettings(Section):
     port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
     allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
     token: SecretStr | None = None  # only by ${NAME} from the environment
+    token_file: SecretPath | None = None
     body_bytes_max: int = Field(default=2 << 20, ge=1024)
     request_timeout_s: float = Field(default=10.0, gt=0)
     connections_max: int = Field(default=1_000, ge=1)
@@ -391,14 +486,36 @@ class HttpSettings(Section):
     @field_validator("token")
     @classmethod
     def _token_is_long(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None and len(token.get_secret_value()) < TOKEN_CHARACTERS_MIN:
-            raise wrong(
-                f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
-                "`openssl rand -hex 16`"
-            )
-        if token is not None and not _ASCII.fullmatch(token.get_secret_value()):
-            raise wrong(
-                "must be of letters, digits and signs of ASCII, without blanks around them: others "
-                "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"
-            )
+        if token is not None:
+            _check_token(token.get_secret_value())
         return token
+
+    @field_validator("token_file")
+    @classmethod
+    def _token_in_file_is_long(cls, file: SecretFile | None) -> SecretFile | None:
+        if file is not None:
+            _check_token(file.secret.get_secret_value())
+        return file
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        _ = self.bearer_token  # only one of the two may be given
+        return self
+
+    @property
+    def bearer_token(self) -> str | None:
+        """The token, wherever it comes from."""
+        return _one_secret(self, "token")
+
+
+def _check_token(token: str) -> None:
+    if len(token) < TOKEN_CHARACTERS_MIN:
+        raise wrong(
+            f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
+            "`openssl rand -hex 16`"
+        )
+    if not _ASCII.fullmatch(token):
+        raise wrong(
+            "must be of letters, digits and signs of ASCII, without blanks around them: others "
+            "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"
+        )

@@ -88,24 +88,25 @@ class AllowedHosts:
 
 def needs_token(settings: HttpSettings) -> bool:
     """Return whether a change requires the token."""
-    return settings.token is not None or not is_loopback(settings.host)
+    return settings.bearer_token is not None or not is_loopback(settings.host)
 
 
 def is_open(settings: HttpSettings) -> bool:
     """Return whether anybody at all may change something."""
-    return settings.token is not None or is_loopback(settings.host)
+    return settings.bearer_token is not None or is_loopback(settings.host)
 
 
 NOT_OPEN = (
     "changes are taken from this machine alone, or with a token: set http.token by "
-    "${STREAMNB_TOKEN}, or http.host: 127.0.0.1"
+    "${STREAMNB_TOKEN} or http.token_file, or http.host: 127.0.0.1"
 )
 
 
 def check_change(request: Request, settings: HttpSettings) -> None:
     """Raise 401 without the right token, 403 if none is set and it comes from another site."""
-    if settings.token is not None:
-        _check_token(request, settings.token.get_secret_value())
+    token = settings.bearer_token
+    if token is not None:
+        _check_token(request, token)
     elif not is_loopback(settings.host):
         raise ProblemError(403, NOT_OPEN)
     else:

@@ -36,6 +36,9 @@ _KAFKA_PYTHON_NAMES: Final = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
     "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
     "fetch.wait.max.ms": "fetch_max_wait_ms",
 }
 KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
@@ -56,7 +59,7 @@ def require_checksums() -> None:
 
 def connection_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
     """Return how any client connects, by librdkafka's names; what is not set is left out."""
-    password = settings.sasl_password
+    key = settings.ssl_keyfile or settings.ssl_certfile
     given = {
         "bootstrap.servers": ",".join(servers),
         "client.id": "streamnb",
@@ -65,8 +68,12 @@ def connection_settings(servers: Sequence[str], settings: KafkaSettings) -> dict
         "security.protocol": settings.security_protocol,
         "sasl.mechanism": settings.sasl_mechanism,
         "sasl.username": settings.sasl_username,
-        "sasl.password": None if password is None else password.get_secret_value(),
-        "ssl.ca.location": None if settings.ssl_cafile is None else str(settings.ssl_cafile),
+        "sasl.password": settings.password,
+        "ssl.ca.location": settings.ssl_cafile and str(settings.ssl_cafile),
+        "ssl.certificate.location": settings.ssl_certfile and str(settings.ssl_certfile),
+        # A certificate's file may hold its key too; librdkafka wants to be told so.
+        "ssl.key.location": key and str(key),
+        "ssl.key.password": settings.key_password,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -113,7 +120,10 @@ def no_answer(servers: Sequence[str], settings: KafkaSettings) -> str:
     if settings.security_protocol.startswith("SASL"):
         reasons.append("kafka.sasl_mechanism, kafka.sasl_username and the password")
     if settings.security_protocol.endswith("SSL"):
-        reasons.append("the certificate authority in kafka.ssl_cafile")
+        reasons.append("that kafka.ssl_cafile has the authority of the broker's certificate")
+        reasons.append("that the certificate names the host in the broker's address")
+        own = "that the broker trusts" if settings.ssl_certfile else "whether the broker asks for"
+        reasons.append(f"{own} the certificate in kafka.ssl_certfile")
     reasons.append(f"that it speaks {settings.security_protocol} (kafka.security_protocol)")
     return (
         f"no answer from Kafka at {','.join(servers)}; check {', '.join(reasons)}: "
@@ -154,7 +164,8 @@ class Connecting(Generic[Client]):
 
     The constructor of `client_class`, a `KafkaConsumer` or `KafkaProducer`, may block or raise.
     `prepare` is called with each network client before it connects to anything; what it changes
-    concerns this client alone. A class without a setting for its network client is a `ConfigError`.
+    concerns this client alone. What connections fail of may be told by `note`. A class without a
+    setting for its network client is a `ConfigError`.
     """
 
     def __init__(
@@ -173,8 +184,13 @@ class Connecting(Generic[Client]):
         self._client: Client | None = None
         self._returned = False
         self._given_up = threading.Event()
-        self.error: Exception | None = None
-        """Why the last attempt failed; None while the first one goes on."""
+        self._noted: BaseException | None = None
+        self.error: BaseException | None = None
+        """Why there is no connection, as far as is known; None while the first try goes on."""
+
+    def note(self, error: BaseException) -> None:
+        """Take what a connection failed of for the reason; the constructor's error says less."""
+        self.error = self._noted = error
 
     def wait(self, timeout_s: float) -> Client | None:
         """Return the client once it is connected, or None after `timeout_s`.
@@ -212,9 +228,10 @@ class Connecting(Generic[Client]):
             try:
                 client = self._client_class(**self._settings, kafka_client=self._make_net)
             except Exception as error:  # noqa: BLE001 - any error is reported and tried again
-                self.error = error
                 if isinstance(error, ConfigError):
+                    self.error = error
                     return
+                self.error = self._noted or error
                 # The constructor leaves its thread and its sockets behind when it fails.
                 if self._net is not None:
                     # An error here would end the thread, and with it all further attempts.
@@ -222,7 +239,7 @@ class Connecting(Generic[Client]):
                         self._net.close()
                 self._given_up.wait(self._pause_s)
                 continue
-            self._client = client
+            self._client, self.error = client, None
             return
 
     def _make_net(self, **settings: Any) -> Any:

@@ -42,9 +42,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listeners=CONTROLLER://127.0.0.1:{controller},{listeners}
+advertised.listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocols}
 log.dirs={folder}/data
 num.network.threads=2
 num.io.threads=4
@@ -115,11 +115,23 @@ class Broker:
         Where its data, settings and log are; made when missing.
     **properties : str
         More of the broker's properties, with `_` for each `.` of their names.
+
+    Attributes
+    ----------
+    protocols : dict of str to str
+        The security protocol of each listener, by its name.
+    ports : dict of str to int
+        The ports of the listeners beside PLAINTEXT, whose port is `port`.
+    format_options : list of str
+        More options of the tool that formats the folder.
     """
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self.folder = folder
         self.port = 0
+        self.protocols = {"PLAINTEXT": "PLAINTEXT"}
+        self.ports: dict[str, int] = {}
+        self.format_options: list[str] = []
         self._properties = {name.replace("_", "."): value for name, value in properties.items()}
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -227,7 +239,13 @@ class Broker:
     def _write_settings(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         controller = free_ports(1)[0]
-        text = PROPERTIES.format(port=self.port, controller=controller, folder=self.folder)
+        ports = {"PLAINTEXT": self.port, **self.ports}
+        text = PROPERTIES.format(
+            controller=controller,
+            folder=self.folder,
+            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            protocols=",".join(f"{name}:{kind}" for name, kind in self.protocols.items()),
+        )
         extra = "".join(f"{name}={value}\n" for name, value in self._properties.items())
         (self.folder / "server.properties").write_text(text + extra)
         (self.folder / "log4j2.properties").write_text(LOGGING)
@@ -236,7 +254,7 @@ class Broker:
         command = self._java("-Xmx256m", "kafka.tools.StorageTool", "format")
         settings = str(self.folder / "server.properties")
         subprocess.run(
-            [*command, "-t", "c3RyZWFtbmItdGVzdHMtMQ", "-c", settings],
+            [*command, "-t", "c3RyZWFtbmItdGVzdHMtMQ", "-c", settings, *self.format_options],
             check=True,
             capture_output=True,
         )

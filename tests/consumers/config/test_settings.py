@@ -18,6 +18,7 @@ from consumers.config.settings import (
     to_yaml,
 )
 from consumers.errors import ConfigError
+from tests.broker.secure import KEY_PASSWORD, Certificates
 
 SECRET = "correct horse battery staple"
 
@@ -113,6 +114,12 @@ port: 1
         ("kafka: {security_protocol: SASL_SSL}", "sasl_mechanism, sasl_username, sasl_password"),
         ("kafka: {sasl_mechanism: PLAIN}", "needs security_protocol SASL_SSL"),
         ("kafka: {ssl_cafile: /no/such.pem}", "kafka.ssl_cafile: must be a file of certificates"),
+        (
+            "kafka: {ssl_keyfile: /no/such.key}",
+            "kafka.ssl_keyfile: must be a file of a private key",
+        ),
+        ("kafka: {ssl_key_password_file: ''}", "must be the path of a file that holds the secret"),
+        ("kafka: {sasl_password_file: /no/such}", "a file that this user can read (No such file"),
         ("source: kafka://h:9092", "source: must end with /TOPIC"),
         ("source: kafka://h:0/t", "with a port of 1 to 65535"),
         ("source: 'file:'", "source: must name a file"),
@@ -235,6 +242,79 @@ def test_a_password_is_never_printed(tmp_path: Path) -> None:
     at = mistakes(tmp_path, f"source: 'kafka://me:{SECRET}@h:1/t'")
     assert "must not hold a user or a password" in at
     assert SECRET not in at
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_may_come_from_a_file(tmp_path: Path, end: str) -> None:
+    """Password, key password and token are read from files, and shown by their path alone."""
+    secret = tmp_path / "mounted"
+    secret.write_text(f"{SECRET}{end}", newline="")
+    settings = load(
+        write(
+            tmp_path,
+            f"kafka: {{security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me,"
+            f" sasl_password_file: '{secret}'}}\nhttp: {{token_file: '${{FOLDER}}/mounted'}}",
+        ),
+        {"FOLDER": str(tmp_path)},
+    )
+    assert settings.kafka.password == settings.http.bearer_token == SECRET
+    assert f"sasl_password_file: {secret}" in to_yaml(settings).replace("\n", " ")
+    assert SECRET not in repr(settings) + str(settings) + to_yaml(settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "must be a file with the secret alone"),
+        (b"marked-secret\nmarked-secret\n", "must be a file with the secret alone"),
+        (b"marked-\xff", "must be a file of UTF-8 text"),
+        (b"marked-" * 1000, "must be a file of at most 4096 bytes"),
+        (b"marked", "must have at least 16 characters"),
+        (b"marked-and-w\xc3\xa4re-long", "must be of letters, digits and signs of ASCII"),
+    ],
+)
+def test_a_file_that_is_no_secret_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
+    """What stands in the file is a mistake of its path, and is not shown."""
+    (tmp_path / "secret").write_bytes(content)
+    text = mistakes(tmp_path, f"http: {{token_file: '{tmp_path / 'secret'}'}}")
+    assert f"http.token_file: {expected}" in text
+    assert "marked" not in text
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("kafka", "sasl_password"), ("kafka", "ssl_key_password"), ("http", "token")],
+)
+def test_a_secret_comes_from_one_place(tmp_path: Path, section: str, key: str) -> None:
+    """A secret from the environment and from a file at once is a mistake."""
+    (tmp_path / "secret").write_text("marked, and long enough")
+    text = mistakes(
+        tmp_path,
+        f"{section}: {{{key}: '${{A}}', {key}_file: '{tmp_path / 'secret'}'}}",
+        A="marked, and long enough",
+    )
+    assert f"{section}: {key} and {key}_file are both given" in text
+    assert "marked" not in text
+
+
+def test_a_certificate_must_fit_its_key(tmp_path: Path) -> None:
+    """A key of another certificate, a locked key without its password, half a pair: mistakes."""
+    files = Certificates(tmp_path / "certificates")
+    secure = f"security_protocol: SSL, ssl_certfile: '{files.client}'"
+
+    def refused(keys: str, **environ: str) -> str:
+        return mistakes(tmp_path, f"kafka: {{{keys}}}", **environ)
+
+    assert "do not fit each other" in refused(secure)
+    assert "do not fit" in refused(f"{secure}, ssl_keyfile: '{files.authority}'")
+    locked = f"{secure}, ssl_keyfile: '{files.locked_key}'"
+    assert "ssl_key_password opens it" in refused(locked)
+    assert "opens it" in refused(f"{locked}, ssl_key_password: '${{A}}'", A="wrong and marked")
+    assert "marked" not in refused(f"{locked}, ssl_key_password: '${{A}}'", A="wrong and marked")
+    assert "ssl_certfile must be given" in refused(f"ssl_keyfile: '{files.client_key}'")
+    assert "needs security_protocol SSL" in refused(f"ssl_certfile: '{files.client}'")
+    path = write(tmp_path, f"kafka: {{{locked}, ssl_key_password: '${{A}}'}}")
+    assert load(path, {"A": KEY_PASSWORD}).kafka.key_password == KEY_PASSWORD
 
 
 def test_overrides_win_over_the_file(tmp_path: Path) -> None:
