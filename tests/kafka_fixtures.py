@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.broker import Broker, missing_parts
+from tests.broker.secure import SecureBroker
 
 _NUMBERS = itertools.count(1)
 
@@ -33,6 +34,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     shared.start()
     yield shared
     shared.stop()
+
+
+@pytest.fixture(scope="session")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """Return the shared broker with TLS, logins and clients' certificates."""
+    require_parts()
+    secure = SecureBroker(tmp_path_factory.mktemp("secure") / "broker")
+    secure.start()
+    yield secure
+    secure.stop()
 
 
 @pytest.fixture

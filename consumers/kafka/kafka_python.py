@@ -50,6 +50,7 @@ from consumers.kafka.patch import (
     receive_in_large_pieces,
     replace_decoder,
     require_privates,
+    tell_connection_errors,
 )
 from consumers.messages import Partition
 
@@ -147,11 +148,10 @@ class KafkaPythonClient(GroupClient):
             self._connecting_since_s = self._clock()
         consumer = self._connecting.wait(timeout_s)
         if consumer is None:
-            if self._connecting.error is not None:
-                raise self._unanswered(repr(self._connecting.error))
-            if self._clock() - self._connecting_since_s >= CONNECT_GRACE_S:
-                raise ClientError(self._no_answer)
-            return False
+            if self._clock() - self._connecting_since_s < CONNECT_GRACE_S:
+                return False
+            error = self._connecting.error
+            raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
         self._privates = require_privates(consumer)
         consumer.subscribe([self._topic], listener=AssignmentListener(consumer, self.events))
         self.decoder = self._choose_decoder(self._privates.fetcher)
@@ -161,6 +161,7 @@ class KafkaPythonClient(GroupClient):
     def _prepare(self, net: Any) -> None:
         """Set up the consumer's network client; on the thread that connects."""
         make_no_topics(net)
+        tell_connection_errors(net, self._connecting.note)
         if self._decode == "records":
             return
         why = receive_in_large_pieces(net) if is_known() else "it is of another version"

@@ -13,16 +13,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import kafka
 from crc32c import crc32c
 from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import KafkaConnectionError, KafkaError
-from kafka.net.transport import KafkaTCPTransport
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+)
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -94,25 +100,54 @@ def make_no_topics(net: Any) -> None:
     config["allow_auto_create_topics"] = False
 
 
+def tell_connection_errors(net: Any, tell: Callable[[BaseException], None]) -> None:
+    """Call a function with what each connection of a network client fails of, time apart.
+
+    The library itself says after `bootstrap_timeout_ms` that it could not connect, and not why. A
+    client without these parts goes on as it is.
+    """
+    manager = getattr(net, "_manager", None)
+    get_connection = getattr(manager, "get_connection", None)
+    if get_connection is None:
+        return
+
+    def tell_fault(error: BaseException) -> None:
+        if not isinstance(error, KafkaTimeoutError | RequestTimedOutError):
+            tell(error)
+
+    def get_ours(*args: Any, **kwargs: Any) -> Any:
+        connection = get_connection(*args, **kwargs)
+        made = getattr(connection, "init_future", None)
+        if made is not None:
+            made.add_errback(tell_fault)
+        return connection
+
+    manager.get_connection = get_ours  # type: ignore[union-attr]
+
+
 # -- large reads from the socket --------------------------------------------------------------
 
 
 def receive_in_large_pieces(net: Any) -> str | None:
-    """Make the plain connections of a network client that has none yet read large pieces.
+    """Make the connections of a network client that has none yet read large pieces.
 
-    TLS has its own. Returns why it goes on in small pieces; None if it reads large ones.
+    Those of TLS also hand over what came before the end: with the library's own method a broker's
+    answer to a wrong password is lost, as the broker closes the connection right behind it. Returns
+    why it goes on in small pieces; None if it reads large ones.
     """
     manager = getattr(net, "_manager", None)
     build = getattr(manager, "_build_transport", None)
-    receive = getattr(KafkaTCPTransport, "_sock_recv", None)
+    receivers = [vars(each).get("_sock_recv") for each in (KafkaTCPTransport, KafkaSSLTransport)]
     if not inspect.iscoroutinefunction(build):
         return "its connection manager has no coroutine _build_transport"
-    if receive is None or list(inspect.signature(receive).parameters) != ["self"]:
-        return "its transport has no method _sock_recv without parameters"
+    for each in receivers:
+        if each is None or list(inspect.signature(each).parameters) != ["self"]:
+            return "its transport has no method _sock_recv without parameters"
 
     async def build_ours(*args: Any, **kwargs: Any) -> Any:
         transport = await build(*args, **kwargs)
-        if type(transport) is KafkaTCPTransport and hasattr(transport, "_sock"):
+        known = type(transport) in {KafkaTCPTransport, KafkaSSLTransport}
+        if known and hasattr(transport, "_sock"):
             transport._sock_recv = functools.partial(_receive, transport)  # noqa: SLF001
         return transport
 
@@ -121,17 +156,20 @@ def receive_in_large_pieces(net: Any) -> str | None:
 
 
 def _receive(transport: Any) -> tuple[bytes, Exception | None]:
-    """Return what there is to read, and what ended the connection, if anything did."""
+    """Return what there is to read; if there is nothing, what ended the connection, if it ended."""
     pieces: list[bytes] = []
-    while not pieces or len(pieces[-1]) == PIECE_BYTES:
+    # TLS hands over one record at a time; what it keeps behind that shows in no `select`.
+    is_plain = type(transport) is KafkaTCPTransport
+    while not pieces or not is_plain or len(pieces[-1]) == PIECE_BYTES:
         try:
             piece = transport._sock.recv(PIECE_BYTES)  # noqa: SLF001
-        except (BlockingIOError, InterruptedError):
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             break
         except OSError as error:
-            return b"".join(pieces), KafkaConnectionError(error)
+            return b"".join(pieces), None if pieces else KafkaConnectionError(error)
         if not piece:
-            return b"".join(pieces), KafkaConnectionError("the broker closed the connection")
+            closed = KafkaConnectionError("the broker closed the connection")
+            return b"".join(pieces), None if pieces else closed
         pieces.append(piece)
     return b"".join(pieces), None
 

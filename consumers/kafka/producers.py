@@ -40,6 +40,7 @@ from consumers.kafka.client import (
     quiet_log,
     require_checksums,
 )
+from consumers.kafka.patch import is_known, receive_in_large_pieces, tell_connection_errors
 from consumers.messages import Partition
 from consumers.sinks.base import Record
 
@@ -75,7 +76,12 @@ class TopicProducer:
         self._connecting = self._connect()
 
     def _connect(self) -> Connecting[Any]:
-        return Connecting(KafkaProducer, self._made_with)
+        return Connecting(KafkaProducer, self._made_with, self._prepare)
+
+    def _prepare(self, net: Any) -> None:
+        tell_connection_errors(net, self._connecting.note)
+        if is_known():
+            receive_in_large_pieces(net)  # or a refused login is told as a lost connection
 
     def get(self, timeout_s: float) -> Any:
         """Return the `kafka.KafkaProducer`, or None if it is not connected within `timeout_s`."""
@@ -105,7 +111,7 @@ class TopicProducer:
             except KafkaError as error:
                 log.info("kafka_close_failed", error=repr(error))
 
-    def sentence(self, what: str, error: Exception | None) -> str:
+    def sentence(self, what: str, error: BaseException | None) -> str:
         """Return the sentence for what did not work, with what to check."""
         error = error or self._connecting.error
         why = "" if error is None else f"; the client says: {error!r}"

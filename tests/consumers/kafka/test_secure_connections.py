@@ -1,0 +1,230 @@
+"""TLS, logins and certificates with a real broker: what works, and what is said if it does not."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from consumers.config.settings import KafkaSettings
+from consumers.corrections.log_reader import LogPosition
+from consumers.errors import SinkError
+from consumers.kafka.producers import KafkaLog, KafkaSink
+from consumers.sinks.base import Record
+from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
+from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, fill, numbered
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    # kafka-python leaves sockets of its own behind when an attempt to connect fails.
+    pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning"),
+]
+
+_NUMBERS = itertools.count()
+LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}
+TOLD_WITHIN_S = 3.0
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_sockets() -> Iterator[None]:
+    yield
+    gc.collect()  # within the mark above
+
+
+def topic_with(broker: SecureBroker, values: list[bytes]) -> str:
+    """Return a new topic that holds these values."""
+    topic = f"secure-{next(_NUMBERS)}"
+    broker.create_topic(topic)
+    fill(broker.address, topic, values)
+    return topic
+
+
+def until_read(reader: Reader, n_values: int) -> None:
+    """Read until so many values came."""
+    reader.until(lambda: reader.n_values >= n_values)
+
+
+def ways_in(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return each way to connect: a listener, and the settings that it needs."""
+    files = broker.certificates
+    trust: dict[str, Any] = {"ssl_cafile": files.authority}
+    own: dict[str, Any] = {
+        **trust,
+        "security_protocol": "SSL",
+        "ssl_certfile": files.client,
+        "ssl_keyfile": files.client_key,
+    }
+    locked = {"ssl_keyfile": files.locked_key, "ssl_key_password": KEY_PASSWORD}
+
+    def sasl(protocol: str, mechanism: str) -> dict[str, Any]:
+        return {**LOGIN, "security_protocol": protocol, "sasl_mechanism": mechanism}
+
+    return {
+        "TLS": ("TLS", {**trust, "security_protocol": "SSL"}),
+        "a certificate": ("MUTUAL", own),
+        "a locked key": ("MUTUAL", {**own, **locked}),
+        "a key beside its certificate": (
+            "MUTUAL",
+            {**own, "ssl_certfile": files.chain("client"), "ssl_keyfile": None},
+        ),
+        "PLAIN": ("LOGIN", sasl("SASL_PLAINTEXT", "PLAIN")),
+        "SCRAM-SHA-512": ("LOGIN", sasl("SASL_PLAINTEXT", "SCRAM-SHA-512")),
+        "PLAIN and TLS": ("SECURE", {**trust, **sasl("SASL_SSL", "PLAIN")}),
+        "SCRAM-SHA-256 and TLS": ("SECURE", {**trust, **sasl("SASL_SSL", "SCRAM-SHA-256")}),
+    }
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_way_in_reads_the_same_messages(secure_broker: SecureBroker, client: str) -> None:
+    """TLS, PLAIN, SCRAM and a client's certificate, its key locked or not, read all messages."""
+    # More than one record of TLS holds, so that what TLS keeps back is asked for.
+    values = [b"%d " % i + b"x" * 5_000 for i in range(100)]
+    topic = topic_with(secure_broker, values)
+    for way, (listener, settings) in ways_in(secure_broker).items():
+        address = secure_broker.at(listener)
+        with Reader(address, topic, f"{client} {way}", client=client, **settings) as reader:
+            until_read(reader, len(values))
+            assert reader.values[0] == values, way
+            assert reader.source.trouble() is None, way
+
+
+def faults(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any], Mapping[str, str]]]:
+    """Return each fault: an address, the settings, and what each client's error must say."""
+    files = broker.certificates
+    tls: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": files.authority}
+    found: dict[str, tuple[str, dict[str, Any], Mapping[str, str]]] = {
+        "wrong authority": (
+            broker.at("TLS"),
+            {**tls, "ssl_cafile": files.stranger},
+            dict.fromkeys(CLIENTS, r"kafka\.ssl_cafile has the authority.*verif"),
+        ),
+        "another host's certificate": (
+            broker.at("NAMED"),
+            tls,
+            {
+                "kafka-python": r"IP address mismatch, certificate is not valid for '127\.0\.0\.1'",
+                "librdkafka": r"names the host in the broker's address.*verify failed",
+            },
+        ),
+        "no certificate": (
+            broker.at("MUTUAL"),
+            tls,
+            dict.fromkeys(CLIENTS, r"(?i)broker asks for.*kafka\.ssl_certfile.*bad.certificate"),
+        ),
+        "TLS to a plain port": (
+            broker.address,
+            tls,
+            {
+                "kafka-python": r"that it speaks SSL .*UNEXPECTED_EOF",
+                "librdkafka": r"that it speaks SSL .*(PLAINTEXT broker listener|closed by peer)",
+            },
+        ),
+        "plain to a port of TLS": (
+            broker.at("TLS"),
+            {},
+            {
+                "kafka-python": r"that it speaks PLAINTEXT .*Invalid frame length",
+                "librdkafka": r"that it speaks PLAINTEXT .*client says",
+            },
+        ),
+    }
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        settings = {**tls, **LOGIN, "security_protocol": "SASL_SSL", "sasl_mechanism": mechanism}
+        settings["sasl_password"] = "marked, and wrong"
+        found[f"wrong password by {mechanism}"] = (
+            broker.at("SECURE"),
+            settings,
+            dict.fromkeys(CLIENTS, r"kafka\.sasl_username and the password.*Authentication failed"),
+        )
+    return found
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_fault_is_named_and_tried_again(secure_broker: SecureBroker, client: str) -> None:
+    """A wrong authority, host, password or protocol is told with its reason, and tried again."""
+    topic = topic_with(secure_broker, numbered(0, 3))
+    with ExitStack() as opened:
+        waiting = {}
+        for name, (address, settings, said) in faults(secure_broker).items():
+            group = f"{client} {name}"
+            reader = Reader(address, topic, group, client=client, **settings)
+            waiting[name] = (opened.enter_context(reader), time.monotonic(), said[client])
+        while waiting:
+            for name, (reader, opened_s, said_by_client) in list(waiting.items()):
+                reader.step(0.01)
+                trouble = reader.source.trouble() or ""
+                assert "marked" not in trouble
+                if re.search(said_by_client, trouble, re.DOTALL):
+                    del waiting[name]
+                # The machine may be busy; how long the attempts take is bounded all the same.
+                assert time.monotonic() - opened_s < PATIENCE_S, f"{name}: {trouble}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refused_login_is_tried_until_it_is_right(
+    secure_broker: SecureBroker, client: str
+) -> None:
+    """A user whom the broker learns of later is let in without a restart."""
+    values = numbered(0, 20)
+    topic, user = topic_with(secure_broker, values), f"late {client}"
+    settings: dict[str, Any] = {
+        "sasl_username": user,
+        "sasl_password": "a password of later",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+    }
+    address = secure_broker.at("LOGIN")
+    with Reader(address, topic, f"late {client}", client=client, **settings) as reader:
+        reader.until(lambda: "Authentication failed" in (reader.source.trouble() or ""))
+        change = UserScramCredentialUpsertion(
+            user,
+            ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096),
+            b"a password of later",
+        )
+        admin = AdminClient({"bootstrap.servers": secure_broker.address})
+        admin.alter_user_scram_credentials([change])[user].result(PATIENCE_S)
+        reader.until(lambda: reader.n_values == len(values))
+        assert reader.values[0] == values
+
+
+def test_outputs_and_label_topic_are_written_behind_a_login(secure_broker: SecureBroker) -> None:
+    """A sink's records and a correction arrive by SASL_SSL, and by a client's certificate."""
+    ways = ways_in(secure_broker)
+    for way in ("SCRAM-SHA-256 and TLS", "a locked key"):
+        listener, found = ways[way]
+        settings = KafkaSettings.model_validate(found)
+        servers = [secure_broker.at(listener)]
+        topic = topic_with(secure_broker, [])
+        with closing(KafkaSink(servers, topic, settings)) as sink:
+            sink.add([Record(b"1", b"judged"), Record(b"2", b"judged too")])
+            sink.flush(PATIENCE_S)
+        with closing(KafkaLog(servers, topic, settings)) as labels:
+            at = labels.append(b"1", b"a label").outcome(PATIENCE_S)
+        assert isinstance(at, LogPosition)
+        assert at.offset == 2
+        with Reader(secure_broker.address, topic) as reader:
+            until_read(reader, 3)
+            assert reader.values[0] == [b"judged", b"judged too", b"a label"]
+
+
+def test_a_sink_names_why_it_is_not_let_in(secure_broker: SecureBroker) -> None:
+    """A sink with a wrong password says so, within its time limit, and not the password."""
+    address, settings, said = faults(secure_broker)["wrong password by SCRAM-SHA-256"]
+    sink = KafkaSink([address], "nowhere", KafkaSettings.model_validate(settings))
+    with closing(sink):
+        sink.add([Record(b"1", b"judged")])
+        with pytest.raises(SinkError, match=f"(?s){said['kafka-python']}") as caught:
+            sink.flush(TOLD_WITHIN_S)
+    assert "marked" not in str(caught.value)
