@@ -69,6 +69,11 @@ class Pipeline:
     positions: dict[Partition, int] = field(default_factory=dict)
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
+    _checkpoint_trouble: str | None = None
+
+    def __post_init__(self) -> None:
+        """Have the health show a checkpoint that failed, until one is written."""
+        self.health.watch_part(lambda: self._checkpoint_trouble)
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""
@@ -234,8 +239,8 @@ class Pipeline:
     def _begin_checkpoint(self) -> None:
         try:
             self.checkpoint_writer.begin(self.learner.model, self.positions, self.health.beat)
-        except CheckpointError:
-            self._count_failed_checkpoint()
+        except CheckpointError as error:
+            self._note_failed_checkpoint(error)
             raise
 
     def _await_checkpoint(self) -> None:
@@ -247,16 +252,18 @@ class Pipeline:
         """Record the checkpoint under way once it is written, and commit its positions."""
         try:
             saved = self.checkpoint_writer.outcome(timeout_s)
-        except CheckpointError:
-            self._count_failed_checkpoint()
+        except CheckpointError as error:
+            self._note_failed_checkpoint(error)
             raise
         if saved is not None:
+            self._checkpoint_trouble = None
             self.checkpoint.postpone()
             self._saved_positions = saved.positions
             self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
             self.reader.commit(saved.positions)
 
-    def _count_failed_checkpoint(self) -> None:
+    def _note_failed_checkpoint(self, error: CheckpointError) -> None:
+        self._checkpoint_trouble = str(error)
         self.checkpoint.postpone()
         self.metrics.checkpoint_failed()
 
