@@ -7,6 +7,7 @@ since their folder was synced, any may be as before. A file that was synced may 
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -26,7 +27,8 @@ _RANDOM_STATES = 3  # of each kind, at each instant
 class Change(NamedTuple):
     """What a call changed.
 
-    `kind` is write, resize or sync of a file; enter, move, leave or sync_names of names; or `ack`.
+    `kind` is write, resize, sync or drop of a file, which is a sync that failed; enter, move, leave
+    or sync_names of names; or `ack`.
     Names are paths below the folder that is watched.
     """
 
@@ -57,6 +59,8 @@ class Disk:
         elif change.kind == "sync":
             old = self.files.get(change.file, b"")
             self.files[change.file] = _written(old, self.unsynced.pop(change.file, []))
+        elif change.kind == "drop":
+            self.unsynced.pop(change.file, None)
         elif change.kind == "sync_names":
             safe = [move for move in self.moves if os.path.dirname(move.name) == change.name]  # noqa: PTH120
             self.names = _moved(self.names, safe)
@@ -131,7 +135,8 @@ class PowerCut:
     """Notes what is done to a folder, and rebuilds what a power cut may have left of it.
 
     What is in the folder before is safe. With `lies` the disk acknowledges calls of these kinds of
-    change without obeying: the code might as well have forgotten them.
+    change without obeying: the code might as well have forgotten them. The sync of number `failing`
+    fails, and what it was to make safe never is, though the file reads as if it were there.
 
     Attributes
     ----------
@@ -139,10 +144,11 @@ class PowerCut:
         What happened so far.
     """
 
-    def __init__(self, folder: Path, lies: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, lies: tuple[str, ...] = (), failing: int = 0) -> None:
         self.changes: list[Change] = []
         self._folder = folder
         self._lies = lies
+        self._until_failing = failing
         self._first = Disk()
         self._numbers: dict[int, int] = {}  # by inode
         for path in sorted(folder.rglob("*")):
@@ -239,6 +245,10 @@ class PowerCut:
         elif name == "ftruncate":
             self.add(Change("resize", number, at=args[1]))
         elif name in {"fsync", "fdatasync"}:
+            self._until_failing -= 1
+            if self._until_failing == 0:
+                self.add(Change("drop", number))
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             self.add(Change("sync", number))
 
 

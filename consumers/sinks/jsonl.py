@@ -6,8 +6,11 @@ again after the checkpoint; the next run cuts it off before its own first line.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import msgspec
 import structlog
 
 from consumers.errors import SinkError
-from consumers.private_files import make_private_folder, open_private, sync_names, tighten
+from consumers.private_files import make_private_folder, open_private, sync_names, tighten, write_at
 from consumers.sinks.base import Record
 
 _WRITE_BYTES = 1 << 20
@@ -31,7 +34,8 @@ class JsonLinesSink:
     program can be given access.
 
     What could not be written stays in the sink, to the byte: once the disk has space again, the
-    next flush continues in the middle of the line.
+    next flush continues in the middle of the line. If syncing fails, the system may drop what was
+    written and call the file safe at the next attempt: so it is written again before that.
 
     `SinkError`: the file cannot be opened or repaired.
     """
@@ -39,6 +43,8 @@ class JsonLinesSink:
     def __init__(self, path: Path) -> None:
         self._path = Path(path)
         self._pending = bytearray()
+        self._is_doubtful = False  # the last sync failed
+        self._safe_bytes = self._checksum = 0  # the file's length at the last sync; of what follows
         try:
             make_private_folder(self._path.parent)
             # O_NONBLOCK: a named pipe whose reader has stopped refuses like a full disk, and does
@@ -48,6 +54,7 @@ class JsonLinesSink:
             raise self._error("cannot be opened", error) from error
         try:
             self._mend()
+            self._safe_bytes = os.fstat(self._fd).st_size
         except OSError as error:
             os.close(self._fd)
             raise self._error("cannot be made ready", error) from error
@@ -64,8 +71,13 @@ class JsonLinesSink:
         """Write everything and sync the file, or raise `SinkError`."""
         self._write()
         try:
-            if stat.S_ISREG(os.fstat(self._fd).st_mode):  # a pipe or a terminal has no disk
+            status = os.fstat(self._fd)
+            if stat.S_ISREG(status.st_mode):  # a pipe or a terminal has no disk
+                if self._is_doubtful:
+                    self._write_again(status.st_size)
+                self._is_doubtful = True
                 os.fsync(self._fd)
+                self._is_doubtful, self._safe_bytes, self._checksum = False, status.st_size, 0
         except OSError as error:
             raise self._error("could not be made safe", error) from error
 
@@ -82,9 +94,26 @@ class JsonLinesSink:
         try:
             while self._pending:
                 n = os.write(self._fd, self._pending)
+                self._checksum = zlib.crc32(memoryview(self._pending)[:n], self._checksum)
                 del self._pending[:n]
         except OSError as error:
             raise self._error("could not be written to", error) from error
+
+    def _write_again(self, end: int) -> None:
+        """Write what follows the last successful sync once more, in its place."""
+        flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
+        fcntl.fcntl(self._fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
+        try:
+            at, checksum = self._safe_bytes, 0
+            while data := os.pread(self._fd, min(_WRITE_BYTES, end - at), at):
+                write_at(self._fd, data, at)
+                at, checksum = at + len(data), zlib.crc32(data, checksum)
+        finally:
+            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags)
+        if checksum != self._checksum:
+            raise OSError(
+                errno.EIO, "the disk lost records; they are written again after a restart"
+            )
 
     def _mend(self) -> None:
         """Repair the end of the file: cut off a torn line, complete a whole one."""

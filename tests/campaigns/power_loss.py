@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings
+from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
+from consumers.errors import CheckpointError, SinkError
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
@@ -59,14 +61,19 @@ def checkpoint(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> in
 
 def journal(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     """Append lines; after a cut each acknowledged line stands where its receipt says."""
-    cut = PowerCut(_made(folder / "before"), lies)
-    with cut.watched():
+    cut = PowerCut(_made(folder / "before"), lies, failing=chance.choice((0, 2, 3, 4)))
+    with capture_logs(), cut.watched():
         for _ in range(2):  # lives
             state = folder / "before" / "state"
-            with _life(state, 1), closing(Journal(state / NAME)) as before:
+            with (
+                suppress(CheckpointError),  # its sync fails
+                _life(state, 1),
+                closing(Journal(state / NAME)) as before,
+            ):
                 for _ in range(chance.randint(1, 3)):
                     line = chance.choice(b"abc").to_bytes(1, "big") * chance.choice((5, 700, 3000))
-                    cut.acknowledge((before.append(b"", line).offset, line))
+                    with suppress(NotWritten):
+                        cut.acknowledge((before.append(b"", line).offset, line))
     n_states = 0
     for promised, left in cut.states(chance):
         n_states += 1
@@ -109,7 +116,7 @@ def erasure(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
 
 def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     """Write records; after a cut all that was flushed is there, and no line is torn."""
-    cut = PowerCut(_made(folder / "before"), lies)
+    cut = PowerCut(_made(folder / "before"), lies, failing=chance.randint(0, 3))
     written: list[bytes] = []
     with cut.watched(), closing(JsonLinesSink(folder / "before" / "out" / "told.jsonl")) as before:
         for _ in range(chance.randint(1, 4)):
@@ -118,8 +125,9 @@ def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
             ]
             before.add([Record(b"", line) for line in lines])
             written += lines
-            before.flush(1.0)
-            cut.acknowledge(len(written))
+            with suppress(SinkError):
+                before.flush(1.0)
+                cut.acknowledge(len(written))
     n_states = 0
     for promised, left in cut.states(chance):
         n_states += 1
