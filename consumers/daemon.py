@@ -48,7 +48,7 @@ from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
-from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.process import short_pauses, stop_on_signals
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
@@ -206,6 +206,8 @@ class Daemon:
         settings, corrections = self._settings, self._components.corrections
         model, positions = self._restored or self._restore()
         self._restored = None
+        logs = KnownLogs(self.reader, positions)
+        self._checkpoint.restore_entries([logs])
         self._classes.grow(model.classes)
         self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         learning = settings.learning
@@ -227,6 +229,7 @@ class Daemon:
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
                 after=self._erasure.begin,
+                consumed=[logs],
             ),
             metrics=self._metrics,
             health=self._health,
@@ -236,5 +239,6 @@ class Daemon:
             recent=self._components.recent,
             corrections=None if corrections is None else corrections.applier,
             erasure=self._erasure,
+            logs=logs,
             positions=positions,
         )

@@ -6,6 +6,7 @@
     │   └── MismatchError  it belongs to another configuration
     ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
+    │   └── ReplacedError  its log is another one than the checkpoint's
     └── SinkError          records could not be made safe
 
 Each carries the exit code its command ends with.
@@ -48,6 +49,12 @@ class SourceError(ConsumerError):
     """The source cannot go on by itself."""
 
     exit_code = 69  # EX_UNAVAILABLE
+
+
+class ReplacedError(SourceError):
+    """The log is another one, under the same name, than the one that was read before."""
+
+    exit_code = 78  # starting again does not help
 
 
 class SinkError(ConsumerError):

@@ -27,7 +27,6 @@ PRIVATE_ACCESSES_MAX = 5  # lines that silence SLF001
 SHORT_FILES = {
     "consumers/__main__.py": "`python -m consumers`",
     "consumers/browser.py": "opens the page in a browser, for `run --open` alone",
-    "consumers/errors.py": "the errors of the daemon, which every layer imports",
     "streamnb/checks.py": "an import path that users write",
 }
 

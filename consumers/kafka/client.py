@@ -40,6 +40,7 @@ _KAFKA_PYTHON_NAMES: Final = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
     "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
 KAFKA_PYTHON = "kafka-python[crc32c]>=3.0.12,<3.1"  # as in pyproject.toml; a test compares them
 
@@ -88,6 +89,8 @@ def group_settings(settings: KafkaSettings) -> dict[str, Any]:
         "heartbeat.interval.ms": round(settings.session_timeout_s * 1000 / 4),
         "max.poll.interval.ms": round(MAX_POLL_INTERVAL_S * 1000),
         "fetch.wait.max.ms": FETCH_WAIT_MS,
+        # How soon new partitions are noticed, and a topic that was made later or anew.
+        "topic.metadata.refresh.interval.ms": round(settings.metadata_interval_s * 1000),
         "isolation.level": "read_committed",  # what a transaction took back is never learned
     }
 

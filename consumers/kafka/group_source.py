@@ -18,16 +18,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 import structlog
 
 from consumers.config.settings import KafkaSettings
-from consumers.errors import SourceError
+from consumers.errors import ReplacedError
 from consumers.kafka.client import no_answer, unreadable
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Backoff
-from consumers.sources.base import Source
+from consumers.sources.base import LogFacts, Source
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -43,6 +44,13 @@ GROUP: Final = "group"  # the key of the trouble that keeps us out of the group
 
 class ClientError(Exception):
     """The broker or the group cannot be used now; the text says why and what to check."""
+
+
+class TopicDescription(NamedTuple):
+    """A topic as the broker describes it; one before version 2.8 gives it no id."""
+
+    id: str | None
+    partitions: frozenset[Partition]
 
 
 class AssignmentChange(NamedTuple):
@@ -90,7 +98,7 @@ class GroupClient(ABC):
 
     def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
         self.events: deque[AssignmentChange | GroupFault] = deque()
-        self._topic = topic
+        self.topic_name = topic
         self._no_answer = no_answer(servers, settings)
         self._commit_fails = False
 
@@ -131,6 +139,14 @@ class GroupClient(ABC):
         """Raise `ClientError` if the topic is missing or nobody answers."""
 
     @abstractmethod
+    def topic(self, timeout_s: float) -> TopicDescription:
+        """Return the topic as it is now; may raise `ClientError`."""
+
+    @abstractmethod
+    def topic_id(self) -> str | None:
+        """Return the topic's id as last heard of, None if that is unknown; never wait."""
+
+    @abstractmethod
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions without waiting; log a failure."""
 
@@ -157,20 +173,60 @@ class PartitionOffsets:
     log_end: int  # behind the last offset
 
 
+_WAY_OUT: Final = (
+    "To learn the new one from its start, give the daemon another checkpoint.folder, or move the "
+    "old one away; to keep what was learned, give it another topic"
+)
+
+
 class Positions:
     """Where reading stands in each assigned partition of a topic, relative to what its log holds.
 
     Bookkeeping without a client or a clock: the source brings what the broker says, and this
     decides where to read on, what is lost, what lies ahead and whether the end is reached.
+
+    `logs` has where reading began. With `latest` that is decided for all partitions at once, when
+    the topic is first seen: whatever a partition gets later is newer, and is read.
     """
 
-    def __init__(self, start_from: Literal["earliest", "latest"]) -> None:
+    def __init__(self, start_from: Literal["earliest", "latest"], topic: str = "") -> None:
         self._start_from = start_from
+        self._topic = topic
         self._offsets: dict[Partition, PartitionOffsets] = {}
         # Both are kept when a partition leaves. The end of the stream "as it was at the start" does
         # not move because the group rebalanced; nor is what arrives meanwhile to be skipped.
         self._first_ends: dict[Partition, int] = {}
-        self._beginnings: dict[Partition, int] = {}  # of partitions that were never read
+        self.logs: Mapping[Partition, LogFacts] = MappingProxyType({})
+        self._topic_id: str | None = None
+        self.topic_seen = False
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take what the checkpoint knows of the topic's partitions; none if it knows no topic."""
+        self.logs = logs
+        self.topic_seen = bool(logs)
+        ids = {facts.topic_id for facts in logs.values()} - {None}
+        self._topic_id = ids.pop() if ids else None
+
+    def see_topic(self, topic_id: str | None, ends: Mapping[Partition, int]) -> None:
+        """Note the topic when it is first seen, and where its partitions end."""
+        self.check_topic(topic_id)
+        self._topic_id = topic_id
+        self.topic_seen = True
+        if self._start_from == "latest":
+            self._begin(ends)
+
+    def check_topic(self, topic_id: str | None) -> None:
+        """Raise `ReplacedError` if this is the id of another topic than the one that was read."""
+        if None not in (topic_id, self._topic_id) and topic_id != self._topic_id:
+            raise ReplacedError(
+                f"topic {self._topic!r} was deleted and made anew: it has the id {topic_id} now, "
+                f"and what was learned is of the one with the id {self._topic_id}. {_WAY_OUT}"
+            )
+
+    def _begin(self, begins: Mapping[Partition, int]) -> None:
+        """Note where reading begins in partitions that nothing is known of."""
+        new = {each: LogFacts(at, self._topic_id) for each, at in begins.items()}
+        self.logs = MappingProxyType({**new, **self.logs})
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._offsets))
@@ -191,18 +247,18 @@ class Positions:
         """Decide where to read on in a partition; return how many messages retention has removed.
 
         If the `position` is None, nothing of it was ever read: reading begins where it began with
-        this partition before, or else where `start_from` says. A position behind the log's end is
-        from another log of that name, and a `SourceError`.
+        this partition before. A partition that the topic got since it was first seen begins at its
+        start. A position behind the log's end is from another log of that name: `ReplacedError`.
         """
+        if partition not in self.logs:
+            # What stands before a position without facts, of version 0.1.0, is not known.
+            self._begin({partition: log_start if position is None else 0})
         if position is None:
-            begin = log_start if self._start_from == "earliest" else log_end
-            position = self._beginnings.setdefault(partition, begin)
+            position = self.logs[partition].begin
         if position > log_end:
-            raise SourceError(
+            raise ReplacedError(
                 f"{partition}: the next message to read is {position}, but the log ends at "
-                f"{log_end}; was the topic deleted and made anew? To learn the new one from its "
-                "start, give the daemon another checkpoint.folder, or move the old one away; to "
-                "keep what was learned, give it another topic"
+                f"{log_end}; was the topic deleted and made anew? {_WAY_OUT}"
             )
         kept = max(position, log_start)
         self._offsets[partition] = PartitionOffsets(kept, log_start, log_end)
@@ -256,7 +312,7 @@ class GroupSource(Source):
         self._connected = False
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
-        self._positions = Positions(settings.start_from)
+        self._positions = Positions(settings.start_from, client.topic_name)
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}
         self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
@@ -268,6 +324,16 @@ class GroupSource(Source):
     def decoder(self) -> str | None:
         """Return how responses are decoded; None before the first broker has answered."""
         return self.client.decoder
+
+    @property
+    def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
+        """Where reading began in each partition, and the topic's id."""
+        return self._positions.logs
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take what the checkpoint knows of this topic's partitions."""
+        name = self.client.topic_name
+        self._positions.resume({each: logs[each] for each in logs if each.topic == name})
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin; a broker that is away blocks nothing and raises nothing.
@@ -281,8 +347,8 @@ class GroupSource(Source):
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages; see `Source.poll`.
 
-        A position behind its log's end is a `SourceError`, and so are batches whose compression
-        needs a package that is not installed.
+        A topic that was made anew is a `ReplacedError`. Batches whose compression needs a package
+        that is not installed are a `SourceError`.
         """
         deadline_s = self._clock() + timeout_s
         while not self._closed.is_set():
@@ -309,6 +375,7 @@ class GroupSource(Source):
             self._troubles.say(BROKER, str(error))
             self._to_seek |= {each: self._positions.position(each) for each in self._positions}
             return []
+        self._positions.check_topic(self.client.topic_id())
         self._handle_events()  # the group may have changed within that poll
         batches = self._accept(fetched)
         if batches:
@@ -383,9 +450,13 @@ class GroupSource(Source):
 
     def _seek_assigned(self) -> None:
         """Decide where to read on in the partitions that must be sought, and seek there."""
-        if not self._to_seek:
+        if not self._to_seek and (self._positions.topic_seen or not self._joined):
             return
         try:
+            topic = self.client.topic(ASK_TIMEOUT_S)
+            self._positions.check_topic(topic.id)
+            if not self._positions.topic_seen:
+                self._see_topic(topic)
             starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)
             ends = self.client.log_ends(list(self._to_seek), ASK_TIMEOUT_S)
         except ClientError as error:
@@ -400,6 +471,16 @@ class GroupSource(Source):
                 self._report_lost(partition, lost, log_start)
         self._seek()
         self._heard()
+
+    def _see_topic(self, topic: TopicDescription) -> None:
+        """Note the topic, which no checkpoint knows, and where reading begins in it."""
+        ends = {}
+        if self._settings.start_from == "latest":
+            # What the checkpoint of an earlier version was reading goes on there.
+            ends = self.client.log_ends(topic.partitions | self._to_seek.keys(), ASK_TIMEOUT_S)
+            ends = {each: end for each, end in ends.items() if self._position_of(each) is None}
+        self._positions.see_topic(topic.id, ends)
+        log.info("topic_seen", topic=self.client.topic_name, topic_id=topic.id)
 
     def _seek(self) -> None:
         """Read every partition whose position is known and whose next batch is not broken."""

@@ -6,6 +6,7 @@ Everything private that this needs of the library stands in `patch`, with its ch
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ from consumers.kafka.group_source import (
     FetchFault,
     GroupClient,
     GroupFault,
+    TopicDescription,
 )
 from consumers.kafka.patch import (
     Privates,
@@ -50,6 +52,7 @@ from consumers.kafka.patch import (
     receive_in_large_pieces,
     replace_decoder,
     require_privates,
+    require_topic_ids,
     tell_connection_errors,
 )
 from consumers.messages import Partition
@@ -134,6 +137,7 @@ class KafkaPythonClient(GroupClient):
         self._connecting_since_s: float | None = None
         self._reported_small_pieces = False
         self._consumer: Any = None
+        self._cluster: Any = None
         self._privates = Privates(None, None)
         self._unconfirmed: dict[Any, Any] = {}
 
@@ -153,7 +157,7 @@ class KafkaPythonClient(GroupClient):
             error = self._connecting.error
             raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
         self._privates = require_privates(consumer)
-        consumer.subscribe([self._topic], listener=AssignmentListener(consumer, self.events))
+        consumer.subscribe([self.topic_name], listener=AssignmentListener(consumer, self.events))
         self.decoder = self._choose_decoder(self._privates.fetcher)
         self._consumer = consumer
         return True
@@ -162,6 +166,7 @@ class KafkaPythonClient(GroupClient):
         """Set up the consumer's network client; on the thread that connects."""
         make_no_topics(net)
         tell_connection_errors(net, self._connecting.note)
+        self._cluster = require_topic_ids(net)
         if self._decode == "records":
             return
         why = receive_in_large_pieces(net) if is_known() else "it is of another version"
@@ -217,9 +222,9 @@ class KafkaPythonClient(GroupClient):
             records = consumer.poll(timeout_ms=round(slice_s * 1000), max_records=max_messages)
         except UnsupportedCodecError as error:
             raise SourceError(
-                f"topic {self._topic!r} holds compressed batches that cannot be unpacked: {error}. "
-                "gzip and zstd need nothing more; for lz4 and snappy install the extra: pip "
-                "install 'streamnb[codecs]'"
+                f"topic {self.topic_name!r} holds compressed batches that cannot be unpacked: "
+                f"{error}. gzip and zstd need nothing more; for lz4 and snappy install the extra: "
+                "pip install 'streamnb[codecs]'"
             ) from error
         except Exception as error:  # noqa: BLE001 - the library lets errors of any class through
             return self._recover(error)
@@ -294,9 +299,25 @@ class KafkaPythonClient(GroupClient):
     def find_topic(self, timeout_s: float) -> None:
         """Ask for the topic's first partition; the library does not say which of two is wrong."""
         try:
-            self.log_ends([Partition(self._topic, 0)], timeout_s)
+            self.log_ends([Partition(self.topic_name, 0)], timeout_s)
         except ClientError as error:
-            raise ClientError(f"there is no topic {self._topic!r} yet, or {error}") from error
+            raise ClientError(f"there is no topic {self.topic_name!r} yet, or {error}") from error
+
+    def topic(self, timeout_s: float) -> TopicDescription:
+        """Return the topic as the newest metadata has it."""
+        numbers = self._cluster.partitions_for_topic(self.topic_name)
+        if not numbers:
+            self.find_topic(timeout_s)
+            numbers = self._cluster.partitions_for_topic(self.topic_name) or ()
+        partitions = (Partition(self.topic_name, number) for number in numbers)
+        return TopicDescription(self.topic_id(), frozenset(partitions))
+
+    def topic_id(self) -> str | None:
+        """Return the topic's id by the newest metadata, as Kafka's own tools write it."""
+        found = self._cluster.topic_id(self.topic_name)
+        if not found:  # a broker that knows no ids, or the topic is away
+            return None
+        return None if not found.int else urlsafe_b64encode(found.bytes).rstrip(b"=").decode()
 
     def _ask(
         self, question: Callable[..., Any], partitions: Collection[Partition], timeout_s: float

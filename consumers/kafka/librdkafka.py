@@ -7,7 +7,9 @@ it cannot read, it reports in the place of a message.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal
@@ -20,8 +22,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
@@ -41,6 +45,7 @@ from consumers.kafka.group_source import (
     FetchFault,
     GroupClient,
     GroupFault,
+    TopicDescription,
 )
 from consumers.messages import Partition, RawColumns
 
@@ -78,6 +83,8 @@ _FAULT_KINDS: Final[dict[int, Literal["position", "batch"]]] = {
     KafkaError._NOT_IMPLEMENTED: "batch",
 }
 
+_NO_ID: Final = "A" * 22  # a broker that knows no ids says 0, in base64
+
 _time_ms = itemgetter(1)  # of a pair: the kind of time, and the time
 
 
@@ -95,8 +102,6 @@ def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[s
         # Assignors under which a change of the group takes all partitions away and assigns them
         # again. kafka-python knows the first of them too, so both can serve in one group.
         "partition.assignment.strategy": "range,roundrobin",
-        # A topic that is not there yet, or new partitions, are noticed after that long.
-        "topic.metadata.refresh.interval.ms": 10_000,
         "allow.auto.create.topics": False,
         "check.crcs": True,
         "enable.partition.eof": True,  # reports the end, with the markers before it passed
@@ -119,8 +124,15 @@ class LibrdkafkaClient(GroupClient):
     def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
         super().__init__(servers, topic, settings)
         self._made_with = consumer_settings(servers, settings)
+        self._admin_made_with = connection_settings(servers, settings)
         self._consumer: Any = None
         self._connection_error: KafkaError | None = None  # None once the broker answers again
+        # The consumer does not tell a topic's id; the administrator's connection does.
+        self._admin: Any = None
+        self._asked: Future[Any] | None = None
+        self._ask_at_s = 0.0
+        self._ask_interval_s = settings.metadata_interval_s
+        self._topic_id: str | None = None
 
     # -- connecting and closing ----------------------------------------------------------------
 
@@ -128,8 +140,10 @@ class LibrdkafkaClient(GroupClient):
         """Make the consumer, which connects by itself, and subscribe."""
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         made_with = self._made_with | callbacks
+        quiet = quiet_log("confluent_kafka")
         try:
-            self._consumer = Consumer(made_with, logger=quiet_log("confluent_kafka"))
+            self._consumer = Consumer(made_with, logger=quiet)
+            self._admin = AdminClient(self._admin_made_with, logger=quiet)
         except KafkaException as error:
             raise ConfigError(
                 f"Kafka's client refuses its settings: {_reason(error)}; check those that begin "
@@ -137,7 +151,7 @@ class LibrdkafkaClient(GroupClient):
             ) from error
         # Partitions that were lost while we were busy are reported as revoked.
         self._consumer.subscribe(
-            [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke
+            [self.topic_name], on_assign=self._on_assign, on_revoke=self._on_revoke
         )
 
     def connect(self, timeout_s: float) -> bool:  # noqa: ARG002 - the library connects by itself
@@ -147,6 +161,7 @@ class LibrdkafkaClient(GroupClient):
     def close(self, *, finish_commit: bool) -> None:  # noqa: ARG002 - the library does it anyhow
         """Leave the group; what takes more than a second goes on in the background."""
         consumer, self._consumer = self._consumer, None
+        self._admin = self._asked = None
         if consumer is None:
             return
         closing = threading.Thread(target=consumer.close, name="kafka-closing", daemon=True)
@@ -177,7 +192,7 @@ class LibrdkafkaClient(GroupClient):
             if number is None or number < 0:
                 self._note_faults(some)
             else:
-                fetched.append(self._fetched(Partition(self._topic, number), some))
+                fetched.append(self._fetched(Partition(self.topic_name, number), some))
         if any(each.columns is not None for each in fetched):
             self._connection_error = None
         return fetched
@@ -261,18 +276,51 @@ class LibrdkafkaClient(GroupClient):
     def find_topic(self, timeout_s: float) -> None:
         """Ask for the topic itself: the group may have no partition of it for us."""
         try:
-            topics = self._consumer.list_topics(self._topic, timeout=timeout_s).topics
+            topics = self._consumer.list_topics(self.topic_name, timeout=timeout_s).topics
         except KafkaException as error:
             raise self._unanswered(_reason(error)) from error
-        missing = topics[self._topic].error
+        missing = topics[self.topic_name].error
         if missing is not None:
             raise ClientError(self._no_topic(missing))
         self._connection_error = None
 
+    def topic(self, timeout_s: float) -> TopicDescription:
+        """Return the topic as it is now."""
+        try:
+            found = self._describe(timeout_s).result(timeout_s)
+        except TimeoutError:
+            raise self._unanswered("it does not say what the topic is like") from None
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise ClientError(self._no_topic(error.args[0])) from error
+            raise self._unanswered(_reason(error)) from error
+        self._topic_id = _id(found)
+        self._ask_at_s = time.monotonic() + self._ask_interval_s
+        partitions = (Partition(self.topic_name, each.id) for each in found.partitions)
+        return TopicDescription(self._topic_id, frozenset(partitions))
+
+    def topic_id(self) -> str | None:
+        """Return the topic's id as last heard of; it is asked for now and then, without waiting."""
+        if self._asked is not None and self._asked.done():
+            if self._asked.exception() is None:
+                self._topic_id = _id(self._asked.result())
+            self._asked = None
+        if self._asked is None and time.monotonic() >= self._ask_at_s:
+            self._asked = self._describe(self._ask_interval_s)
+            self._ask_at_s = time.monotonic() + self._ask_interval_s
+        return self._topic_id
+
+    def _describe(self, timeout_s: float) -> Future[Any]:
+        asked = TopicCollection([self.topic_name])
+        found: Mapping[str, Future[Any]] = self._admin.describe_topics(
+            asked, request_timeout=timeout_s
+        )
+        return found[self.topic_name]
+
     def _no_topic(self, error: KafkaError) -> str:
         return (
-            f"there is no topic {self._topic!r} yet; it is read as soon as it is made. Check the "
-            f"name in `source`, and the right to see it (the client says: {error.str()})"
+            f"there is no topic {self.topic_name!r} yet; it is read as soon as it is made. Check "
+            f"the name in `source`, and the right to see it (the client says: {error.str()})"
         )
 
     def _unanswered(self, why: str) -> ClientError:
@@ -336,6 +384,12 @@ def _fault(error: KafkaError) -> FetchFault:
     if kind == "batch":
         return FetchFault(kind, repr(KafkaException(error)))
     return FetchFault(kind or "other", error.str())
+
+
+def _id(found: Any) -> str | None:
+    """Return a described topic's id, as Kafka's own tools write it."""
+    name = str(found.topic_id)
+    return None if name == _NO_ID else name.replace("+", "-").replace("/", "_")
 
 
 def _reason(error: KafkaException) -> str:

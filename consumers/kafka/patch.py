@@ -125,6 +125,14 @@ def tell_connection_errors(net: Any, tell: Callable[[BaseException], None]) -> N
     manager.get_connection = get_ours  # type: ignore[union-attr]
 
 
+def require_topic_ids(net: Any) -> Any:
+    """Return what a network client knows of the cluster; without topic ids, a `ConfigError`."""
+    cluster = getattr(net, "cluster", None)
+    if not callable(getattr(cluster, "topic_id", None)):
+        raise does_not_fit("its cluster has no method topic_id")
+    return cluster
+
+
 # -- large reads from the socket --------------------------------------------------------------
 
 

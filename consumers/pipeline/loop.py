@@ -30,7 +30,7 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
-from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.records import prediction_record, reject_record
@@ -66,6 +66,7 @@ class Pipeline:
     recent: RecentStore | None = None
     corrections: CorrectionApplier | None = None
     erasure: Erasure | None = None
+    logs: KnownLogs | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
@@ -77,12 +78,14 @@ class Pipeline:
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""
-        self.reader.start(self.positions, limits)
+        known = {} if self.logs is None else self.logs.facts
+        self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
             self.corrections.start(self.positions)
         while not self.stop.is_set():
             is_behind = self.corrections is not None and self.corrections.is_behind()
             messages = self.reader.take(0.0 if is_behind else TURN_S)
+            self._save_beginnings()
             if messages is not None:
                 self._process(messages)
             has_backlog = self._apply_corrections()
@@ -235,6 +238,19 @@ class Pipeline:
         erasure.add(deleted, from_stream=True)
 
     # ---- checkpoints ---------------------------------------------------------------------------
+
+    def _save_beginnings(self) -> None:
+        """Write a checkpoint if reading has begun in partitions that none knows, and wait for it.
+
+        Nothing of them has been learned yet. If a kill came first, nobody would know where reading
+        began, and what was written meanwhile would be skipped.
+        """
+        if self.logs is None or not self.logs.has_new() or self.checkpoint.path is None:
+            return
+        with _checkpoint_errors_logged():
+            self._await_checkpoint()
+            self._begin_checkpoint()
+            self._await_checkpoint()
 
     def _begin_checkpoint(self) -> None:
         try:

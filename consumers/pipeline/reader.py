@@ -21,13 +21,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+import msgspec
 import structlog
 
 from consumers.decode.decoder import Decoder
-from consumers.messages import Messages, Partition, RawColumns
+from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
 from consumers.monitoring.health import Health
 from consumers.pipeline.batch_queue import BatchQueue
-from consumers.sources.base import Source
+from consumers.pipeline.checkpoint import CheckpointEntry
+from consumers.sources.base import LogFacts, Source
 
 POLL_TIMEOUT_S = 0.1
 # Processor time that learning one piece should take: a fifth of the default interval between two
@@ -77,7 +79,8 @@ class Reader:
     """Reads a source, not opened yet, on a thread of its own.
 
     `health` hears of each poll, and of what keeps the source from reading. Once `stop` is set,
-    batches that were not learned by then are dropped.
+    batches that were not learned by then are dropped. `beginnings` are the source's, and hold each
+    partition before a batch of it can be taken.
     """
 
     def __init__(
@@ -96,6 +99,8 @@ class Reader:
         self._queue = queue or BatchQueue()
         self._limits = Limits()
         self._positions: dict[Partition, int] = {}
+        self._logs: Mapping[Partition, LogFacts] = {}
+        self.beginnings = source.beginnings
         self._n_read = 0
         self._piece_messages = _PIECE_MIN
         self._status = SourceStatus()
@@ -106,9 +111,15 @@ class Reader:
 
     # ---- called by the consuming thread --------------------------------------------------------
 
-    def start(self, positions: Mapping[Partition, int], limits: Limits) -> None:
+    def start(
+        self,
+        positions: Mapping[Partition, int],
+        limits: Limits,
+        logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
+    ) -> None:
         """Open the source at the checkpoint's next offsets and begin to read."""
         self._positions = dict(positions)
+        self._logs = logs
         self._limits = limits
         self._thread.start()
 
@@ -155,12 +166,17 @@ class Reader:
         lag = {each: n + waiting.get(each, 0) for each, n in status.lag.items()}
         return replace(status, lag=MappingProxyType(lag))
 
+    def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
+        """Return what the source knows of its logs up to where they have been learned."""
+        return self._source.logs(positions)
+
     # ---- the reading thread --------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             try:
                 self._health.beat_reader()
+                self._source.resume(self._logs)
                 self._source.open(self._positions.get)
                 self._queue.end(self._read())
             except BaseException as error:  # noqa: BLE001 -- `take` raises it on the thread that ends the run
@@ -183,6 +199,7 @@ class Reader:
             self._health.beat_reader()
             self._commit_pending()
             self._status = SourceStatus.of(self._source)
+            self.beginnings = self._source.beginnings  # before any batch of these partitions
             self._health.set_trouble(self._status.trouble)
             for raw in batches:
                 self._enqueue(raw)
@@ -216,6 +233,41 @@ class Reader:
                     return
                 self._health.beat_reader()  # waiting for the learner is not a stuck reader
             self._positions[raw.partition] = piece.next_offset
+
+
+class KnownLogs:
+    """What is known of each log beside its position: an entry of the checkpoint.
+
+    `positions` are those of the stream, moved on by the consuming thread.
+    """
+
+    name = "logs"
+
+    def __init__(self, reader: Reader, positions: Mapping[Partition, int]) -> None:
+        self.facts: Mapping[Partition, LogFacts] = {}
+        self._reader = reader
+        self._positions = positions
+        self._begun: Mapping[Partition, LogFacts] | None = None
+
+    def has_new(self) -> bool:
+        """Return whether reading has begun in partitions that no checkpoint knows; once of each."""
+        begun = self._reader.beginnings
+        if begun is self._begun:
+            return False
+        self._begun = begun
+        return not begun.items() <= self.facts.items()
+
+    def pack(self) -> CheckpointEntry:
+        """Return what is known where the stream stands now."""
+        self.facts = {**self.facts, **self._reader.logs(self._positions)}
+        return CheckpointEntry(
+            {part_name(each): msgspec.to_builtins(facts) for each, facts in self.facts.items()}
+        )
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on with what a checkpoint knew."""
+        facts = msgspec.convert(entry.values, dict[str, LogFacts])
+        self.facts = {partition_of(name): known for name, known in facts.items()}
 
 
 def pieces(raw: RawColumns, n_max: int) -> Iterator[RawColumns]:

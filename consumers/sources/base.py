@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+import msgspec
 
 from consumers.decode.record_format import RecordFormat
 from consumers.messages import Partition, RawColumns
 
 
+class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a checkpoint knows of a log beside its position.
+
+    Attributes
+    ----------
+    begin : int
+        The first offset that was to be read.
+    topic_id : str or None
+        The id that Kafka gave the topic: another topic of that name has another one.
+    """
+
+    begin: int = 0
+    topic_id: str | None = None
+
+
 class Source(ABC):
     """A set of ordered logs that can be read from any position.
 
-    The reading thread alone calls its methods. A source must have a name, and `open`, `poll` and
-    `at_end`; everything else suits a single log that is always there and keeps no positions.
+    The reading thread alone calls its methods, but for `logs`. A source must have a name, and
+    `open`, `poll` and `at_end`; everything else suits a single log that is always there and keeps
+    no positions.
 
     Attributes
     ----------
@@ -23,16 +42,23 @@ class Source(ABC):
         How its records are written; JSON unless it is set.
     lost_messages : int
         How many messages were removed before they could be read.
+    beginnings : mapping of Partition to LogFacts
+        Where reading began, if that cannot be found out again: it must be in a checkpoint before
+        any message of these partitions is learned. It is replaced, never changed.
     """
 
     name: str
     record_format = RecordFormat()
     lost_messages = 0
+    beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
 
     @property
     def decoder(self) -> str | None:
         """How Kafka's responses are decoded; None if not known yet, or for other sources."""
         return None
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:  # noqa: B027 -- most know none
+        """Take what the checkpoint knows of the logs; called before `open`."""
 
     @abstractmethod
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
@@ -51,6 +77,16 @@ class Source(ABC):
         failures (a broker that is away) are reported by `trouble` and retried inside, with growing
         pauses of at most 1 s; they are never raised.
         """
+
+    def logs(
+        self,
+        positions: Mapping[Partition, int],  # noqa: ARG002 -- most know no more than that
+    ) -> Mapping[Partition, LogFacts]:
+        """Return what a checkpoint at these positions should know of the logs.
+
+        The consuming thread calls it, while the reading thread goes on.
+        """
+        return self.beginnings
 
     @abstractmethod
     def at_end(self) -> bool:

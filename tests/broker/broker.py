@@ -27,7 +27,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 HERE = Path(__file__).parent
 READY_TIMEOUT_S = 60.0
@@ -201,6 +201,11 @@ class Broker:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         admin = self._admin()
         admin.create_topics([topic])[name].result(ADMIN_TIMEOUT_S)
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Raise a topic's number of partitions."""
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(ADMIN_TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds."""

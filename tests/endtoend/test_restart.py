@@ -115,7 +115,7 @@ def test_an_idle_topic_is_healthy_and_what_is_removed_is_told(
 
 @pytest.mark.integration
 def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
-    """A log that ends before our position is another of that name: 69 says what to do."""
+    """A log of another id is another of that name, here a shorter one: 78 says what to do."""
     topic = new_topic()
     fill(broker.address, topic, messages(examples(100)))
     path = tmp_path / "config.yaml"
@@ -129,8 +129,9 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, tmp_p
     broker.create_topic(topic)
     write_config(path, source=source, kafka={"group_id": f"{topic}-2"}, checkpoint=checkpoint)
     done = command("run", "--config", path, folder=tmp_path)
-    assert done.returncode == 69
-    assert b"the next message to read is 100, but the log ends at 0" in done.stderr
+    assert done.returncode == 78
+    assert b"was deleted and made anew: it has the id" in done.stderr
+    assert b"give the daemon another checkpoint.folder" in done.stderr
     assert counts_at(tmp_path / "state") == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -34,7 +35,7 @@ def agreed(
     address: str,
     topic: str,
     positions: Mapping[Partition, int] | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> list[Row]:
     """Return what both decoders make of a topic's first partition, up to its end."""
     found = {}

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from consumers.config.settings import KafkaSettings
-from consumers.errors import SourceError
+from consumers.errors import ReplacedError, SourceError
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.messages import Partition
@@ -257,6 +257,60 @@ def test_messages_removed_under_our_eyes_are_counted(
         reader.until(lambda: reader.positions[reader.place()] == 400_000)
         assert reader.n_values + reader.source.lost_messages == 400_000
         assert reader.source.lost_messages > 0
+
+
+def test_a_partition_added_while_reading_is_read_from_its_start(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """With `latest` too, and soon: what it holds was written after reading began."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 50))
+    with read(broker.address, topic, start_from="latest", metadata_interval_s=0.5) as reader:
+        reader.until(reader.source.at_end)
+        broker.add_partitions(topic, 2)
+        fill(broker.address, topic, numbered(0, 500), 1)
+        reader.until(lambda: reader.n_values >= 500)
+        assert reader.values == {1: numbered(0, 500)}
+    begun = reader.source.beginnings
+    assert [begun[reader.place(n)].begin for n in (0, 1)] == [50, 0]
+
+
+def test_a_topic_made_anew_while_reading_ends_the_run(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """The new topic is longer than what was read of the old one, and nothing hides that."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with read(broker.address, topic, metadata_interval_s=0.2) as reader:
+        reader.until(lambda: reader.n_values >= 100)
+        old = reader.source.beginnings[reader.place()].topic_id
+        broker.delete_topic(topic)
+        broker.create_topic(topic)
+        fill(broker.address, topic, numbered(0, 300))
+        with pytest.raises(ReplacedError, match=rf"made anew.* is of the one with the id {old}"):
+            reader.until(lambda: False)
+
+
+def test_a_topic_made_anew_is_refused_at_the_start(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """The id in the checkpoint decides, and both clients write it alike."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    found = []
+    for client in CLIENTS:
+        with Reader(broker.address, topic, client=client) as first:
+            first.until(lambda: first.n_values >= 100)
+        found.append(first.source.beginnings)
+    assert found[0] == found[1]
+    broker.delete_topic(topic)
+    broker.create_topic(topic)
+    fill(broker.address, topic, numbered(0, 300))
+    with (
+        read(broker.address, topic, positions=first.positions, logs=found[0]) as reader,
+        pytest.raises(ReplacedError, match="deleted and made anew"),
+    ):
+        reader.until(lambda: reader.n_values > 0)
 
 
 def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, read: Read) -> None:

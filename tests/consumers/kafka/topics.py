@@ -14,6 +14,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.messages import Partition, RawColumns
+from consumers.sources.base import LogFacts
 from tests.broker.broker import Broker
 
 PATIENCE_S = 60.0
@@ -62,6 +63,7 @@ class Reader:
         topic: str,
         group: str | None = None,
         positions: Mapping[Partition, int] | None = None,
+        logs: Mapping[Partition, LogFacts] | None = None,
         **settings: object,
     ) -> None:
         self.topic = topic
@@ -73,6 +75,7 @@ class Reader:
         checked = KafkaSettings.model_validate(values)
         client = CLIENTS[checked.client]([address], topic, checked)
         self.source = GroupSource(client, checked)
+        self.source.resume(logs or {})
         self.source.open(self._position_of)
 
     def _position_of(self, partition: Partition) -> int | None:
