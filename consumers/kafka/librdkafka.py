@@ -35,7 +35,6 @@ from consumers.kafka.client import (
     quiet_log,
     unreadable,
 )
-from consumers.kafka.columns import from_parts
 from consumers.kafka.group_source import (
     BROKER,
     GROUP,
@@ -48,6 +47,7 @@ from consumers.kafka.group_source import (
     TopicDescription,
 )
 from consumers.messages import Partition, RawColumns
+from consumers.sources.records import from_parts
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

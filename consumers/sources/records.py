@@ -10,7 +10,7 @@ first line is a record (which the decoder rejects), and reading continues at the
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -149,3 +149,49 @@ def raw_columns(
         times_ms=nothing if times_ms is None else times_ms,
         next_offset=next_offset,
     )
+
+
+def from_parts(
+    partition: Partition,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    offsets: Iterable[int],
+    times_ms: Iterable[int],
+    next_offset: int,
+) -> RawColumns:
+    """Return the columns of one partition's messages, given part by part; there is at least one.
+
+    They are copied into one buffer, all keys before all values; what runs once a message is `map`,
+    `zip` and `join`, in C.
+    """
+    key_starts, key_ends, n_key_bytes = _spans(keys, 0)
+    value_starts, value_ends, _ = _spans(values, n_key_bytes)
+    return RawColumns(
+        partition=partition,
+        # What is null or empty is left out: neither adds a byte.
+        buffer=b"".join(filter(None, (*keys, *values))),
+        value_starts=value_starts,
+        value_ends=value_ends,
+        key_starts=key_starts,
+        key_ends=key_ends,
+        offsets=np.fromiter(offsets, np.int64, len(keys)),
+        times_ms=np.fromiter(times_ms, np.int64, len(keys)),
+        next_offset=next_offset,
+    )
+
+
+def _spans(
+    parts: Sequence[bytes | None], begin: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return starts and ends of parts laid side by side from `begin`, and where the last one ends.
+
+    A null takes no bytes, and its end is -1.
+    """
+    lengths = np.array([-1 if part is None else len(part) for part in parts], dtype=np.int64)
+    is_null = lengths < 0
+    lengths[is_null] = 0
+    ends = np.cumsum(lengths) + begin
+    starts = ends - lengths
+    total = int(ends[-1])
+    ends[is_null] = -1
+    return starts, ends, total
