@@ -49,6 +49,7 @@ from consumers.sinks.records import without_message
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
+from consumers.sources.recording import RecordingSource, is_recording, read_head
 from consumers.sources.stdin import StdinSource
 from streamnb import NaiveBayes, Predictor
 
@@ -63,7 +64,12 @@ def build_source(settings: Settings, *, until_end: bool) -> Source:
         case "kafka":
             return _kafka_source(address.servers, address.topic or "", settings.kafka)
         case "file":
-            return FileSource(address.path or Path(), settings.file, follow=not until_end)
+            path = address.path or Path()
+            if is_recording(path):
+                raise ConfigError(f"source: {path} is a recording; write `recording:{path}`")
+            return FileSource(path, settings.file, follow=not until_end)
+        case "recording":
+            return RecordingSource(address.path or Path(), settings.file)
         case "stdin":
             return StdinSource(settings.file)
         case "generator":
@@ -101,6 +107,8 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             return {"source": "kafka", "topic": address.topic}
         case "file":
             return {"source": "file", "name": (address.path or Path()).name}
+        case "recording":
+            return read_head(address.path or Path()).stream  # the one that it is a recording of
         case "stdin":
             return {"source": "stdin"}
         case "generator":
@@ -333,7 +341,7 @@ def _recent(
         settings.model.fields,
         settings.page.unsure_below,
         clock=clock,
-        times_made_up=settings.source_address.kind == "generator",
+        times_made_up=stream_identity(settings)["source"] == "generator",
     )
 
 

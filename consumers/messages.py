@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import msgspec
 import numpy as np
@@ -111,6 +111,10 @@ class KnownClasses(Sequence[str]):
         return iter(self._names)
 
 
+# The headers of one Kafka message, in order: names, which may repeat, and values.
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class RawColumns:
     """A batch of raw messages of one partition.
@@ -131,6 +135,8 @@ class RawColumns:
         Time of each message by the source's clock, in Unix milliseconds; -1 if unknown.
     next_offset : int
         The offset to read after this batch.
+    headers : sequence of the messages' headers, optional
+        Each message's names and values; only recorded and replayed streams bring them along.
     """
 
     partition: Partition
@@ -142,6 +148,7 @@ class RawColumns:
     offsets: NDArray[np.int64]
     times_ms: NDArray[np.int64]
     next_offset: int
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -176,7 +183,8 @@ class RawColumns:
     def _cut(self, part: slice) -> dict[str, Any]:
         """Return the arrays with only the messages of `part`."""
         arrays = ("value_starts", "value_ends", "key_starts", "key_ends", "offsets", "times_ms")
-        return {name: getattr(self, name)[part] for name in arrays}
+        cut = {name: getattr(self, name)[part] for name in arrays}
+        return cut if self.headers is None else {**cut, "headers": self.headers[part]}
 
 
 class Operation(StrEnum):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -392,6 +393,73 @@ def replay(
         typer.echo(
             f"{done.sent:,} records written to {address.topic}, {done.unreadable:,} of them as "
             f"they were because they could not be read"
+        )
+
+
+@app.command(
+    help="Record a stream into a file that anybody can read (FILE.jsonl.gz, `zcat FILE | head`; or "
+    "FILE.jsonl.zst, faster and smaller): keys, values, headers, times, offsets and partitions, "
+    "byte for byte. Run again on the same file it goes on where the file ends. Runs until it is "
+    "stopped (Ctrl-C or SIGTERM) or a limit is reached.",
+    epilog="  streamnb record kafka://127.0.0.1:9092/tweets tweets.jsonl.gz --for 10m\n"
+    "  streamnb record kafka://127.0.0.1:9092/tweets tweets.jsonl.zst --until-end\n"
+    "  streamnb run --source recording:tweets.jsonl.gz --until-end\n"
+    "  zcat tweets.jsonl.gz | head",
+)
+def record(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where to; its name ends with .gz or .zst.")
+    ],
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="Stop after so long, such as 90s, 10m or 2h.",
+            show_default=False,
+        ),
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop once all that is there now is recorded.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Record a stream."""
+    from consumers.cli.record import SUFFIXES, RecordLimits, duration_s
+    from consumers.cli.record import record as record_stream
+    from consumers.config.settings import load
+    from consumers.monitoring import logs
+    from consumers.process import stop_on_signals
+
+    if file.suffix not in SUFFIXES:
+        raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")
+    try:
+        seconds_max = None if duration is None else duration_s(duration)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+    settings = load(find_config(config), os.environ, {"source": source})
+    logs.configure(None)
+    stop = threading.Event()
+    with stop_on_signals(stop):
+        done = record_stream(
+            settings,
+            file,
+            RecordLimits(until_end, max_messages, seconds_max),
+            stop,
+            show=sys.stderr.isatty(),
+        )
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(
+            f"{done.messages:,} messages recorded ({done.reason}); {file} has "
+            f"{done.file_bytes:,} bytes"
         )
 
 

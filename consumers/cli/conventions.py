@@ -58,7 +58,7 @@ EXIT_CODES = {
     70: "an unexpected error: a fault in streamnb itself",
     74: "a checkpoint, model or output cannot be read or written",
     78: "the configuration is wrong, or the checkpoint is another configuration's",
-    130: "a command other than run was interrupted",
+    130: "a command other than run and record was interrupted",
 }
 
 

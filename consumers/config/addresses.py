@@ -1,8 +1,8 @@
 """The two small languages of addresses: where messages come from, and where records go.
 
-A source is `generator`, `stdin`, `file:PATH` or `kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output
-is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises a `ValueError` that names the part that is
-wrong, and what is allowed.
+A source is `generator`, `stdin`, `file:PATH`, `recording:PATH` or
+`kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output is `none`, `file:PATH` or `kafka:TOPIC`. Parsing
+raises a `ValueError` that names the part that is wrong, and what is allowed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-SOURCE_FORMS = "generator, stdin, file:PATH or kafka://HOST:PORT[,HOST:PORT...]/TOPIC"
+SOURCE_FORMS = (
+    "generator, stdin, file:PATH, recording:PATH or kafka://HOST:PORT[,HOST:PORT...]/TOPIC"
+)
 OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 
 # A host is a name, an IPv4 address, or an IPv6 address in square brackets.
@@ -24,7 +26,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 class SourceAddress:
     """Where messages come from, taken apart; `servers` are ``host:port``, in the order written."""
 
-    kind: Literal["generator", "stdin", "file", "kafka"]
+    kind: Literal["generator", "stdin", "file", "recording", "kafka"]
     path: Path | None = None
     servers: tuple[str, ...] = ()
     topic: str | None = None
@@ -40,6 +42,8 @@ class SourceAddress:
             return cls(kind="generator" if text == "generator" else "stdin")
         if text.startswith("file:"):
             return cls(kind="file", path=_path(text.removeprefix("file:")))
+        if text.startswith("recording:"):
+            return cls(kind="recording", path=_path(text.removeprefix("recording:"), "recording"))
         if text.startswith("kafka://"):
             servers, slash, topic = text.removeprefix("kafka://").partition("/")
             if not slash:
@@ -116,7 +120,7 @@ def check_topic(text: str) -> str:
     return text
 
 
-def _path(text: str) -> Path:
+def _path(text: str, kind: str = "file") -> Path:
     if not text or "\0" in text:
-        raise ValueError("must name a file: file:PATH")
+        raise ValueError(f"must name a file: {kind}:PATH")
     return Path(text)

@@ -90,7 +90,7 @@ __all__ = [
 class Settings(Section):
     """The whole configuration."""
 
-    source: str = "generator"  # generator | stdin | file:PATH | kafka://HOST:PORT[,HOST:PORT]/TOPIC
+    source: str = "generator"  # one of `SOURCE_FORMS`
     generator: GeneratorSettings = GeneratorSettings()
     file: FileSettings = FileSettings()
     kafka: KafkaSettings = KafkaSettings()

@@ -25,11 +25,11 @@ def from_kafka_python(
     """
     if isinstance(fetched[0], RawColumns):
         return joined(fetched)
-    _, _, _, offsets, times_ms, _, keys, values, *_ = zip(*fetched, strict=True)
+    _, _, _, offsets, times_ms, _, keys, values, headers, *_ = zip(*fetched, strict=True)
     if None in times_ms:  # messages of format 0 have no time
         times_ms = tuple(-1 if time_ms is None else time_ms for time_ms in times_ms)
     behind = offsets[-1] + 1 if next_offset is None else next_offset
-    return from_parts(partition, keys, values, offsets, times_ms, behind)
+    return from_parts(partition, keys, values, offsets, times_ms, behind, headers)
 
 
 def joined(parts: Sequence[RawColumns]) -> RawColumns:

@@ -26,6 +26,7 @@ from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_csv, split_lines
 
+CUT_OFF = "it ends in the middle, as if it had been cut off"
 _STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
 
@@ -51,7 +52,8 @@ class FileBytes:
     """Reads a file from front to back.
 
     A plain file can be read from anywhere and may grow; one that is `packed` cannot. `damage` says
-    what ended a compressed file before its end.
+    what ended a compressed file before its end. `whole` has where the last whole member ends, in
+    the file and in what was decompressed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,6 +63,8 @@ class FileBytes:
         kinds = [new for start, new in _MEMBER_BY_MAGIC.items() if magic.startswith(start)]
         self.packed = bool(kinds)
         self.damage: str | None = None
+        self.whole = (0, 0)
+        self._n_unpacked = 0
         self._new_member = kinds[0] if kinds else None
         self._member: _Member | None = None
         self._input = b""
@@ -101,7 +105,7 @@ class FileBytes:
             assert self._new_member is not None
             self._member = self._new_member()
         if not self._input:
-            self.damage = "it ends in the middle, as if it had been cut off"
+            self.damage = CUT_OFF
         return bool(self._input)
 
     def _unpack(self) -> bytes:
@@ -112,8 +116,10 @@ class FileBytes:
         except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError) as error:
             self.damage = f"it is damaged there: {error}"
             return b""
+        self._n_unpacked += len(data)
         if self._member.eof:
             self._input = self._member.unused_data
+            self.whole = (self._file.tell() - len(self._input), self._n_unpacked)
             self._member = None
         else:
             self._input = b""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.decode.record_format import RECORD_BYTES_MAX, parse_csv_record
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Headers, Partition, RawColumns
 
 QUOTE_BYTES_MAX = 1 << 20
 
@@ -158,6 +158,7 @@ def from_parts(
     offsets: Iterable[int],
     times_ms: Iterable[int],
     next_offset: int,
+    headers: Sequence[Headers] | None = None,
 ) -> RawColumns:
     """Return the columns of one partition's messages, given part by part; there is at least one.
 
@@ -177,6 +178,7 @@ def from_parts(
         offsets=np.fromiter(offsets, np.int64, len(keys)),
         times_ms=np.fromiter(times_ms, np.int64, len(keys)),
         next_offset=next_offset,
+        headers=headers,
     )
 
 

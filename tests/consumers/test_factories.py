@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.cli.record import RecordingWriter
 from consumers.config.settings import Settings
-from consumers.errors import ConfigError
+from consumers.decode.record_format import RecordFormat
+from consumers.errors import ConfigError, SourceError
 from consumers.factories import (
     Components,
     build_decoder,
@@ -34,6 +36,7 @@ from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
+from consumers.sources.recording import RecordingHead, RecordingSource
 from consumers.sources.stdin import StdinSource
 from tests.consumers.raw_batches import strings
 
@@ -66,6 +69,20 @@ def test_a_source_is_built_by_its_name(
         built = build_source(given, until_end=True)
         assert type(built) is kind
         built.close()
+
+
+def test_a_recording_is_the_stream_that_was_recorded(tmp_path: Path) -> None:
+    """Its partitions are the topic's, so a state folder learns from either; `file:` is refused."""
+    path = tmp_path / "r.gz"
+    identity = {"source": "kafka", "topic": "tweets"}
+    RecordingWriter(path, RecordingHead(stream=identity, format=RecordFormat())).close()
+    given = settings(source=f"recording:{path}")
+    assert stream_identity(given) == identity
+    assert type(build_source(given, until_end=True)) is RecordingSource
+    with pytest.raises(ConfigError, match=r"is a recording; write `recording:.*r\.gz`"):
+        build_source(settings(source=f"file:{path}"), until_end=True)
+    with pytest.raises(SourceError, match="cannot be opened"):
+        stream_identity(settings(source=f"recording:{tmp_path / 'none.gz'}"))
 
 
 def test_an_unused_journal_that_cannot_be_opened_stops_no_start(

@@ -28,7 +28,9 @@ from consumers.features import build_model
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ["run", "predict", "inspect", "check-config", "replay", "warm-up", "version"]
+COMMANDS = [
+    "run", "predict", "inspect", "check-config", "replay", "record", "warm-up", "version",
+]  # fmt: skip
 EXAMPLES = [("lovely sun", "positive"), ("sad rain", "negative"), ("lovely day", "positive")]
 
 
@@ -166,6 +168,24 @@ def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
     assert "pigeon:loft" in done.err
     for kind in ("generator", "stdin", "file:PATH", "kafka://HOST:PORT"):
         assert kind in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("generator", "r.txt"), 2, "must end with .gz or .zst"),
+        (("generator", "r.gz", "--for", "soon"), 2, "ms, s, m, h or d"),
+        (("pigeon:loft", "r.gz"), 78, "must be generator, stdin, file:PATH, recording:PATH"),
+    ],
+)
+def test_a_wrong_recording_is_refused_before_it_begins(
+    command: Command, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """A wrong name, duration or source ends with its code, and no file is made."""
+    done = command("record", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert said in " ".join(done.err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_predict_answers_from_a_model_file(command: Command, tmp_path: Path) -> None:

@@ -1,0 +1,346 @@
+"""A recording, a stream as a file of compressed JSON lines: its format, and it as a source.
+
+The first line is the head: the format's version, which stream it was, how its values are written.
+Then a line for each message, with topic, partition, offset, time, key, value and headers, byte for
+byte: a value that is no UTF-8 stands in base64. `docs/recording.md` describes every key.
+
+The file consists of frames (members of gzip, frames of Zstandard) of about a megabyte, each whole
+in itself and ending with a line of positions: the next offset of each partition. A writer that was
+killed leaves a torn frame at most. The next one (`consumers.cli.record`) cuts it off and goes on at
+the positions of the last whole one, so nothing stands twice and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+import structlog
+
+from consumers.config.settings import FileSettings
+from consumers.decode.record_format import RECORD_BYTES_MAX, RecordFormat
+from consumers.errors import SourceError
+from consumers.messages import Headers, Partition, RawColumns, partition_of
+from consumers.sources.base import Source
+from consumers.sources.file import CUT_OFF, FileBytes
+from consumers.sources.records import from_parts
+
+VERSION: Final = 1
+LINE_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX  # JSON writes a control character in six bytes
+
+_HEAD_BYTES: Final = 1 << 16
+_OFFSET_MAX: Final = (1 << 63) - 2
+_READS_MAX: Final = 64  # reads a poll: how much is skipped before the caller has its turn
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_Offset = Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)]
+
+
+class _Version(msgspec.Struct):
+    streamnb_recording: int
+
+
+class RecordingHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: what identifies the stream, and how its messages' values are written."""
+
+    streamnb_recording: int = VERSION
+    stream: dict[str, Any]
+    format: RecordFormat
+
+
+class RecordedHeader(msgspec.Struct, omit_defaults=True):
+    """A header of a recorded message."""
+
+    name: str
+    value: str | msgspec.UnsetType | None = msgspec.UNSET
+    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecordingLine(msgspec.Struct, omit_defaults=True):
+    """A line behind the head: a message, or the positions at the end of a frame."""
+
+    topic: str = ""
+    partition: Annotated[int, msgspec.Meta(ge=-1, le=(1 << 31) - 1)] = -1
+    offset: _Offset = -1
+    time_ms: _Offset = -1
+    key: str | msgspec.UnsetType | None = msgspec.UNSET
+    key_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType | None = msgspec.UNSET
+    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    headers: list[RecordedHeader] = []
+    positions: dict[str, _Offset] | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(RecordingLine)
+
+
+def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
+    """Yield the messages of a batch as lines."""
+    topic, partition = raw.partition
+    headers = raw.headers or [()] * len(raw)
+    offsets, times_ms = raw.offsets.tolist(), raw.times_ms.tolist()
+    for i, (offset, time_ms, own) in enumerate(zip(offsets, times_ms, headers, strict=True)):
+        line = RecordingLine(topic, partition, offset, time_ms)
+        line.key, line.key_base64 = _written(raw.key(i))
+        line.value, line.value_base64 = _written(raw.value(i))
+        line.headers = [RecordedHeader(name, *_written(value)) for name, value in own]
+        yield line
+
+
+def positions_in(line: bytes) -> dict[Partition, int]:
+    """Return the positions that end a frame; any other line is a `ValueError`."""
+    positions = _LINES.decode(line).positions
+    if positions is None:
+        raise ValueError("it ends without positions")
+    return {partition_of(name): at for name, at in positions.items()}
+
+
+def _written(
+    data: bytes | None,
+) -> tuple[str | msgspec.UnsetType | None, bytes | msgspec.UnsetType]:
+    """Return bytes as text if they are UTF-8, else as what is written in base64."""
+    if data is None:
+        return None, msgspec.UNSET
+    try:
+        return data.decode(), msgspec.UNSET
+    except UnicodeDecodeError:
+        return msgspec.UNSET, data
+
+
+# Key, value, offset, time and headers of a message.
+_Row: TypeAlias = tuple[bytes | None, bytes | None, int, int, Headers]
+
+
+def _row_of(line: RecordingLine) -> _Row:
+    """Return the message of a line; a line that is none is a `ValueError`."""
+    if line.offset < 0 or line.partition < 0 or not line.topic or line.positions is not None:
+        raise ValueError("neither a message nor positions")
+    key = _read_back(line.key, line.key_base64)
+    value = _read_back(line.value, line.value_base64)
+    headers = [(each.name, _read_back(each.value, each.value_base64)) for each in line.headers]
+    return key, value, line.offset, line.time_ms, headers
+
+
+def _read_back(
+    text: str | msgspec.UnsetType | None, data: bytes | msgspec.UnsetType
+) -> bytes | None:
+    """Return what `_written` was given; two values, or none, are a `ValueError`."""
+    if isinstance(text, msgspec.UnsetType) == isinstance(data, msgspec.UnsetType):
+        raise ValueError("a key, a value and a header each stand once, as text or in base64")
+    if isinstance(data, bytes):
+        return data
+    return text.encode() if isinstance(text, str) else None
+
+
+def read_head(path: Path) -> RecordingHead:
+    """Return the first line of a recording; any other file is a `SourceError`."""
+    try:
+        return _head_of(path)
+    except OSError as error:
+        raise SourceError(
+            f"{path}: cannot be opened ({error.strerror}); check the path of the recording"
+        ) from error
+    except ValueError as error:
+        raise SourceError(
+            f"{path}: is no recording ({error}); `streamnb record` writes them. JSON lines and CSV "
+            "are read by `source: file:PATH`"
+        ) from error
+
+
+def is_recording(path: Path) -> bool:
+    """Return whether a file begins as a recording does; False if it cannot be read."""
+    try:
+        _head_of(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _head_of(path: Path) -> RecordingHead:
+    if not path.is_file():
+        path.stat()
+        raise ValueError("it is not a regular file")
+    file = FileBytes(path)
+    try:
+        line, newline, _ = file.read(_HEAD_BYTES).partition(b"\n")
+    finally:
+        file.close()
+    if not newline:
+        raise ValueError("its first line is not whole")
+    version = msgspec.json.decode(line, type=_Version).streamnb_recording
+    if version != VERSION:
+        raise ValueError(f"it is written in version {version}, and this is read: {VERSION}")
+    return msgspec.json.decode(line, type=RecordingHead)
+
+
+class RecordingSource(Source):
+    """Reads a recording once, with the partitions, offsets, times and keys that it was made of.
+
+    Messages between a position and the recording's first one of its partition count as lost, as
+    they would in a topic. A position behind its last one is a `SourceError`, and so is a damaged
+    place, once all before it was handed over. A frame that was torn by a kill is the end, and
+    logged.
+
+    Headers are left out unless asked for. `wait` is given seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: FileSettings,
+        *,
+        with_headers: bool = False,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._path = Path(path)
+        self.name = f"recording:{self._path.name}"
+        self.head = read_head(self._path)
+        self.record_format = self.head.format
+        self.lost_messages = 0
+        self._batch_bytes = settings.batch_bytes
+        self._with_headers = with_headers
+        self._wait = wait
+        self._position_of: Callable[[Partition], int | None] = lambda _: None
+        self._bytes: FileBytes | None = None
+        self._failure: SourceError | None = None
+        self._finished = False
+        self._pending = b""
+        self._n_lines = 0
+        self._next: dict[Partition, int] = {}  # what is handed over next
+        self._recorded: dict[Partition, int] = {}  # behind the last line read
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin; each partition is read from its position, or from its first recorded message."""
+        self.close()
+        self._position_of = position_of
+        self._bytes = FileBytes(self._path)
+        self._failure, self._finished, self._pending, self._n_lines = None, False, b"", 0
+        self._next, self._recorded = {}, {}
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return the next batches; at the end, wait up to `timeout_s` and return none."""
+        for _ in range(_READS_MAX):
+            if self._failure is not None:
+                raise self._failure
+            if self._finished:
+                break
+            batches = self._batches(self._lines())
+            if batches:
+                return batches
+        else:
+            return []
+        self._wait(timeout_s)
+        return []
+
+    def at_end(self) -> bool:
+        """Return whether all of it has been returned."""
+        return self._finished
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._bytes is not None:
+            self._bytes.close()
+
+    def _lines(self) -> list[bytes]:
+        """Return the whole lines of the next piece, none at the end."""
+        assert self._bytes is not None
+        try:
+            data = self._bytes.read(self._batch_bytes)
+        except OSError as error:
+            raise self._error(f"cannot be read on ({error.strerror})") from error
+        if not data:
+            self._end(self._bytes)
+            return []
+        whole, newline, self._pending = (self._pending + data).rpartition(b"\n")
+        if len(self._pending) > LINE_BYTES_MAX:
+            self._failure = self._error(f"has a line of more than {LINE_BYTES_MAX} bytes")
+        return whole.split(b"\n") if newline else []
+
+    def _batches(self, lines: list[bytes]) -> list[RawColumns]:
+        """Return the messages that were not read before, as one batch a partition."""
+        by_partition: dict[Partition, list[_Row]] = {}
+        try:
+            for line in lines:
+                self._n_lines += 1
+                if self._n_lines > 1:  # behind the head
+                    self._take(line, by_partition)
+        except SourceError as error:
+            self._failure = error  # raised once all before it was handed over
+        batches = []
+        for partition, rows in by_partition.items():
+            keys, values, offsets, times_ms, headers = zip(*rows, strict=True)
+            self._next[partition] = behind = offsets[-1] + 1
+            own = headers if self._with_headers else None
+            batches.append(from_parts(partition, keys, values, offsets, times_ms, behind, own))
+        return batches
+
+    def _take(self, line: bytes, by_partition: dict[Partition, list[_Row]]) -> None:
+        """Take in one line."""
+        try:
+            found = _LINES.decode(line)
+            if found.positions is not None and found.offset < 0:
+                self._note_positions(found.positions)
+                return
+            row = _row_of(found)
+        except (ValueError, RecursionError) as error:
+            raise self._error(f"is not as it was written: {error}") from error
+        partition = Partition(found.topic, found.partition)
+        if found.offset < self._recorded.get(partition, 0):
+            raise self._error(f"holds offset {found.offset} of {partition} behind a later one")
+        begin = self._begin(partition, found.offset)
+        self._recorded[partition] = found.offset + 1
+        if found.offset >= begin:
+            by_partition.setdefault(partition, []).append(row)
+
+    def _begin(self, partition: Partition, first: int) -> int:
+        """Return the next offset to hand over; `first` is where the recording of it begins."""
+        if partition not in self._next:
+            position = self._position_of(partition)
+            self._next[partition] = first if position is None else position
+            lost = first - self._next[partition]
+            if lost > 0:
+                self.lost_messages += lost
+                log.error(
+                    "messages_lost",
+                    partition=str(partition),
+                    lost=lost,
+                    went_on_at=first,
+                    why=f"{self._path} begins behind them; read a recording that holds them",
+                )
+        return self._next[partition]
+
+    def _note_positions(self, positions: Mapping[str, int]) -> None:
+        for name, position in positions.items():
+            partition = partition_of(name)
+            self._begin(partition, position)
+            self._recorded[partition] = max(self._recorded.get(partition, 0), position)
+
+    def _end(self, file: FileBytes) -> None:
+        """Handle the end: a torn frame, damage, or positions behind it."""
+        if file.damage is not None and file.damage != CUT_OFF:
+            raise self._error(file.damage)
+        self._finished = True
+        if file.damage is not None or self._pending:
+            log.warning(
+                "recording_torn",
+                path=str(self._path),
+                whole_lines=self._n_lines,
+                detail="its last frame was cut off, by a kill or in a copy; all whole lines count",
+            )
+        for partition, position in self._next.items():
+            if position > self._recorded[partition]:
+                raise SourceError(
+                    f"{self._path}: {partition} was read up to offset {position} before, and the "
+                    f"recording ends at {self._recorded[partition]}; is it an older copy? Name "
+                    "the newer one, or begin with an empty checkpoint.folder"
+                )
+
+    def _error(self, what: str) -> SourceError:
+        return SourceError(
+            f"{self._path}: {what} (line {self._n_lines}); all before it was handed over. Get an "
+            "undamaged copy, or record the stream once more"
+        )

@@ -1,0 +1,158 @@
+"""Recording a live stream: from a real topic with all that its messages carry, and to any limit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Producer
+
+from consumers.cli.record import Recorded, RecordLimits, duration_s, record
+from consumers.config.settings import FileSettings, Settings
+from consumers.errors import SinkError
+from consumers.messages import Partition
+from consumers.sources.recording import RecordingSource
+from tests.broker.broker import Broker
+from tests.consumers.full_disk import disk_full_at
+
+NewTopic = Callable[..., str]
+Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def recorded(path: Path) -> dict[Partition, list[Row]]:
+    """Return what a recording holds: offset, time, key, value and headers, by partition."""
+    source = RecordingSource(path, FileSettings(), with_headers=True, wait=lambda _: None)
+    source.open(lambda _: None)
+    found: dict[Partition, list[Row]] = {}
+    while not source.at_end():
+        for raw in source.poll(0.0):
+            assert raw.headers is not None
+            found.setdefault(raw.partition, []).extend(
+                (int(raw.offsets[i]), int(raw.times_ms[i]), raw.key(i), raw.value(i), list(own))
+                for i, own in enumerate(raw.headers)
+            )
+    source.close()
+    return found
+
+
+def recording(path: Path, source: str, limits: RecordLimits, **settings: Any) -> Recorded:
+    """Record a source to its limits."""
+    values = {"source": source, "generator": {"rate_per_s": 0}, **settings}
+    given = Settings.model_validate(values)
+    return record(given, path, limits, threading.Event(), show=False)
+
+
+def produce(address: str, topic: str, rows: dict[int, list[Row]]) -> None:
+    """Write messages with all that a message of Kafka can carry."""
+    producer = Producer({"bootstrap.servers": address})
+    for number, some in rows.items():
+        for _, time_ms, key, value, headers in some:
+            producer.produce(
+                topic,
+                value,
+                key=key,
+                partition=number,
+                timestamp=time_ms,
+                headers=cast("Any", headers),
+            )
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.integration
+def test_a_topic_is_recorded_with_all_that_its_messages_carry(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Keys, nulls, bytes, headers, times, offsets and partitions; twice, without a repeat."""
+    topic, path = new_topic(3), tmp_path / "r.gz"
+    first: dict[int, list[Row]] = {
+        0: [
+            (0, 1_700_000_000_000, b"k", b'{"text":"a"}', [("trace", b"1"), ("trace", b"\xff")]),
+            (1, 1_700_000_000_001, None, None, []),
+            (2, 1_600_000_000_000, b"", b"", [("none", None)]),
+        ],
+        2: [(0, 1_700_000_000_002, b"\x00\xff", b"\xfe\n", [])],
+    }
+    produce(broker.address, topic, first)
+    address, limits = f"kafka://{broker.address}/{topic}", RecordLimits(until_end=True)
+    done = recording(path, address, limits)
+    assert (done.messages, done.reason, done.value_bytes) == (4, "end of source", 14)
+    assert recorded(path) == {Partition(topic, number): some for number, some in first.items()}
+    second: dict[int, list[Row]] = {
+        0: [(3, 1_700_000_000_003, None, b"more", [])],
+        1: [(0, 1_700_000_000_004, b"k", b"x", [])],
+    }
+    produce(broker.address, topic, second)
+    again = recording(path, address, limits)
+    assert again.messages == 2
+    assert recorded(path) == {
+        Partition(topic, number): first.get(number, []) + second.get(number, [])
+        for number in range(3)
+    }
+
+
+def test_a_file_is_recorded_as_it_is_read(tmp_path: Path) -> None:
+    """Each line with its place; the file's format stands in the head, so CSV stays CSV."""
+    (tmp_path / "some.csv").write_text("text,label\nso good,4\nso bad,0\n", encoding="utf-8")
+    path = tmp_path / "r.zst"
+    done = recording(path, f"file:{tmp_path / 'some.csv'}", RecordLimits(until_end=True))
+    assert done == Recorded(2, 17, path.stat().st_size, {"file:some.csv[0]": 30}, "end of source")
+    assert recorded(path) == {
+        Partition("file:some.csv", 0): [
+            (11, -1, None, b"so good,4", []),
+            (21, -1, None, b"so bad,0", []),
+        ]
+    }
+    source = RecordingSource(path, FileSettings())
+    assert source.record_format.columns == ("text", "label")
+
+
+def test_limits_end_a_recording_to_the_message(tmp_path: Path) -> None:
+    """So many messages in each run; the next run goes on with the next message."""
+    path = tmp_path / "r.zst"
+    for _ in range(2):
+        done = recording(path, "generator", RecordLimits(messages_max=700))
+        assert (done.messages, done.reason) == (700, "max messages")
+    ((partition, rows),) = recorded(path).items()
+    assert partition == Partition("generator", 0)
+    assert [offset for offset, *_ in rows] == list(range(1_400))
+
+
+def test_a_duration_ends_a_recording(tmp_path: Path) -> None:
+    """The run ends once its time is up, by its own clock, with all that came until then."""
+    clock = iter(range(1_000))
+    given = Settings.model_validate({"source": "generator", "generator": {"rate_per_s": 0}})
+    limits = RecordLimits(seconds_max=30)
+    done = record(
+        given, tmp_path / "r.gz", limits, threading.Event(), show=False, clock=lambda: next(clock)
+    )
+    assert done.reason == "time is up"
+    assert done.messages == len(recorded(tmp_path / "r.gz")[Partition("generator", 0)]) > 0
+
+
+def test_a_full_disk_ends_a_recording_that_can_be_continued(tmp_path: Path) -> None:
+    """What was written stays whole; with room again the next run goes on behind it."""
+    path = tmp_path / "r.gz"
+    with disk_full_at(100_000), pytest.raises(SinkError, match="cannot be written on"):
+        recording(path, "generator", RecordLimits(messages_max=100_000))
+    recording(path, "generator", RecordLimits(messages_max=500))
+    (rows,) = recorded(path).values()
+    assert [offset for offset, *_ in rows] == list(range(len(rows)))
+    assert len(rows) >= 500
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("2h", 7_200), ("1d", 86_400), ("5ms", 0.005)]
+)
+def test_durations_have_a_unit(text: str, seconds: float) -> None:
+    """A number with ms, s, m, h or d."""
+    assert duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "0s", "-1s", "1 h", "1w", "s", "1e3s"])
+def test_other_durations_are_refused(text: str) -> None:
+    """The error says what is allowed."""
+    with pytest.raises(ValueError, match="ms, s, m, h or d"):
+        duration_s(text)

@@ -1,0 +1,369 @@
+"""Recordings: any message comes back as it was, and what is torn, foreign or hostile is named."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from consumers.cli import record as recorder
+from consumers.cli.record import RecordingWriter
+from consumers.config.settings import FileSettings
+from consumers.decode.record_format import RecordFormat
+from consumers.errors import SinkError, SourceError
+from consumers.messages import Headers, Partition, RawColumns
+from consumers.sources import recording
+from consumers.sources.recording import RecordingHead, RecordingSource, is_recording
+from consumers.sources.records import from_parts
+
+HEAD = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
+SMALL = FileSettings(batch_bytes=1 << 12)
+Message = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+data = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
+messages = st.tuples(
+    st.integers(1, 1 << 40),  # how far its offset is from the one before
+    st.integers(-1, (1 << 62)),
+    data,
+    data,
+    st.lists(st.tuples(st.text(max_size=5), data), max_size=3).map(tuple),
+)
+batches = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(messages, min_size=1, max_size=5)), max_size=8
+)
+
+
+def columns(number: int, found: Sequence[Message], after: int) -> RawColumns:
+    """Return messages as a batch of a partition, behind an offset."""
+    offsets = []
+    for step, *_ in found:
+        after += step
+        offsets.append(after)
+    return from_parts(
+        Partition("t", number),
+        [key for _, _, key, _, _ in found],
+        [value for _, _, _, value, _ in found],
+        offsets,
+        [time_ms for _, time_ms, _, _, _ in found],
+        after + 1,
+        [headers for *_, headers in found],
+    )
+
+
+def rows(raw: RawColumns) -> list[tuple[int, int, bytes | None, bytes | None, Headers]]:
+    """Return a batch as rows."""
+    headers = raw.headers or [()] * len(raw)
+    return [
+        (int(raw.offsets[i]), int(raw.times_ms[i]), raw.key(i), raw.value(i), tuple(headers[i]))
+        for i in range(len(raw))
+    ]
+
+
+def read(
+    path: Path, positions: Mapping[Partition, int] | None = None
+) -> dict[Partition, list[object]]:
+    """Return all that a recording holds behind some positions."""
+    source = RecordingSource(path, SMALL, with_headers=True, wait=lambda _: None)
+    found: dict[Partition, list[object]] = defaultdict(list)
+    source.open((positions or {}).get)
+    try:
+        while not source.at_end():
+            for raw in source.poll(0.0):
+                found[raw.partition] += rows(raw)
+                assert raw.next_offset == raw.offsets[-1] + 1
+    finally:
+        source.close()
+    return dict(found)
+
+
+def written(path: Path, raws: Sequence[RawColumns], *, frame_each: bool = False) -> None:
+    """Write batches to a recording, or go on with it; each as a frame if `frame_each`."""
+    writer = RecordingWriter(path, HEAD)
+    for raw in raws:
+        writer.add(raw)
+        if frame_each:
+            writer.flush()
+    writer.flush()
+    writer.close()
+
+
+def made(found: Sequence[tuple[int, Sequence[Message]]]) -> list[RawColumns]:
+    """Return batches whose offsets rise in each partition."""
+    after: dict[int, int] = {}
+    raws = []
+    for number, some in found:
+        raws.append(columns(number, some, after.get(number, -1)))
+        after[number] = int(raws[-1].offsets[-1])
+    return raws
+
+
+def by_partition(raws: Sequence[RawColumns]) -> dict[Partition, list[object]]:
+    """Return the rows of batches, by partition."""
+    found: dict[Partition, list[object]] = defaultdict(list)
+    for raw in raws:
+        found[raw.partition] += rows(raw)
+    return dict(found)
+
+
+def plain(n: int, first: int = 0) -> RawColumns:
+    """Return messages of a known size."""
+    found: list[Message] = [(1, 5, b"k", b"value %d" % i, ()) for i in range(first, first + n)]
+    return columns(0, found, first - 1)
+
+
+@given(found=batches, suffix=st.sampled_from(recorder.SUFFIXES), frame_each=st.booleans())
+def test_any_message_comes_back_as_it_was(
+    found: list[tuple[int, list[Message]]], suffix: str, frame_each: bool
+) -> None:
+    """Keys, values, nulls, headers, times, offsets and partitions: all of it, byte for byte."""
+    raws = made(found)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"r{suffix}"
+        written(path, raws, frame_each=frame_each)
+        assert read(path) == by_partition(raws)
+        assert is_recording(path)
+
+
+@given(found=batches, suffix=st.sampled_from(recorder.SUFFIXES), data=st.data())
+def test_a_file_cut_anywhere_is_continued_without_gap_or_repeat(
+    found: list[tuple[int, list[Message]]], suffix: str, data: st.DataObject
+) -> None:
+    """Whatever a kill leaves, the next run says where each partition goes on, and goes on there."""
+    raws = made(found)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"r{suffix}"
+        written(path, [])
+        head_bytes = path.stat().st_size
+        written(path, raws, frame_each=True)
+        size = data.draw(st.integers(head_bytes, path.stat().st_size))
+        with path.open("r+b") as file:
+            file.truncate(size)
+        writer = RecordingWriter(path, HEAD)
+        positions = dict(writer.positions)
+        writer.close()
+        rest = []
+        for raw in raws:  # what a source would return that is asked to begin there
+            behind = int((raw.offsets < positions.get(raw.partition, 0)).sum())
+            if behind < len(raw):
+                rest.append(raw.tail(behind))
+        written(path, rest)
+        assert read(path) == by_partition(raws)
+
+
+@given(found=batches, data=st.data())
+def test_reading_begins_at_any_position(
+    found: list[tuple[int, list[Message]]], data: st.DataObject
+) -> None:
+    """A daemon that starts again gets each message behind its position, and no other."""
+    raws = made(found)
+    whole = by_partition(raws)
+    positions = {}
+    for partition, some in whole.items():
+        offsets = [row[0] for row in some]  # type: ignore[index]  # rows are tuples
+        positions[partition] = data.draw(st.sampled_from([*offsets, offsets[-1] + 1]))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "r.gz"
+        written(path, raws)
+        found_rows = read(path, positions)
+    for partition, some in whole.items():
+        left = [row for row in some if row[0] >= positions[partition]]  # type: ignore[index]
+        assert found_rows.get(partition, []) == left
+
+
+def test_anybody_can_read_it(tmp_path: Path) -> None:
+    """It is JSON lines: text stands as text, other bytes in base64, a null as null."""
+    found: list[Message] = [
+        (1, 7, None, "grüße\n".encode(), (("trace", b"a"), ("bin", b"\xff"))),
+        (1, -1, b"\xff\x00", None, ()),
+    ]
+    written(tmp_path / "r.gz", [columns(3, found, -1)])
+    lines = gzip.decompress((tmp_path / "r.gz").read_bytes()).splitlines()
+    assert [msgspec.json.decode(line) for line in lines] == [
+        {
+            "streamnb_recording": 1,
+            "stream": {"source": "kafka", "topic": "t"},
+            "format": {"kind": "jsonl", "columns": [], "encoding": "utf-8"},
+        },
+        {"positions": {}},
+        {
+            "topic": "t",
+            "partition": 3,
+            "offset": 0,
+            "time_ms": 7,
+            "key": None,
+            "value": "grüße\n",
+            "headers": [{"name": "trace", "value": "a"}, {"name": "bin", "value_base64": "/w=="}],
+        },
+        {"topic": "t", "partition": 3, "offset": 1, "key_base64": "/wA=", "value": None},
+        {"positions": {"t/3": 2}},
+    ]
+    assert (tmp_path / "r.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_a_quiet_partition_begins_is_kept(tmp_path: Path) -> None:
+    """A partition of which nothing came yet goes on from where it began."""
+    path = tmp_path / "r.zst"
+    writer = RecordingWriter(path, HEAD)
+    writer.begin({Partition("t", 0): 40, Partition("t", 1): 7})
+    writer.add(plain(2, 40))
+    writer.begin({Partition("t", 0): 99})  # it has begun already
+    writer.flush()
+    writer.close()
+    writer = RecordingWriter(path, HEAD)
+    assert writer.positions == {Partition("t", 0): 42, Partition("t", 1): 7}
+    writer.close()
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
+    """The second one is refused, and the first one goes on."""
+    writer = RecordingWriter(tmp_path / "r.gz", HEAD)
+    with pytest.raises(SinkError, match="another `streamnb record` writes it"):
+        RecordingWriter(tmp_path / "r.gz", HEAD)
+    writer.close()
+    written(tmp_path / "r.gz", [plain(3)])
+
+
+def _other_stream(path: Path) -> None:
+    head = RecordingHead(stream={"source": "kafka", "topic": "u"}, format=RecordFormat())
+    RecordingWriter(path, head).close()
+
+
+def _damaged(path: Path) -> None:
+    written(path, [plain(500), plain(500, 500)], frame_each=True)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (b"my only copy", "not compressed as its name says"),
+        (gzip.compress(b'{"a": 1}\n', mtime=0), "is no recording"),
+        (gzip.compress(b"", mtime=0), "first line is not whole"),
+        (
+            gzip.compress(b'{"streamnb_recording":2,"stream":"else"}\n', mtime=0),
+            "in version 2, and this",
+        ),
+        (_other_stream, "holds another stream"),
+        (_damaged, "cannot be continued behind byte"),
+    ],
+)
+def test_another_file_is_left_as_it_is(
+    tmp_path: Path, make: bytes | Callable[[Path], object], said: str
+) -> None:
+    """What is no recording of this stream is never written to, and the error says what to do."""
+    path = tmp_path / "r.gz"
+    if isinstance(make, bytes):
+        path.write_bytes(make)
+    else:
+        make(path)
+    before = path.read_bytes()
+    with pytest.raises((SinkError, SourceError), match=said):
+        RecordingWriter(path, HEAD)
+    assert path.read_bytes() == before
+
+
+def test_damage_is_an_error_once_all_before_it_was_handed_over(tmp_path: Path) -> None:
+    """The frames before the damaged one are read; then the run ends with the way out."""
+    path = tmp_path / "r.gz"
+    written(path, [plain(500), plain(500, 500)], frame_each=True)
+    content = bytearray(path.read_bytes())
+    content[-8] ^= 0xFF  # the checksum of the last frame
+    path.write_bytes(content)
+    source = RecordingSource(path, SMALL, wait=lambda _: None)
+    source.open(lambda _: None)
+    lengths: list[int] = []
+    with pytest.raises(SourceError, match=r"damaged there.*Get an undamaged copy"):
+        lengths.extend(len(raw) for _ in range(100) for raw in source.poll(0.0))
+    assert sum(lengths) >= 500
+    source.close()
+
+
+def test_a_torn_frame_is_the_end_and_said(tmp_path: Path) -> None:
+    """A recorder that was killed leaves a file that can be read as far as it goes."""
+    path = tmp_path / "r.gz"
+    written(path, [plain(500), plain(500, 500)], frame_each=True)
+    path.write_bytes(path.read_bytes()[:-20])
+    with capture_logs() as logs:
+        (found,) = read(path).values()
+    assert 500 <= len(found) <= 1_000
+    assert [line["event"] for line in logs] == ["recording_torn"]
+
+
+def test_positions_outside_the_recording_are_noticed(tmp_path: Path) -> None:
+    """Messages that it does not hold count as lost; a position behind its end is refused."""
+    path = tmp_path / "r.gz"
+    written(path, [plain(10, 100)])
+    source = RecordingSource(path, SMALL, wait=lambda _: None)
+    source.open(lambda _: 60)
+    with capture_logs() as logs:
+        assert sum(map(len, source.poll(0.0))) == 10
+    assert source.lost_messages == 40
+    assert [line["event"] for line in logs] == ["messages_lost"]
+    source.close()
+    with pytest.raises(SourceError, match="read up to offset 111 before, and the recording ends"):
+        read(path, {Partition("t", 0): 111})
+
+
+LINE = b'{"topic":"t","partition":0,"offset":%d,"key":null,"value":null}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"no JSON\n", "is not as it was written"),
+        (b'{"topic": "\xff"}\n', "is not as it was written"),
+        (b'{"a": ' + b"[" * 100_000 + b"\n", "is not as it was written"),
+        (b"{}\n", "neither a message nor positions"),
+        (b'{"topic":"t","partition":0,"offset":3}\n', "each stand once"),
+        (b'{"topic":"t","partition":0,"offset":3,"key":"a","key_base64":"YQ=="}\n', "stand once"),
+        (b'{"topic":"t","partition":0,"offset":9223372036854775807,"value":""}\n', "not as it was"),
+        (b'{"topic":"t","partition":-2,"offset":3,"value":""}\n', "not as it was"),
+        (b'{"positions":{"t":3}}\n', "not as it was"),
+        (LINE % 2 + LINE % 1, "offset 1 of .* behind a later one"),
+    ],
+)
+def test_a_hostile_line_is_named(tmp_path: Path, line: bytes, said: str) -> None:
+    """Each is an error with path and line, and none ends in a traceback of another kind."""
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(msgspec.json.encode(HEAD) + b"\n" + LINE % 0 + line)
+    source = RecordingSource(path, SMALL, wait=lambda _: None)
+    source.open(lambda _: None)
+    (before,) = source.poll(0.0)
+    assert before.offsets.tolist()[:1] == [0]
+    with pytest.raises(SourceError, match=said):
+        source.poll(0.0)
+    source.close()
+
+
+@pytest.mark.parametrize(("suffix", "n"), [(".zst", 150_000_000), (".gz", 40_000_000)])
+def test_a_bomb_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, n: int
+) -> None:
+    """A line without end, 150 MB in a few kilobytes, is refused by reader and writer."""
+    monkeypatch.setattr(recording, "LINE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(recorder, "_FRAME_BYTES_MAX", 1 << 20)
+    path = tmp_path / f"r{suffix}"
+    bomb = msgspec.json.encode(HEAD) + b"\n" + b" " * n
+    pack = zstandard.ZstdCompressor().compress if suffix == ".zst" else gzip.compress
+    path.write_bytes(pack(bomb))
+    del bomb
+    tracemalloc.start()
+    with pytest.raises(SourceError, match="has a line of more than"):
+        read(path)
+    with pytest.raises(SinkError, match="a frame is larger than any"):
+        RecordingWriter(path, HEAD)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < (64 if suffix == ".zst" else 16) << 20
