@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers import browser
 from consumers.config.settings import OutputSettings, Settings
-from consumers.errors import ConsumerError
+from consumers.errors import ConsumerError, MismatchError
 from consumers.factories import (
     build_decoder,
     build_erasure,
@@ -37,7 +37,7 @@ from consumers.factories import (
     serve,
     stream_identity,
 )
-from consumers.features import build_model
+from consumers.features import build_model, hash_key_of
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
 from consumers.monitoring.health import Health
@@ -48,13 +48,14 @@ from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.publishing import Publishing
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.process import short_pauses, stop_on_signals
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
-from streamnb import EveryInterval, Learner, NaiveBayes, Predictor, SnapshotBoard
+from streamnb import NaiveBayes, Predictor, SnapshotBoard
 from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
 
@@ -169,7 +170,15 @@ class Daemon:
 
     def _restore(self) -> tuple[NaiveBayes, dict[Partition, int]]:
         """Return the saved model, or an untrained one, and the positions of its stream."""
-        return self._checkpoint.restore(build_model(self._settings.model))
+        model, positions = self._checkpoint.restore(build_model(self._settings.model))
+        key = hash_key_of(self._settings.model)
+        if key not in {None, model.state.hash_key}:
+            raise MismatchError(
+                f"{self._checkpoint.path} has another key than model.hash_key. Put that key back, "
+                "leave it out to go on with the checkpoint's, or name another checkpoint.folder to "
+                "learn anew."
+            )
+        return model, positions
 
     def _open_sink(self, output: OutputSettings, stack: contextlib.ExitStack) -> Sink:
         """Return a sink that the stream waits for, or the one that writes nothing."""
@@ -207,12 +216,11 @@ class Daemon:
         model, positions = self._restored or self._restore()
         self._restored = None
         logs = KnownLogs(self.reader, positions)
-        self._checkpoint.restore_entries([logs])
+        publishing = Publishing(settings.learning)
+        self._checkpoint.restore_entries((logs, *publishing.entries))
         self._classes.grow(model.classes)
         self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
-        learning = settings.learning
-        policy = EveryInterval(learning.publish_interval_s, learning.publish_share_max, self._clock)
-        learner = Learner(model, self._board, policy, self._clock)
+        learner = publishing.learner(model, self._board, self._clock)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
                 self._predictor.ask(lambda _snapshot: raise_priority())
@@ -229,7 +237,7 @@ class Daemon:
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
                 after=self._erasure.begin,
-                consumed=[logs],
+                consumed=(logs, *publishing.entries),
             ),
             metrics=self._metrics,
             health=self._health,

@@ -48,7 +48,14 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         class_prior=_class_prior(settings.class_prior, settings.classes),
         features={name: _group(name, group) for name, group in settings.features.items()},
         new_classes=settings.new_classes,
+        hash_key=hash_key_of(settings),
     )
+
+
+def hash_key_of(settings: ModelSettings) -> int | None:
+    """Return the model's hash key, None if it is to be drawn at random."""
+    key = settings.hash_key
+    return None if key is None else int(key.get_secret_value(), 16)
 
 
 def _class_prior(prior: ClassPrior, classes: Sequence[str]) -> Dirichlet | Fixed:

@@ -35,6 +35,7 @@ SECRETS: dict[Path, str] = {
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
 }
+HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ def _unknown(path: Path, paths: Sequence[str]) -> str:
 
 def _found(path: Path, document: Document) -> str:
     """Tell what stands in the file; of a variable its name alone, of a secret nothing."""
-    if path in SECRETS:
+    if path in SECRETS or path == HASH_KEY:
         return ""
     if path in document.written:
         return f"; found {_shown(document.written[path])}"

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from consumers.config.sections import (
@@ -257,6 +258,14 @@ class ModelSettings(Section):
     new_classes: bool = False
     class_prior: ClassPrior = 1.0
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
+    hash_key: SecretStr | None = None  # None: drawn at random
+
+    @field_validator("hash_key")
+    @classmethod
+    def _hash_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not re.fullmatch("[0-9a-fA-F]{1,32}", key.get_secret_value()):
+            raise wrong("must be 1 to 32 hexadecimal digits, in quotes")
+        return key
 
     @field_validator("classes")
     @classmethod

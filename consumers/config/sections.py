@@ -398,8 +398,10 @@ _ASCII = re.compile("[!-~][ -~]*[!-~]")
 class LearningSettings(Section):
     """When the world sees what was learned."""
 
+    publish: Literal["interval", "examples"] = "interval"
     publish_interval_s: float = Field(default=0.1, gt=0)
     publish_share_max: float = Field(default=0.1, gt=0, le=1)
+    publish_examples: int = Field(default=1_000, ge=1)
     window: int = Field(default=10_000, ge=1, le=10_000_000)  # examples of the prequential window
 
 

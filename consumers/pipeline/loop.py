@@ -70,6 +70,7 @@ class Pipeline:
     positions: dict[Partition, int] = field(default_factory=dict)
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
+    _is_snapshot_unsaved: bool = False  # one was published after the last positions were saved
     _checkpoint_trouble: str | None = None
 
     def __post_init__(self) -> None:
@@ -92,8 +93,16 @@ class Pipeline:
             self._do_due(0 if messages is None else len(messages.raw))
             end = self.reader.end_reason
             if end is not None and not has_backlog:
+                if end == "end of source":
+                    self._publish_the_end()
                 return end
         return "told to stop"
+
+    def _publish_the_end(self) -> None:
+        """Publish all that was learned by examples too: nothing follows in the log."""
+        if self.learner.n_until_due() is not None and not self.learner.is_current:
+            self.learner.publish()
+            self._is_snapshot_unsaved = True
 
     def _process(self, messages: Messages) -> None:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
@@ -101,9 +110,8 @@ class Pipeline:
         self._is_mid_batch = True
         messages = within_limit(messages, self.learner.model)
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
-        self._learn(messages)
+        self._judge_and_learn(messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)
-        self._predict(messages)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))
         if self.erasure is not None and len(messages.deleted):
@@ -136,7 +144,8 @@ class Pipeline:
     def finish(self) -> None:
         """Publish, write the last checkpoint if positions moved, and close the source."""
         try:
-            self.learner.publish()
+            if self.learner.n_until_due() is None:
+                self.learner.publish()
             with _checkpoint_errors_logged():
                 self._await_checkpoint()
             if self._is_mid_batch:
@@ -144,7 +153,7 @@ class Pipeline:
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
                 )
-            if self.positions != self._saved_positions:
+            if self.positions != self._saved_positions or self._is_snapshot_unsaved:
                 self._begin_checkpoint()
                 self._await_checkpoint()
         finally:
@@ -155,8 +164,24 @@ class Pipeline:
 
     # ---- learning and predicting ---------------------------------------------------------------
 
-    def _learn(self, messages: Messages) -> None:
-        rows = messages.to_learn
+    def _judge_and_learn(self, messages: Messages) -> None:
+        """Predict and learn a batch, cut where the number of examples makes a snapshot due.
+
+        A message without a label is judged by the snapshot of its cut, which knows none of the
+        labels that stand behind it in its log.
+        """
+        to_learn, to_predict = messages.to_learn, messages.to_predict
+        while True:
+            n = self.learner.n_until_due() or len(to_learn) + 1
+            end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else len(messages)
+            n_before = int(np.searchsorted(to_predict, end))
+            self._predict(messages, to_predict[:n_before])
+            self._learn(messages, to_learn[:n])
+            to_learn, to_predict = to_learn[n:], to_predict[n_before:]
+            if not len(to_learn) and not len(to_predict):
+                return
+
+    def _learn(self, messages: Messages, rows: NDArray[np.int64]) -> None:
         labels = Codes(messages.labels[rows], messages.classes)
         columns = columns_of(messages, rows, self.statistics.fields)
         # A partition without labels gets its part too: its position is saved with it.
@@ -169,12 +194,12 @@ class Pipeline:
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
 
-    def _predict(self, messages: Messages) -> None:
-        rows = messages.to_predict
+    def _predict(self, messages: Messages, rows: NDArray[np.int64]) -> None:
         if len(rows):
             columns = columns_of(messages, rows, self.statistics.fields)
             then = partial(self._write_predictions, messages, rows, time.perf_counter())
-            self._submit(partial(self.predictor.submit, columns, then=then))
+            snapshot = self.learner.snapshot
+            self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
 
     def _apply_corrections(self) -> bool:
         """Apply corrections that are due; return whether earlier ones are still being read."""

@@ -103,6 +103,7 @@ class Predictor:
         then: Callable[[Answer], None] | None = None,
         timeout_s: float = 0.0,
         urgent: bool = False,
+        snapshot: Snapshot | None = None,
     ) -> Future[Answer]:
         """Ask for the posteriors of a batch.
 
@@ -117,6 +118,9 @@ class Predictor:
             How long to wait for a place in the queue.
         urgent : bool
             Whether somebody waits for the answer: it then overtakes all that is not urgent.
+        snapshot : Snapshot, optional
+            Answers this request, whatever is published before its turn; None for the one that is
+            newest in its turn.
 
         Returns
         -------
@@ -130,7 +134,7 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
-        request = Request(lambda snapshot: _judge(snapshot, columns), then)
+        request = Request(lambda newest: _judge(snapshot or newest, columns), then)
         self._put(self._urgent if urgent else self._stream, request, timeout_s)
         return cast("Future[Answer]", request.future)
 

@@ -64,8 +64,8 @@ class EveryExamples:
     Parameters
     ----------
     n : int
-        Examples, at least 1. A snapshot stands between two calls of the learner, so a replay that
-        cuts its stream in other places publishes in other places too.
+        Examples, at least 1. A snapshot stands between two calls of the learner, so whoever replays
+        ends a call where `Learner.n_until_due` says; snapshots then stand at multiples of `n`.
     """
 
     def __init__(self, n: int) -> None:
@@ -81,6 +81,10 @@ class EveryExamples:
         """Begin to count the next `n`."""
         self._due_at = n_examples + self._n
 
+    def n_until_due(self, n_examples: int) -> int:
+        """Return how many of the `n` are left."""
+        return max(0, self._due_at - n_examples)
+
 
 class Learner:
     """Teaches a model and publishes snapshots of it. Used by one thread.
@@ -94,6 +98,11 @@ class Learner:
     policy : PublishPolicy
     clock : callable
         Monotonic seconds, to know what publishing costs.
+    snapshot : Snapshot, optional
+        The last one that an earlier learner published of this model: it is the first snapshot, and
+        the policy goes on from it. Without it, the model as it is now is published.
+    is_current : bool
+        Whether the model has learned nothing since that `snapshot`.
     """
 
     def __init__(
@@ -102,6 +111,9 @@ class Learner:
         board: SnapshotBoard,
         policy: PublishPolicy,
         clock: Callable[[], float],
+        snapshot: Snapshot | None = None,
+        *,
+        is_current: bool = False,
     ) -> None:
         check_kind("model", model, NaiveBayes)
         check_has("board", board, "publish", "current")
@@ -114,12 +126,35 @@ class Learner:
         self._version = 0
         # Since the last snapshot: a correction may leave n_examples as it was.
         self._changed = False
-        self.publish()
+        if snapshot is None:
+            self._snapshot = self.publish()
+            return
+        check_kind("snapshot", snapshot, Snapshot)
+        self._snapshot, self._version = snapshot, snapshot.version
+        self._changed = not is_current
+        board.publish(snapshot)
+        policy.published(snapshot.n_examples, 0.0)
 
     @property
     def version(self) -> int:
         """Version of the newest snapshot."""
         return self._version
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest snapshot."""
+        return self._snapshot
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the newest snapshot knows all that the model knows."""
+        return self._snapshot.n_examples == self.model.n_examples and not self._changed
+
+    def n_until_due(self) -> int | None:
+        """Return after how many more examples a snapshot is due; None if time decides."""
+        if not isinstance(self._policy, EveryExamples):
+            return None
+        return self._policy.n_until_due(self.model.n_examples)
 
     def learn(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
         """Judge, then learn examples of one part, and publish if the policy says so.
@@ -213,9 +248,7 @@ class Learner:
         """
         if not self._policy.is_due(self.model.n_examples):
             return False
-        current = self._board.current()
-        same = current is not None and current.n_examples == self.model.n_examples
-        if same and not self._changed:
+        if self.is_current:
             self._policy.published(self.model.n_examples, 0.0)
         else:
             self.publish()
@@ -225,7 +258,7 @@ class Learner:
         """Publish now."""
         began = self._clock()
         self._version += 1
-        snapshot = Snapshot(self.model, self._version)
+        snapshot = self._snapshot = Snapshot(self.model, self._version)
         self._board.publish(snapshot)
         self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)

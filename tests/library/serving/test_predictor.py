@@ -87,6 +87,21 @@ def test_a_newer_snapshot_answers_from_then_on(
     assert answer.log_posteriors.shape == (1, 3)
 
 
+def test_a_request_may_bring_its_snapshot(
+    predictor: Predictor, board: SnapshotBoard, model: NaiveBayes
+) -> None:
+    """It answers whatever was published meanwhile; requests without one get the newest."""
+    bound = board.current()
+    gate = Gate(predictor)
+    asked = predictor.submit(TEXT, timeout_s=LONG_S, snapshot=bound)
+    other = predictor.submit(TEXT, timeout_s=LONG_S)
+    model.learn_one({"text": "good day"}, "neg")
+    board.publish(Snapshot(model, 8))
+    gate.open()
+    assert (asked.result(LONG_S).version, asked.result(LONG_S).n_examples) == (7, 2)
+    assert (other.result(LONG_S).version, other.result(LONG_S).n_examples) == (8, 3)
+
+
 def test_without_a_snapshot_the_asker_is_told() -> None:
     """Before the first publication a request fails with the way out, and the thread lives on."""
     board = SnapshotBoard()

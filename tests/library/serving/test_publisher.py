@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Sequence
@@ -211,6 +212,45 @@ def test_learning_publishes_by_its_policy() -> None:
     teach(learner, 86)
     assert seen == [500 * (n // 500) for n in range(100, 40_001, 100)]
     assert (learner.version, _last(board).n_examples) == (81, 40_000)
+
+
+def test_calls_that_end_where_it_is_due_publish_at_multiples() -> None:
+    """However a stream is cut beside that, snapshots stand at the same examples."""
+    for size in (1, 7, 30, 1_000):
+        board, seen, left = SnapshotBoard(), [], 1_000
+        learner = Learner(model(), board, EveryExamples(30), Clock())
+        while left:
+            due = learner.n_until_due()
+            assert due is not None
+            n = min(size, left, due)
+            teach(learner, n)
+            left -= n
+            if n == due:
+                seen.append((_last(board).version, _last(board).n_examples))
+        assert seen == [(k + 1, 30 * k) for k in range(1, 34)]
+        assert not learner.is_current
+    by_time = Learner(model(), SnapshotBoard(), EveryInterval(1.0, 1.0, Clock()), Clock())
+    assert by_time.n_until_due() is None
+
+
+def test_a_learner_goes_on_from_the_snapshot_of_another() -> None:
+    """It publishes where the first would have: version, place and all that is answered."""
+    board, other = SnapshotBoard(), SnapshotBoard()
+    learner = Learner(model(), board, EveryExamples(10), Clock())
+    teach(learner, 10)
+    teach(learner, 4)
+    again = Learner(
+        copy.deepcopy(learner.model), other, EveryExamples(10), Clock(), learner.snapshot
+    )
+    assert other.current() is learner.snapshot is again.snapshot
+    assert (again.n_until_due(), again.is_current, again.version) == (6, False, 2)
+    for each in (learner, again):
+        teach(each, 6)
+    assert (_last(other).version, _last(other).n_examples) == (3, 20)
+    assert facts(_last(other)) == facts(_last(board))
+    same = Learner(again.model, other, EveryExamples(10), Clock(), again.snapshot, is_current=True)
+    assert same.is_current
+    assert same.n_until_due() == 10
 
 
 def test_a_correction_is_published_whole() -> None:
