@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import select
 import socket
+import struct
+import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import kafka
+import numpy as np
 import pytest
 from kafka.consumer.fetcher import Fetcher
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.parser import KafkaProtocol
 from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
@@ -25,7 +31,12 @@ from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
 from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.kernels import record_batch as rb
-from consumers.kafka.patch import make_no_topics, receive_in_large_pieces, require_privates
+from consumers.kafka.patch import (
+    LargePieces,
+    make_no_topics,
+    receive_in_large_pieces,
+    require_privates,
+)
 from streamnb.kernels import warm_up
 
 STOCK = Fetcher.PartitionRecords
@@ -120,23 +131,72 @@ def net_client() -> Any:
     return KafkaNetClient(bootstrap_servers=["127.0.0.1:1"])
 
 
+def parsed(transport: Any, other: socket.socket, sent: bytes, cuts: list[int]) -> list[bytes]:
+    """Send bytes in pieces to a connection of our own; return the responses that it finds."""
+    parser = KafkaProtocol()
+    found: list[bytes] = []
+    parser._process_response = lambda response: found.append(bytes(response.read()))
+    transport.set_protocol(SimpleNamespace(parser=parser, connection_lost=lambda _error: None))
+    for begin, end in itertools.pairwise([0, *cuts, len(sent)]):
+        sending = threading.Thread(target=other.sendall, args=(sent[begin:end],))
+        sending.start()
+        n = 0
+        while n < end - begin:  # what is sent may come in several pieces, though not in more bytes
+            select.select([transport._sock], [], [])
+            before = parser._rbuffer.tell() if parser._receiving else 0
+            received, error = transport._sock_recv()
+            assert error is None
+            n += len(received) + (parser._rbuffer.tell() - before if parser._receiving else 0)
+            parser.receive_bytes(received)
+        sending.join()
+    return found
+
+
+def test_responses_are_the_same_wherever_they_are_cut() -> None:
+    """Several responses in one piece, and one in many, come out as they were sent."""
+    rng = np.random.default_rng(4)
+    responses = [rng.bytes(n) for n in (0, 1, 2, 5, 100_000, 3, 700_000, 300_000, 1)]
+    sent = b"".join(struct.pack(">i", len(each)) + each for each in responses)
+    net = net_client()
+    assert receive_in_large_pieces(net) is None
+    with connected(net) as (transport, other):
+        assert parsed(transport, other, sent, []) == responses
+        assert parsed(transport, other, sent, list(range(1, 40))) == responses
+        for _ in range(20):
+            cuts = sorted(rng.integers(0, len(sent), 6).tolist())
+            assert parsed(transport, other, sent, cuts) == responses
+
+
+def test_a_large_response_is_received_in_its_place() -> None:
+    """Only its last byte, and what is behind it, is handed to the library to be copied."""
+    net = net_client()
+    assert receive_in_large_pieces(net) is None
+    with connected(net) as (transport, other):
+        parser = KafkaProtocol()
+        transport.set_protocol(SimpleNamespace(parser=parser, connection_lost=lambda _error: None))
+        other.sendall(struct.pack(">i", 50_000) + b"x")
+        select.select([transport._sock], [], [])
+        parser.receive_bytes(transport._sock_recv()[0])
+        other.sendall(b"y" * 49_998 + b"z")
+        other.shutdown(socket.SHUT_WR)
+        received, error = b"", None
+        while error is None:
+            piece, error = transport._sock_recv()
+            received += piece
+        assert received == b"z"
+        assert bytes(parser._rbuffer[:-1]) == b"x" + b"y" * 49_998
+        assert "the broker closed the connection" in str(error)
+
+
 def test_large_pieces_are_one_consumers_alone() -> None:
     """What a consumer in the same process changes, a producer's connections never see."""
     ours, theirs = net_client(), net_client()
     client = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings(), lambda: 0.0)
     client._prepare(ours)
-    with connected(ours) as (transport, other):
-        assert transport._sock_recv.func is not STOCK_RECEIVE
-        other.sendall(b"x" * 100_000)
-        other.shutdown(socket.SHUT_WR)
-        received = b""
-        error = None
-        while error is None:
-            found, error = transport._sock_recv()
-            received += found
-        assert received == b"x" * 100_000
+    with connected(ours) as (transport, _):
+        assert type(transport) is LargePieces
     with connected(theirs) as (transport, _):
-        assert transport._sock_recv.__func__ is STOCK_RECEIVE
+        assert type(transport) is KafkaTCPTransport
     assert KafkaTCPTransport._sock_recv is STOCK_RECEIVE
     assert KafkaConnectionManager._build_transport is STOCK_BUILD
 
@@ -163,6 +223,15 @@ def test_where_pieces_cannot_be_large_they_are_small(
     monkeypatch.delattr(owner, name)
     assert name in (receive_in_large_pieces(net) or "")
     net.close()
+
+
+def test_a_parser_that_has_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what a response is received into, the connections stay the library's own."""
+    monkeypatch.setattr(patch, "KafkaProtocol", SimpleNamespace)
+    net = net_client()
+    assert "_rbuffer" in (receive_in_large_pieces(net) or "")
+    with connected(net) as (transport, _):
+        assert type(transport) is KafkaTCPTransport
 
 
 def whole() -> Any:
