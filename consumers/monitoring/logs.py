@@ -56,7 +56,9 @@ def configure(stream: LogStream | None = None, *, json: bool | None = None) -> N
             structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
         ]
     else:
-        ending.append(structlog.dev.ConsoleRenderer(colors=out.isatty()))
+        # Its own choice would show local variables, so passwords, wherever `rich` is installed.
+        plain = structlog.dev.plain_traceback
+        ending.append(structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain))
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=ending)

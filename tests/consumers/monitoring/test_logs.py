@@ -14,6 +14,8 @@ import structlog
 
 from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure
 
+SECRET = "marked-secret"
+
 
 class Terminal(io.StringIO):
     """A text file that says it is a terminal."""
@@ -136,6 +138,24 @@ def test_held_lines_follow_at_the_release() -> None:
     assert "\x1b[" in written  # it knows that a terminal is behind it
     held.release()
     assert terminal.getvalue() == written
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_a_traceback_shows_no_variables(stream: type[io.StringIO]) -> None:
+    """An error's traceback says where it was, at a terminal too, and no value beside it."""
+    out = stream()
+    configure(out, json=not out.isatty())
+
+    def connect(password: str) -> None:
+        raise ConnectionError(f"refused after {len(password)} characters")
+
+    try:
+        connect(SECRET)
+    except ConnectionError:
+        structlog.get_logger("streamnb").exception("it_failed")
+    assert "in connect" in out.getvalue()
+    assert "refused after 13" in out.getvalue()
+    assert SECRET not in out.getvalue()
 
 
 def test_held_lines_are_bounded_and_say_so() -> None:
