@@ -11,7 +11,8 @@ into; with `NUMBA_BOUNDSCHECK=1` it is another folder, as numba does not tell th
 either. Kernels may live in other packages too (a transport's decoder is none of the library's
 business): theirs is a folder of its own, named after their sources and ours. `STREAMNB_CACHE_DIR`
 moves these folders. One that can only be read is used as it is; where there is none and none can be
-made, kernels are compiled in memory at each start.
+made, kernels are compiled in memory at each start. What is loaded from there is run, so a folder
+that somebody else could have written to is not used.
 """
 
 from __future__ import annotations
@@ -78,9 +79,26 @@ def _source_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def _is_safe(folder: Path) -> bool:
+    """Return whether nobody but the system, ourselves and who installed us can write to a folder.
+
+    If it is our own, others are kept from writing from now on.
+    """
+    trusted = {0, os.geteuid(), Path(__file__).stat().st_uid}
+    for each in (folder, *(sub for sub in folder.iterdir() if sub.is_dir())):
+        found = each.stat()
+        if found.st_mode & 0o022:
+            if found.st_uid != os.geteuid():
+                return False
+            each.chmod(found.st_mode & 0o755)
+        if found.st_uid not in trusted:
+            return False
+    return True
+
+
 def _writable(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError:
@@ -94,9 +112,10 @@ def cache_folder(sources: Path) -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     root = Path(chosen) if chosen else Path(home) / "streamnb"
     folder = root / f"kernels-{_source_hash(sources)}"
-    if _writable(folder):
-        return folder
-    return _copied(folder) if folder.is_dir() else None
+    writable = _writable(folder)
+    if not folder.is_dir() or not _is_safe(folder):
+        return None
+    return folder if writable else _copied(folder)
 
 
 def _copied(folder: Path) -> Path:

@@ -86,6 +86,25 @@ def test_where_no_folder_can_be_made_there_is_none(
     assert _jit.cache_folder.__wrapped__(SOURCES) is None
 
 
+def test_a_folder_that_others_can_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies there is run: our own folder is closed to others, a stranger's is left alone."""
+    monkeypatch.setenv("STREAMNB_CACHE_DIR", str(tmp_path))
+    find = _jit.cache_folder.__wrapped__
+    folder = find(SOURCES)
+    assert folder is not None
+    (folder / "sub").mkdir()
+    for each in (folder, folder / "sub"):
+        each.chmod(0o777)
+    assert find(SOURCES) == folder
+    assert [each.stat().st_mode & 0o777 for each in (folder, folder / "sub")] == [0o755] * 2
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)  # the folder is now another user's
+    folder.chmod(0o777)
+    assert find(SOURCES) is None
+
+
 def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels compiled with checked indices have a folder of their own; numba would mix them up."""
     monkeypatch.setenv("STREAMNB_CACHE_DIR", str(tmp_path))
