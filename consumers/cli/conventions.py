@@ -57,7 +57,7 @@ EXIT_CODES = {
     69: "the source cannot be read, and trying again does not help",
     70: "an unexpected error: a fault in streamnb itself",
     74: "a checkpoint, model or output cannot be read or written",
-    78: "the configuration is wrong, or the checkpoint is another configuration's",
+    78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
     130: "a command other than run and record was interrupted",
 }
 

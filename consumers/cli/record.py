@@ -31,7 +31,7 @@ from consumers.errors import SinkError
 from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition, RawColumns, part_name
 from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
-from consumers.sources.base import Source
+from consumers.sources.base import LogFacts, Source
 from consumers.sources.file import CUT_OFF, FileBytes
 from consumers.sources.recording import (
     LINE_BYTES_MAX,
@@ -59,7 +59,8 @@ class RecordingWriter:
     """Writes a recording, or goes on with one of the same stream; its owner alone may read it.
 
     `path` ends with one of `SUFFIXES`, which says how it is compressed. `positions` has the next
-    offset of each partition, `n_bytes` the size of the file. `clock` returns monotonic seconds.
+    offset of each partition, `logs` where its recording began, `n_bytes` the size of the file.
+    `clock` returns monotonic seconds.
 
     A file that is no recording, is damaged, belongs to another stream or is being written by
     another process is a `SinkError`, and is left as it is; so is one that cannot be written.
@@ -71,6 +72,7 @@ class RecordingWriter:
         self._path = path
         self._clock = clock
         self.positions: dict[Partition, int] = {}
+        self.logs: dict[Partition, LogFacts] = {}
         self.n_bytes = 0
         self._lines = bytearray()
         self._began_s: float | None = None  # when the oldest news came that is not written
@@ -86,11 +88,18 @@ class RecordingWriter:
             os.close(self._fd)
             raise
 
-    def begin(self, positions: Mapping[Partition, int]) -> None:
-        """Note where partitions begin of which nothing came yet, so that they go on from there."""
-        for partition, position in positions.items():
-            if partition not in self.positions:
-                self._move(partition, position)
+    def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Note where partitions begin, before anything of them is added.
+
+        If nothing comes of one until a kill, the next run begins there all the same.
+        """
+        if logs.items() <= self.logs.items():
+            return
+        self.logs |= logs
+        for partition, facts in logs.items():
+            self._move(partition, self.positions.get(partition, facts.begin))
+        self._began_s = self._clock()
+        self._lines += self._positions_line()
 
     def add(self, raw: RawColumns) -> None:
         """Take a batch; write the frames that are full."""
@@ -111,9 +120,7 @@ class RecordingWriter:
         """Write everything that was added as one frame, and sync it; or raise `SinkError`."""
         if self._began_s is None:
             return
-        positions = {part_name(each): at for each, at in self.positions.items()}
-        end = msgspec.json.encode(RecordingLine(positions=positions)) + b"\n"
-        frame = self._compressed(bytes(self._lines) + end)
+        frame = self._compressed(bytes(self._lines) + self._positions_line())
         try:
             write_at(self._fd, frame, self.n_bytes)
             os.fdatasync(self._fd)
@@ -134,6 +141,11 @@ class RecordingWriter:
             self.positions[partition] = position
             if self._began_s is None:
                 self._began_s = self._clock()
+
+    def _positions_line(self) -> bytes:
+        positions = {part_name(each): at for each, at in self.positions.items()}
+        logs = {part_name(each): facts for each, facts in self.logs.items()}
+        return msgspec.json.encode(RecordingLine(positions=positions, logs=logs)) + b"\n"
 
     def _compressed(self, data: bytes) -> bytes:
         if self._path.suffix == ".gz":
@@ -167,19 +179,19 @@ class RecordingWriter:
                 f"{self._path}: holds another stream, {there.stream} as {there.format.kind}, than "
                 f"{head.stream} as {head.format.kind}; name another file"
             )
-        self.positions, self.n_bytes = self._whole()
+        self.n_bytes = self._read_whole()
         if self.n_bytes < size:
             log.warning("recording_mended", path=str(self._path), cut_bytes=size - self.n_bytes)
             os.ftruncate(self._fd, self.n_bytes)
 
-    def _whole(self) -> tuple[dict[Partition, int], int]:
-        """Return the positions at the end of the last whole frame, and where that ends."""
+    def _read_whole(self) -> int:
+        """Take the positions at the end of the last whole frame; return where that ends."""
         file = FileBytes(self._path)
         try:
-            positions = positions_in(self._last_line(file))
+            self.positions, self.logs = positions_in(self._last_line(file))
             wrong = None if file.damage == CUT_OFF else file.damage
         except ValueError as error:
-            positions, wrong = {}, str(error)
+            wrong = str(error)
         finally:
             file.close()
         if wrong is not None:
@@ -187,7 +199,7 @@ class RecordingWriter:
                 f"{self._path}: cannot be continued behind byte {file.whole[0]} ({wrong}); keep it "
                 "as it is, and name another file"
             )
-        return positions, file.whole[0]
+        return file.whole[0]
 
     def _last_line(self, file: FileBytes) -> bytes:
         """Return the last line of the last whole frame; the file is read to its end."""
@@ -297,10 +309,12 @@ def _record(
 ) -> Recorded:
     done = Recorded()
     until_s = None if limits.seconds_max is None else clock() + limits.seconds_max
+    source.resume(writer.logs)
     source.open(writer.positions.get)
     try:
         while not stop.is_set():
             batches = source.poll(_POLL_TIMEOUT_S)
+            writer.begin(source.beginnings)
             for raw in batches:
                 _take(raw, writer, limits, done)
             writer.flush_if_due()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -22,9 +23,9 @@ import structlog
 
 from consumers.config.settings import FileSettings
 from consumers.decode.record_format import RECORD_BYTES_MAX, RecordFormat
-from consumers.errors import SourceError
+from consumers.errors import ReplacedError, SourceError
 from consumers.messages import Headers, Partition, RawColumns, partition_of
-from consumers.sources.base import Source
+from consumers.sources.base import LogFacts, Source
 from consumers.sources.file import CUT_OFF, FileBytes
 from consumers.sources.records import from_parts
 
@@ -73,6 +74,7 @@ class RecordingLine(msgspec.Struct, omit_defaults=True):
     value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
     headers: list[RecordedHeader] = []
     positions: dict[str, _Offset] | None = None
+    logs: dict[str, LogFacts] = {}  # beside positions
 
 
 _LINES: Final = msgspec.json.Decoder(RecordingLine)
@@ -91,12 +93,16 @@ def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
         yield line
 
 
-def positions_in(line: bytes) -> dict[Partition, int]:
-    """Return the positions that end a frame; any other line is a `ValueError`."""
-    positions = _LINES.decode(line).positions
-    if positions is None:
+def positions_in(line: bytes) -> tuple[dict[Partition, int], dict[Partition, LogFacts]]:
+    """Return the positions that end a frame, and what is known of the logs.
+
+    Any other line is a `ValueError`.
+    """
+    found = _LINES.decode(line)
+    if found.positions is None:
         raise ValueError("it ends without positions")
-    return {partition_of(name): at for name, at in positions.items()}
+    positions = {partition_of(name): at for name, at in found.positions.items()}
+    return positions, {partition_of(name): facts for name, facts in found.logs.items()}
 
 
 def _written(
@@ -205,6 +211,7 @@ class RecordingSource(Source):
         self._with_headers = with_headers
         self._wait = wait
         self._position_of: Callable[[Partition], int | None] = lambda _: None
+        self._known: Mapping[Partition, LogFacts] = {}
         self._bytes: FileBytes | None = None
         self._failure: SourceError | None = None
         self._finished = False
@@ -212,6 +219,10 @@ class RecordingSource(Source):
         self._n_lines = 0
         self._next: dict[Partition, int] = {}  # what is handed over next
         self._recorded: dict[Partition, int] = {}  # behind the last line read
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take what the checkpoint knows of the topic's partitions."""
+        self._known = logs
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin; each partition is read from its position, or from its first recorded message."""
@@ -283,7 +294,7 @@ class RecordingSource(Source):
         try:
             found = _LINES.decode(line)
             if found.positions is not None and found.offset < 0:
-                self._note_positions(found.positions)
+                self._note_positions(*positions_in(line))
                 return
             row = _row_of(found)
         except (ValueError, RecursionError) as error:
@@ -313,9 +324,20 @@ class RecordingSource(Source):
                 )
         return self._next[partition]
 
-    def _note_positions(self, positions: Mapping[str, int]) -> None:
-        for name, position in positions.items():
-            partition = partition_of(name)
+    def _note_positions(
+        self, positions: Mapping[Partition, int], logs: Mapping[Partition, LogFacts]
+    ) -> None:
+        if logs != self.beginnings:
+            self.beginnings = MappingProxyType(dict(logs))
+        for partition, facts in logs.items():
+            known = self._known.get(partition, facts).topic_id
+            if None not in {known, facts.topic_id} and known != facts.topic_id:
+                raise ReplacedError(
+                    f"{self._path}: is of another topic {partition.topic!r} than was read before: "
+                    f"its id is {facts.topic_id}, and that one's was {known}. Begin with an empty "
+                    "checkpoint.folder"
+                )
+        for partition, position in positions.items():
             self._begin(partition, position)
             self._recorded[partition] = max(self._recorded.get(partition, 0), position)
 

@@ -20,13 +20,16 @@ from consumers.cli import record as recorder
 from consumers.cli.record import RecordingWriter
 from consumers.config.settings import FileSettings
 from consumers.decode.record_format import RecordFormat
-from consumers.errors import SinkError, SourceError
+from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns
 from consumers.sources import recording
+from consumers.sources.base import LogFacts
 from consumers.sources.recording import RecordingHead, RecordingSource, is_recording
 from consumers.sources.records import from_parts
 
 HEAD = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
+# Each frame is synced, for which a busy disk may take a second.
+IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SMALL = FileSettings(batch_bytes=1 << 12)
 Message = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -127,7 +130,7 @@ def test_any_message_comes_back_as_it_was(
 ) -> None:
     """Keys, values, nulls, headers, times, offsets and partitions: all of it, byte for byte."""
     raws = made(found)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / f"r{suffix}"
         written(path, raws, frame_each=frame_each)
         assert read(path) == by_partition(raws)
@@ -140,7 +143,7 @@ def test_a_file_cut_anywhere_is_continued_without_gap_or_repeat(
 ) -> None:
     """Whatever a kill leaves, the next run says where each partition goes on, and goes on there."""
     raws = made(found)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / f"r{suffix}"
         written(path, [])
         head_bytes = path.stat().st_size
@@ -171,7 +174,7 @@ def test_reading_begins_at_any_position(
     for partition, some in whole.items():
         offsets = [row[0] for row in some]  # type: ignore[index]  # rows are tuples
         positions[partition] = data.draw(st.sampled_from([*offsets, offsets[-1] + 1]))
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / "r.gz"
         written(path, raws)
         found_rows = read(path, positions)
@@ -214,14 +217,25 @@ def test_where_a_quiet_partition_begins_is_kept(tmp_path: Path) -> None:
     """A partition of which nothing came yet goes on from where it began."""
     path = tmp_path / "r.zst"
     writer = RecordingWriter(path, HEAD)
-    writer.begin({Partition("t", 0): 40, Partition("t", 1): 7})
+    logs = {Partition("t", 0): LogFacts(40, "id"), Partition("t", 1): LogFacts(7, "id")}
+    writer.begin(logs)
     writer.add(plain(2, 40))
-    writer.begin({Partition("t", 0): 99})  # it has begun already
+    writer.begin(logs)
     writer.flush()
     writer.close()
     writer = RecordingWriter(path, HEAD)
     assert writer.positions == {Partition("t", 0): 42, Partition("t", 1): 7}
+    assert writer.logs == logs
     writer.close()
+    source = RecordingSource(path, SMALL, wait=lambda _: None)
+    source.open(lambda _: None)
+    assert sum(map(len, source.poll(0.0))) == 2
+    assert source.beginnings == logs
+    source.resume({Partition("t", 0): LogFacts(0, "of another topic")})
+    source.open(lambda _: None)
+    with pytest.raises(ReplacedError, match="is of another topic 't' than was read before"):
+        source.poll(0.0)
+    source.close()
 
 
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
