@@ -5,11 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Annotated
 
 import msgspec
 
 from consumers.decode.record_format import RecordFormat
 from consumers.messages import Partition, RawColumns
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """A range of a file's bytes, as they lie on the disk, and their BLAKE2b digest."""
+
+    begin: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    end: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    digest: str
 
 
 class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,10 +30,15 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         The first offset that was to be read.
     topic_id : str or None
         The id that Kafka gave the topic: another topic of that name has another one.
+    head, tail : Fingerprint or None
+        A file's first bytes, and the last ones before its position, or the last ones of a packed
+        file: another file of that name has others. A copy has the same, whatever its inode.
     """
 
     begin: int = 0
     topic_id: str | None = None
+    head: Fingerprint | None = None
+    tail: Fingerprint | None = None
 
 
 class Source(ABC):

@@ -8,22 +8,25 @@ returned before the damage is reported.
 from __future__ import annotations
 
 import bz2
+import contextlib
+import hashlib
 import lzma
 import os
 import stat
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
 import zstandard
 
 from consumers.config.settings import FileSettings
 from consumers.decode.record_format import recognise
-from consumers.errors import SourceError
+from consumers.errors import ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns
-from consumers.sources.base import Source
+from consumers.sources.base import Fingerprint, LogFacts, Source
 from consumers.sources.records import raw_columns, split_csv, split_lines
 
 CUT_OFF = "it ends in the middle, as if it had been cut off"
@@ -73,9 +76,17 @@ class FileBytes:
         """Continue at this byte; for plain files only."""
         self._file.seek(position)
 
+    def stat(self) -> os.stat_result:
+        """Return the state of the file on the disk now, whatever its name is."""
+        return os.fstat(self._file.fileno())
+
     def size(self) -> int:
         """Return the size of the file on the disk now, in bytes."""
-        return os.fstat(self._file.fileno()).st_size
+        return self.stat().st_size
+
+    def peek(self, begin: int, end: int) -> bytes:
+        """Return what stands at a place on the disk, and stay where reading is."""
+        return os.pread(self._file.fileno(), max(0, end - begin), begin)
 
     def read(self, size: int) -> bytes:
         """Return about `size` bytes; none at the end or at a damaged place."""
@@ -128,15 +139,29 @@ class FileBytes:
 
 _HEAD_BYTES = 1 << 18
 _IDLE_WAIT_S_MAX = 0.2  # how soon a line that was appended is noticed
+# What identifies a file: so much of its beginning, and so much before a position.
+_HEAD_PRINT_BYTES = 1 << 16
+_TAIL_PRINT_BYTES = 1 << 10
 _READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
+
+
+_OTHER = (
+    "if it is another file now, begin with an empty checkpoint.folder, or give it another name to "
+    "keep what was learned"
+)
+log = structlog.get_logger(__name__)
 
 
 class FileSource(Source):
     """Reads a file once, or follows it as it grows.
 
-    With `follow` it waits for what is appended to a plain file, and for its last line to be whole;
-    a file put in its place under the same name is not noticed. Otherwise the end of the file is the
-    end, and its last line needs no line end.
+    With `follow` it waits for what is appended to a plain file, and for its last line to be whole.
+    Otherwise the end of the file is the end, and its last line needs no line end.
+
+    A checkpoint knows a file by its first bytes and the last ones before the position; a packed
+    one, which does not grow, by its last ones. A file that has others is a `ReplacedError`, also
+    one that takes the name, or is written over, while it is followed. A copy with the same bytes is
+    the same file, and is read on.
 
     The format of the records is recognised by the first 256 KiB. `wait` is given seconds. A file
     that cannot be read is a `SourceError`.
@@ -161,14 +186,21 @@ class FileSource(Source):
         self._follow = follow and not self._bytes.packed
         head = self._read(_HEAD_BYTES)
         self._bytes.close()
+        self._head = self._tail = b""  # the first bytes on the disk; the last before `_position`
+        self._facts = LogFacts()
+        self._is_gone = self._is_replaced = False
         self.record_format, self._first = recognise(head, settings)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
 
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take what identifies the file that was read before."""
+        self._facts = logs.get(self.partition, self._facts)
+
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin at the partition's position, or at the first record.
 
-        A file that is too short to be the one that the position is from is a `SourceError`.
+        A file that is not the one that the position is from is a `ReplacedError`.
         """
         self._bytes = self._opened()
         self._size = self._bytes.size()
@@ -176,15 +208,20 @@ class FileSource(Source):
         self._position = 0
         self._pending = b""
         self._finished = False
-        if self._bytes.packed:
-            return
         try:
-            self._refuse_shorter(self._skip_to, self._size)
+            if not self._bytes.packed:
+                self._refuse_shorter(self._skip_to, self._size)
+            self._refuse_other(self._facts.head, _HEAD_PRINT_BYTES)
+            self._refuse_other(self._facts.tail, _TAIL_PRINT_BYTES)
         except SourceError:
             self._bytes.close()
             raise
+        self._head = self._bytes.peek(0, _HEAD_PRINT_BYTES)
+        if self._bytes.packed:
+            return
         self._bytes.seek(self._skip_to)
         self._position = self._skip_to
+        self._tail = self._bytes.peek(max(0, self._skip_to - _TAIL_PRINT_BYTES), self._skip_to)
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next batch; at the end, wait up to `timeout_s` and return none.
@@ -196,6 +233,7 @@ class FileSource(Source):
             if self._finished:
                 break
             data = self._read(self._settings.batch_bytes)
+            self._refuse_rewritten()
             batch = self._batch(self._behind_skipped(data)) if data else self._end()
             if batch is not None:
                 return [batch]
@@ -210,8 +248,25 @@ class FileSource(Source):
         """Return whether everything up to the end at opening has been returned."""
         return self._finished or (self._follow and self._position >= self._size)
 
+    def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
+        """Return what identifies the file up to where it has been learned."""
+        if self._bytes.damage is not None:  # an undamaged copy has other bytes, and is welcome
+            return {self.partition: LogFacts(self._first)}
+        at = self._size if self._bytes.packed else positions.get(self.partition)
+        if at is not None and self._head and not self._is_replaced:
+            begin = max(0, at - _TAIL_PRINT_BYTES)
+            with contextlib.suppress(OSError, ValueError):  # closed: the checkpoint knew it before
+                self._facts = LogFacts(
+                    self._first,
+                    head=_fingerprint(0, self._head[:at]),
+                    tail=_fingerprint(begin, self._bytes.peek(begin, at)),
+                )
+        return {} if self._facts.head is None else {self.partition: self._facts}
+
     def trouble(self) -> str | None:
-        """Return the progress while a compressed file is decompressed up to its position."""
+        """Return the progress of decompressing up to the position, or that the file is gone."""
+        if self._is_gone:
+            return f"{self._path}: was renamed or deleted; what is appended to it is still read"
         if self._position < self._skip_to:
             return f"{self._path}: unpacking to byte {self._skip_to}, now at {self._position}"
         return None
@@ -260,6 +315,8 @@ class FileSource(Source):
         begin = self._position
         self._position += records.consumed
         self._pending = buffer[records.consumed :]
+        behind = buffer[max(0, records.consumed - _TAIL_PRINT_BYTES) : records.consumed]
+        self._tail = (self._tail + behind)[-_TAIL_PRINT_BYTES:]
         if not len(records.starts):
             return None
         offsets = records.starts + begin
@@ -276,6 +333,8 @@ class FileSource(Source):
             )
         if self._follow or at < self._skip_to:
             self._refuse_shorter(at, self._bytes.size() if self._follow else at)
+            if self._follow:
+                self._check_name(at)
             return None
         batch = self._batch(b"", last=True)
         self._finished = not self._pending
@@ -285,7 +344,61 @@ class FileSource(Source):
         """Raise `SourceError` if the file is too short to be the one that was read before."""
         needed = max(needed, self._skip_to)
         if size < needed:
-            raise SourceError(
-                f"{self._path}: has {size} bytes, but was read up to byte {needed} before; "
-                "if it is another file now, begin with an empty checkpoint.folder"
+            self._is_replaced = True
+            raise ReplacedError(
+                f"{self._path}: has {size} bytes, but was read up to byte {needed} before; {_OTHER}"
             )
+
+    def _refuse_other(self, known: Fingerprint | None, n_max: int) -> None:
+        """Raise `ReplacedError` if the file does not have the bytes that the checkpoint knows."""
+        if known is None:
+            return
+        found = self._bytes.peek(known.begin, min(known.end, known.begin + n_max))
+        if known != _fingerprint(known.begin, found):
+            self._is_replaced = True
+            raise ReplacedError(
+                f"{self._path}: its bytes {known.begin} to {known.end} are not those that were "
+                f"read before; {_OTHER}"
+            )
+
+    def _refuse_rewritten(self) -> None:
+        """Raise `ReplacedError` if a followed file was written over behind what was read."""
+        begin = self._position - len(self._tail)
+        if self._follow and self._bytes.peek(begin, self._position) != self._tail:
+            self._is_replaced = True
+            raise ReplacedError(
+                f"{self._path}: was written over while it was followed; all whole lines up to byte "
+                f"{self._position} of what it was are learned, and none of what it is; {_OTHER}"
+            )
+
+    def _check_name(self, at: int) -> None:
+        """Go on in a copy that took the followed file's name; any other is a `ReplacedError`."""
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            self._is_gone = True
+            return
+        self._is_gone = False
+        if os.path.samestat(named, self._bytes.stat()):
+            return
+        other = self._opened()
+        begin = self._position - len(self._tail)
+        same = not other.packed and (other.peek(0, len(self._head)), other.peek(begin, at)) == (
+            self._head,
+            self._tail + self._pending,
+        )
+        if not same:
+            other.close()
+            raise ReplacedError(
+                f"{self._path}: another file has taken its name; all whole lines of the old one up "
+                f"to byte {self._position} are learned, and none of the new one; {_OTHER}"
+            )
+        other.seek(at)
+        self._bytes.close()
+        self._bytes = other
+        log.info("file_replaced_by_copy", path=str(self._path), position=self._position)
+
+
+def _fingerprint(begin: int, data: bytes) -> Fingerprint:
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return Fingerprint(begin, begin + len(data), digest)

@@ -135,6 +135,25 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, tmp_p
     assert counts_at(tmp_path / "state") == before
 
 
+@pytest.mark.parametrize("limit", [[], ["--max-messages", "70"]])
+def test_a_longer_file_of_that_name_is_refused(tmp_path: Path, limit: list[str]) -> None:
+    """Another file under the old name: 78 says what to do, and the checkpoint stays as it is."""
+    recorded = tmp_path / "in.jsonl"
+    recorded.write_bytes(b"\n".join(messages(examples(100))) + b"\n")
+    config = write_config(
+        tmp_path / "config.yaml", source="file:in.jsonl", checkpoint={"folder": "state"}
+    )
+    done = command("run", "--config", config, "--until-end", *limit, folder=tmp_path)
+    assert done.returncode == 0
+    before = counts_at(tmp_path / "state")
+    recorded.write_bytes(b"\n".join(messages(examples(300, 1_000))) + b"\n")
+    done = command("run", "--config", config, "--until-end", folder=tmp_path)
+    assert done.returncode == 78
+    assert b"in.jsonl: its bytes 0 to " in done.stderr
+    assert b"begin with an empty checkpoint.folder" in done.stderr
+    assert counts_at(tmp_path / "state") == before
+
+
 def test_another_configuration_is_refused(tmp_path: Path) -> None:
     """A checkpoint of another model or stream is refused with 78, each difference named."""
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(messages(examples(50))))

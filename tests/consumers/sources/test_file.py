@@ -6,7 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.record_format import RecordFormat
-from consumers.errors import SourceError
+from consumers.errors import ReplacedError, SourceError
 from consumers.messages import Partition, Reason
+from consumers.sources.base import LogFacts
 from consumers.sources.file import FileSource
 
 SMALL = FileSettings(batch_bytes=1024)
@@ -52,10 +53,16 @@ def _closed_files() -> Iterator[None]:
 
 
 def begun(
-    path: Path, settings: FileSettings = SMALL, position: int | None = None, *, follow: bool = False
+    path: Path,
+    settings: FileSettings = SMALL,
+    position: int | None = None,
+    *,
+    follow: bool = False,
+    logs: Mapping[Partition, LogFacts] | None = None,
 ) -> FileSource:
     """Return an opened source."""
     source = FileSource(path, settings, follow=follow, wait=Waits())
+    source.resume(logs or {})
     source.open({Partition(f"file:{path.name}", 0): position}.get)
     OPENED.append(source)
     return source
@@ -193,6 +200,114 @@ def test_a_shorter_file_is_another_file(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"{}\n")
     with pytest.raises(SourceError, match="another file"):
         followed.poll(0.0)
+
+
+def learned(path: Path, **options: Any) -> tuple[int, Mapping[Partition, LogFacts]]:
+    """Read a batch; return the next position and what a checkpoint there knows of the file."""
+    source = begun(path, **options)
+    position = source.poll(0.0)[0].next_offset
+    return position, source.logs({source.partition: position})
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_a_longer_file_of_that_name_is_another_file(tmp_path: Path, packing: str) -> None:
+    """Its bytes before the position differ, by one line or by all, plain or packed."""
+    pack = PACKERS[packing]
+    path = written(tmp_path / "x", pack(b"\n".join(LINES)))
+    position, logs = learned(path)
+    for changed in (0, 3):
+        other = [*LINES[:changed], b'{"text":"another"}', *LINES[changed + 1 :]] * 3
+        written(path, pack(b"\n".join(other)))
+        with pytest.raises(ReplacedError, match=r"x: its bytes .*checkpoint\.folder"):
+            begun(path, position=position, logs=logs)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_a_copy_and_a_longer_copy_are_the_same_file(tmp_path: Path, packing: str) -> None:
+    """The bytes decide, not the inode; what was appended meanwhile is read."""
+    pack = PACKERS[packing]
+    path = written(tmp_path / "x", pack(b"\n".join(LINES) + b"\n"))
+    position, logs = learned(path)
+    for more in (b"", pack(b"{}\n")):
+        copy = written(tmp_path / "copy", path.read_bytes() + more)
+        copy.replace(path)
+        source = begun(path, position=position, logs=logs)
+        whole = rest(begun(path))
+        assert [value for _, value in whole] == [*LINES, *([b"{}"] if more else [])]
+        assert rest(source) == [record for record in whole if record[0] >= position]
+
+
+def test_a_position_deep_in_a_batch_knows_its_file(tmp_path: Path) -> None:
+    """The last bytes before the position decide, also far behind the file's beginning."""
+    data = b"".join(b'{"text":"%d"}\n' % n for n in range(20_000))
+    path = written(tmp_path / "x", data)
+    source = begun(path, FileSettings())
+    assert len(source.poll(0.0)[0]) == 20_000
+    position = data.index(b"\n", 150_000) + 1
+    logs = source.logs({source.partition: position})
+    assert len(rest(begun(path, position=position, logs=logs))) > 1_000
+    written(path, data[: position - 20] + b"*" + data[position - 19 :] + data)
+    with pytest.raises(ReplacedError):
+        begun(path, position=position, logs=logs)
+
+
+def test_a_damaged_file_may_be_put_right(tmp_path: Path) -> None:
+    """The undamaged copy has other bytes, and reading goes on in it as the error says."""
+    packed = gzip.compress(b"\n".join(LINES) + b"\n")
+    path = written(tmp_path / "x", packed[:-8] + bytes(8))  # its checksum
+    source = begun(path)
+    found: list[tuple[int, bytes]] = []
+    with pytest.raises(SourceError, match="undamaged copy"):
+        read_into(found, source)
+    position = found[-1][0] + len(found[-1][1]) + 1
+    logs = source.logs({source.partition: position})
+    written(path, packed)
+    after = rest(begun(path, position=position, logs=logs))
+    assert [value for _, value in found + after] == LINES
+
+
+def test_a_followed_file_that_is_written_over_ends_the_run(tmp_path: Path) -> None:
+    """Cut and longer again between two polls: nothing of it is handed over as what comes next.
+
+    The checkpoint that is written at the end still knows the file as it was.
+    """
+    path = written(tmp_path / "x", b"\n".join(LINES) + b"\n")
+    source = begun(path, FileSettings(), follow=True)
+    position = source.poll(0.0)[0].next_offset
+    logs = source.logs({source.partition: position})
+    path.write_bytes(b'{"text":"another"}\n' * 5_000)
+    with pytest.raises(ReplacedError, match=rf"written over .* up to byte {position} "):
+        source.poll(0.0)
+    assert source.logs({source.partition: position}) == logs
+
+
+def test_another_file_that_takes_the_name_ends_the_run(tmp_path: Path) -> None:
+    """All that was appended to the old one is read first, under whatever name it has now."""
+    path = written(tmp_path / "x", b"\n".join(LINES) + b"\n")
+    source = begun(path, FileSettings(), follow=True)
+    assert len(source.poll(0.0)[0]) == len(LINES)
+    path.replace(tmp_path / "x.1")
+    assert source.poll(0.0) == []
+    assert "renamed or deleted" in (source.trouble() or "")
+    with (tmp_path / "x.1").open("ab") as old:
+        old.write(b'{"last":1}\n')
+    written(path, b'{"text":"another"}\n' * 5_000)
+    assert source.poll(0.0)[0].value(0) == b'{"last":1}'
+    with pytest.raises(ReplacedError, match="another file has taken its name"):
+        source.poll(0.0)
+
+
+def test_a_longer_copy_that_takes_the_name_is_followed(tmp_path: Path) -> None:
+    """As rsync puts it there: the same bytes, and more."""
+    path = written(tmp_path / "x", b"\n".join(LINES) + b'\n{"ha')
+    source = begun(path, FileSettings(), follow=True)
+    assert len(source.poll(0.0)[0]) == len(LINES)
+    copy = written(tmp_path / ".x.new", path.read_bytes() + b'lf":1}\n')
+    copy.replace(path)
+    assert source.poll(0.0) == []
+    (raw,) = source.poll(0.0)
+    assert raw.value(0) == b'{"half":1}'
+    assert source.trouble() is None
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
