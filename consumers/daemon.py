@@ -53,6 +53,7 @@ from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.process import short_pauses, stop_on_signals
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
+from consumers.sinks.jsonl import JsonLinesSink
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
 from streamnb import NaiveBayes, Predictor, SnapshotBoard
@@ -143,8 +144,9 @@ class Daemon:
             classes, settings.model.fields, settings.learning.window, self._clock
         )
         source = build_source(settings, until_end=until_end)
-        self._predictions = self._open_sink(settings.predictions, stack)
-        self._rejects = self._open_sink(settings.rejects, stack)
+        self._files: list[JsonLinesSink] = []
+        self._predictions = self._open_sink(settings.predictions, "predictions", stack)
+        self._rejects = self._open_sink(settings.rejects, "rejects", stack)
         self._components = open_components(
             settings, classes, self._statistics, self._metrics, stack, self._clock
         )
@@ -180,9 +182,11 @@ class Daemon:
             )
         return model, positions
 
-    def _open_sink(self, output: OutputSettings, stack: contextlib.ExitStack) -> Sink:
+    def _open_sink(self, output: OutputSettings, name: str, stack: contextlib.ExitStack) -> Sink:
         """Return a sink that the stream waits for, or the one that writes nothing."""
-        sink = build_sink(output, self._settings)
+        sink = build_sink(output, self._settings, name)
+        if isinstance(sink, JsonLinesSink) and sink.is_file:
+            self._files.append(sink)
         if not isinstance(sink, NoSink):
             sink = PatientSink(sink, self._stop)
         stack.callback(sink.close)
@@ -217,7 +221,7 @@ class Daemon:
         self._restored = None
         logs = KnownLogs(self.reader, positions)
         publishing = Publishing(settings.learning)
-        self._checkpoint.restore_entries((logs, *publishing.entries))
+        self._checkpoint.restore_entries((logs, *publishing.entries, *self._files))
         self._classes.grow(model.classes)
         self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         learner = publishing.learner(model, self._board, self._clock)
@@ -238,6 +242,7 @@ class Daemon:
                 self._stop,
                 after=self._erasure.begin,
                 consumed=(logs, *publishing.entries),
+                predicted=self._files,
             ),
             metrics=self._metrics,
             health=self._health,
@@ -249,4 +254,5 @@ class Daemon:
             erasure=self._erasure,
             logs=logs,
             positions=positions,
+            has_outputs=bool(self._files),
         )

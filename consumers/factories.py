@@ -144,8 +144,8 @@ def build_decoder(
     return Decoder(message, labeller, source.record_format, reads=kinds_of(settings.model))
 
 
-def build_sink(output: OutputSettings, settings: Settings) -> Sink:
-    """Return the sink that an output's `to` names."""
+def build_sink(output: OutputSettings, settings: Settings, name: str = "output") -> Sink:
+    """Return the sink that an output's `to` names; `name` is that of its checkpoint entry."""
     address = output.address
     match address.kind:
         case "kafka":
@@ -153,7 +153,7 @@ def build_sink(output: OutputSettings, settings: Settings) -> Sink:
 
             return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
         case "file":
-            return JsonLinesSink(address.path or Path())
+            return JsonLinesSink(address.path or Path(), name)
         case "none":
             return NoSink()
         case kind:

@@ -17,7 +17,8 @@ So the predictions of all messages before the file's positions are safe when the
 
 At the start and at every assignment of a partition the file's position wins over any other. So
 after a kill at any instant the counts are, bit for bit, those of a run that was never killed. What
-the sinks wrote after the last checkpoint is written again (at least once, keyed by message id).
+the sinks sent after the last checkpoint is sent again (at least once, keyed by message id); a file
+goes on behind the lines that it has.
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
-from numpy.typing import NDArray
 
+from consumers.checkpoint_entry import (
+    Checkpointed,
+    CheckpointEntry,
+    arrays_of,
+    entries_of,
+    values_of,
+)
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
 from consumers.messages import Partition, part_name, partition_of
@@ -57,26 +64,6 @@ class SavedCheckpoint:
     positions: Mapping[Partition, int]
     n_bytes: int = 0
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointEntry:
-    """What a component saves beside model and positions: JSON values and arrays."""
-
-    values: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-
-class Checkpointed(Protocol):
-    """A component whose state is part of the checkpoint, in an entry of its own."""
-
-    name: str  # the entry's, with no slash in it
-
-    def pack(self) -> CheckpointEntry:
-        """Return the state; nothing may change it afterwards."""
-
-    def unpack(self, entry: CheckpointEntry) -> None:
-        """Go on from the state in an entry, before anything else is asked."""
 
 
 class Checkpoint:
@@ -174,7 +161,7 @@ class Checkpoint:
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
         notes = dict(stored.header["notes"])
-        self._entries = _entries(notes.pop("entries", {}), stored.extras)
+        self._entries = entries_of(notes.pop("entries", {}), stored.extras)
         self._refuse_other(path, fresh, stored.model, notes)
         for name, group in fresh.describe()["groups"].items():
             if "max_words" in group:
@@ -221,12 +208,8 @@ class Checkpoint:
                 model,
                 path,
                 positions={part_name(p): at for p, at in positions.items()},
-                notes=self._identity | _values(entries or {}),
-                extras={
-                    f"{name}/{array}": data
-                    for name, entry in (entries or {}).items()
-                    for array, data in entry.arrays.items()
-                },
+                notes=self._identity | values_of(entries or {}),
+                extras=arrays_of(entries or {}),
                 keep=self._settings.keep,
                 mode=FILE_MODE,  # the vocabulary holds people's words
             )
@@ -267,24 +250,6 @@ class Checkpoint:
                 + "\n".join(found)
                 + "\nPut the configuration back, or name another checkpoint.folder to learn anew."
             )
-
-
-def _values(entries: Mapping[str, CheckpointEntry]) -> dict[str, Any]:
-    """Return the entries' values as a note; without entries a file has none."""
-    return (
-        {"entries": {name: dict(each.values) for name, each in entries.items()}} if entries else {}
-    )
-
-
-def _entries(
-    values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, CheckpointEntry]:
-    """Return the entries of a file by name."""
-    own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in values}
-    for path, array in arrays.items():
-        name, _, rest = path.partition("/")
-        own[name][rest] = array
-    return {name: CheckpointEntry(given, own[name]) for name, given in values.items()}
 
 
 def _make_folder(folder: Path) -> None:

@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
+from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition
 from consumers.monitoring.tracing import span
 from consumers.pipeline.checkpoint import (
     Checkpoint,
-    Checkpointed,
-    CheckpointEntry,
     SavedCheckpoint,
 )
 from consumers.sinks.base import Flushable

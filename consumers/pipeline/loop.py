@@ -68,6 +68,7 @@ class Pipeline:
     erasure: Erasure | None = None
     logs: KnownLogs | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
+    has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
     _is_snapshot_unsaved: bool = False  # one was published after the last positions were saved
@@ -268,9 +269,13 @@ class Pipeline:
         """Write a checkpoint if reading has begun in partitions that none knows, and wait for it.
 
         Nothing of them has been learned yet. If a kill came first, nobody would know where reading
-        began, and what was written meanwhile would be skipped.
+        began, and what was written meanwhile would be skipped. Nor would anybody know how long the
+        files of the outputs were.
         """
-        if self.logs is None or not self.logs.has_new() or self.checkpoint.path is None:
+        path, has_outputs, self.has_outputs = self.checkpoint.path, self.has_outputs, False
+        is_first = has_outputs and path is not None and not path.exists()
+        has_new = self.logs is not None and self.logs.has_new()
+        if path is None or not (has_new or is_first):
             return
         with _checkpoint_errors_logged():
             self._await_checkpoint()

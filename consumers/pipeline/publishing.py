@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
 from consumers.config.sections import LearningSettings
-from consumers.pipeline.checkpoint import Checkpointed, CheckpointEntry
 from streamnb import (
     EveryExamples,
     EveryInterval,

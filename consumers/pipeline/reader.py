@@ -24,11 +24,11 @@ from types import MappingProxyType
 import msgspec
 import structlog
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.decode.decoder import Decoder
 from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
 from consumers.monitoring.health import Health
 from consumers.pipeline.batch_queue import BatchQueue
-from consumers.pipeline.checkpoint import CheckpointEntry
 from consumers.sources.base import LogFacts, Source
 
 POLL_TIMEOUT_S = 0.1

@@ -2,6 +2,11 @@
 
 A process killed in the middle of a line leaves a torn one. It was never flushed, so it is written
 again after the checkpoint; the next run cuts it off before its own first line.
+
+A checkpoint knows how long the file was. What stands behind that after a kill comes again, in the
+same order if the log has one: it is recognised line by line and not written twice. Nothing is ever
+cut off for that, so a reader that follows the file sees each line once, and a line that somebody
+else wrote is safe: from the first that is not the expected one on, records are appended.
 """
 
 from __future__ import annotations
@@ -11,15 +16,18 @@ import fcntl
 import os
 import stat
 import zlib
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
 from consumers.private_files import make_private_folder, open_private, sync_names, tighten, write_at
 from consumers.sinks.base import Record
+from consumers.sinks.records import key_of
 
 _WRITE_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
@@ -37,11 +45,14 @@ class JsonLinesSink:
     next flush continues in the middle of the line. If syncing fails, the system may drop what was
     written and call the file safe at the next attempt: so it is written again before that.
 
-    `SinkError`: the file cannot be opened or repaired.
+    `name` is that of its entry in the checkpoint. `SinkError`: the file cannot be opened or
+    repaired.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "output") -> None:
+        self.name = name
         self._path = Path(path)
+        self._repeats: _Repeats | None = None
         self._pending = bytearray()
         self._is_doubtful = False  # the last sync failed
         self._safe_bytes = self._checksum = 0  # the file's length at the last sync; of what follows
@@ -59,8 +70,15 @@ class JsonLinesSink:
             os.close(self._fd)
             raise self._error("cannot be made ready", error) from error
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it has a length to go on from; a pipe or a device has none."""
+        return stat.S_ISREG(os.fstat(self._fd).st_mode)
+
     def add(self, records: Sequence[Record]) -> None:
         """Take records, also if writing raises `SinkError`; write once a megabyte is buffered."""
+        if self._repeats is not None:
+            records = self._without_repeats(self._repeats, records)
         for record in records:
             self._pending += record.value
             self._pending += b"\n"
@@ -88,6 +106,36 @@ class JsonLinesSink:
         except SinkError as error:
             log.warning("closed without being flushed", reason=str(error))
         os.close(self._fd)
+
+    def pack(self) -> CheckpointEntry:
+        """Return how long the file is, without what is still to come again; after a flush."""
+        size = os.fstat(self._fd).st_size
+        return CheckpointEntry({"length": self._repeats.at if self._repeats else size})
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Expect the lines behind a checkpoint's length to come again."""
+        length, size = entry.values["length"], os.fstat(self._fd).st_size
+        if size > length:
+            self._repeats = _Repeats(self._fd, length, size)
+
+    def _without_repeats(self, repeats: _Repeats, records: Sequence[Record]) -> Sequence[Record]:
+        """Return the records that do not stand in the file already."""
+        is_first = repeats.at == repeats.begin
+        n = next((i for i, record in enumerate(records) if not repeats.take(record.key)), None)
+        if is_first and repeats.at > repeats.begin:
+            # The run before may have ended because they could not be synced.
+            self._safe_bytes, self._checksum = repeats.begin, repeats.checksum()
+            self._is_doubtful = True
+        if n is None:
+            return ()
+        self._repeats = None
+        if repeats.at < repeats.end:
+            log.warning(
+                "records_may_come_twice",
+                path=str(self._path),
+                detail=f"from byte {repeats.at} on stand other lines than those that come again",
+            )
+        return records[n:]
 
     def _write(self) -> None:
         """Write everything pending."""
@@ -141,6 +189,39 @@ class JsonLinesSink:
             f"{self._path}: {what} ({error.strerror}), {len(self._pending)} bytes wait; "
             "make room, set the permissions, or name another place in predictions.to or rejects.to"
         )
+
+
+class _Repeats:
+    """The lines of a file from a place on: those that are expected to come again, in order."""
+
+    def __init__(self, fd: int, begin: int, end: int) -> None:
+        self.begin = self.at = begin  # where the next of them stands
+        self.end = end
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._read = begin
+        self._rest = b""
+
+    def take(self, key: bytes) -> bool:
+        """Pass over the next line if it is the record of this key."""
+        while not self._lines and self._read < self.end:
+            data = os.pread(self._fd, min(_WRITE_BYTES, self.end - self._read), self._read)
+            if not data:  # the file is shorter by now
+                break
+            self._read += len(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._lines.extend(lines)
+        if not self._lines or key_of(self._lines[0]) != key:
+            return False
+        self.at += len(self._lines.popleft()) + 1
+        return True
+
+    def checksum(self) -> int:
+        """Return the checksum of all of them."""
+        at, checksum = self.begin, 0
+        while data := os.pread(self._fd, min(_WRITE_BYTES, self.end - at), at):
+            at, checksum = at + len(data), zlib.crc32(data, checksum)
+        return checksum
 
 
 def _opened(path: Path, flags: int) -> int:

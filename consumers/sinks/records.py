@@ -129,6 +129,30 @@ def reject_record(reject: Reject) -> Record:
     return Record(key, value, Record(key, _encode(small)))
 
 
+class _Written(msgspec.Struct, frozen=True):
+    """What names a line that was written: a prediction by its id, a reject by its place."""
+
+    reason: str | None = None
+    id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+_decode_written = msgspec.json.Decoder(_Written).decode
+
+
+def key_of(line: bytes) -> bytes | None:
+    """Return the key of the record whose value a line is; None if it is none of ours."""
+    try:
+        found = _decode_written(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if found.reason is None:
+        return None if found.id is None else found.id.encode()
+    return f"{found.topic}-{found.partition}-{found.offset}".encode()
+
+
 _TEXTS = {"text", "fields"}
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import Partition, part_name
@@ -15,7 +16,6 @@ from consumers.pipeline import checkpoint_writer
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
-    CheckpointEntry,
     SavedCheckpoint,
 )
 from consumers.pipeline.checkpoint_writer import CheckpointWriter

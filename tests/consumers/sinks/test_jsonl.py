@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import os
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -13,13 +16,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.records import prediction_record, reject_record
+from consumers.sinks.records import (
+    key_of,
+    prediction_record,
+    reject_record,
+    reject_without_bytes,
+)
 
+LONG_S = 60.0
 ENVELOPE = Envelope(
     id="7", time_ms=5, user=None, lang="en", text="héllo", label=None,
     operation=Operation.CREATE, fields={},
@@ -192,3 +203,85 @@ def test_short_text_is_readable_in_a_reject() -> None:
         for value in values
     ]
     assert [line.get("value") for line in lines] == ["hé", None, None]
+
+
+def lines_of(ids: Sequence[str]) -> list[Record]:
+    """Return predictions of messages."""
+    return [Record(name.encode(), b'{"id":"%s","time_ms":1}' % name.encode()) for name in ids]
+
+
+def after_a_kill(path: Path, safe: str, lost: bytes) -> JsonLinesSink:
+    """Return the sink of a run whose checkpoint knows `safe`, and not what stands behind it."""
+    with closing(JsonLinesSink(path)) as before:
+        before.add(lines_of(safe))
+        before.flush(LONG_S)
+        entry = before.pack()
+    with path.open("ab") as file:
+        file.write(lost)
+    sink = JsonLinesSink(path)
+    sink.unpack(entry)
+    return sink
+
+
+@given(
+    kept=st.text("abc", max_size=3),
+    lost=st.text("def", max_size=5),
+    cuts=st.lists(st.integers(0, 8), max_size=3),
+    torn=st.integers(0, 22),
+)
+def test_what_comes_again_is_written_once(
+    tmp_path_factory: pytest.TempPathFactory, kept: str, lost: str, cuts: list[int], torn: int
+) -> None:
+    """Whatever stands behind the checkpoint, torn or whole: each record has one line, in order."""
+    path = tmp_path_factory.mktemp("sink") / "out"
+    written = b"".join(each.value + b"\n" for each in lines_of(lost))
+    again = [*lost, *"xyz"]
+    with closing(after_a_kill(path, kept, written + b'{"id":"x","time_ms":1}'[:torn])) as sink:
+        edges = [0, *sorted(cuts), len(again)]
+        for begin, end in itertools.pairwise(edges):
+            sink.add(lines_of(again[begin:end]))
+            sink.flush(LONG_S)
+            assert sink.pack().values["length"] == 23 * (len(kept) + min(end, len(again)))
+    found = [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
+    assert found == [*kept, *again]
+
+
+def test_lines_of_others_stay(tmp_path: Path) -> None:
+    """From the first line on that does not come again, all is kept, and records are appended."""
+    path = tmp_path / "out"
+    foreign = b'{"id":"d","time_ms":1}\n{"note":"mine"}\n{"id":"e","time_ms":1}\n'
+    with capture_logs() as logs, closing(after_a_kill(path, "ab", foreign)) as sink:
+        sink.add(lines_of("d"))
+        sink.add(lines_of("ef"))
+    rest = b"".join(each.value + b"\n" for each in lines_of("ef"))
+    assert path.read_bytes().endswith(foreign + rest)
+    [told] = [each for each in logs if each["event"] == "records_may_come_twice"]
+    assert "from byte 69 on" in told["detail"]
+
+
+def test_a_file_that_was_put_aside_is_begun_anew(tmp_path: Path) -> None:
+    """Of a file that is shorter than the checkpoint knows nothing is expected."""
+    path = tmp_path / "out"
+    sink = after_a_kill(path, "abc", b"")
+    sink.close()
+    entry = CheckpointEntry({"length": 69})
+    path.rename(tmp_path / "aside")
+    with closing(JsonLinesSink(path)) as sink:
+        sink.unpack(entry)
+        sink.add(lines_of("de"))
+    assert path.read_bytes() == b'{"id":"d","time_ms":1}\n{"id":"e","time_ms":1}\n'
+    with closing(JsonLinesSink(Path("/dev/null"))) as sink:
+        assert not sink.is_file
+
+
+def test_rejects_are_known_by_their_place() -> None:
+    """A reject is found again by its place in the log, also if its text was erased."""
+    log = Partition("t", 3)
+    found = [
+        reject_record(Reject(Reason.NOT_JSON, "it is not", log, at, 5, None, b"{%d" % at))
+        for at in (7, 9)
+    ]
+    assert [key_of(each.value) for each in found] == [each.key for each in found]
+    erased = reject_without_bytes(found[0].value, {b'"7"'}) or b""
+    assert key_of(erased + b"  ") == found[0].key == b"t-3-7"
+    assert [key_of(line) for line in (b"", b"{}", b"[1]", b"\xff", b'{"id":3}')] == [None] * 5
