@@ -1,6 +1,7 @@
 """What a component saves in the checkpoint beside model and positions.
 
 It stands below `pipeline`, which writes the file, because sinks and statistics have entries too.
+In the file an entry's values are a note, and its arrays have its name before their own.
 """
 
 from __future__ import annotations
