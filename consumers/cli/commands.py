@@ -337,9 +337,11 @@ def check_config(config: ConfigOption = None) -> None:
 
 
 @app.command(
-    help="Write a recorded stream (JSON lines or CSV, also packed) into a Kafka topic; or the "
-    "made-up one, at its own rate, until it is stopped.",
+    help="Write a recorded stream into a Kafka topic: what `streamnb record` wrote, with keys, "
+    "headers and partitions; or JSON lines or CSV, also packed; or the made-up one, at its own "
+    "rate, until it is stopped.",
     epilog="  streamnb replay tweets.csv.xz --to kafka://127.0.0.1:9092/tweets --speed 60\n"
+    "  streamnb replay tweets.jsonl.gz --to kafka://127.0.0.1:9092/again --speed max\n"
     "  streamnb replay generator --to kafka://127.0.0.1:9092/tweets",
 )
 def replay(

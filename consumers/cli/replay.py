@@ -6,12 +6,17 @@ JSON lines go as they are. Rows of CSV become JSON objects `{id, created_at, use
 label}`, the fields that the default configuration reads. What cannot be read goes as it is too, so
 that the daemon on the other side counts and keeps it: nothing vanishes on the way.
 
-The message's time stands in its value only. The record's own time is that of the writing: a broker
-removes records by that time, and would remove those of an old recording at once.
+What `streamnb record` wrote goes with its keys, headers and partitions; partition p goes to p
+modulo the topic's number of partitions, so what was in order stays so.
+
+The record's own time is that of the writing, and the message's time stands in its value, or in the
+recording, only: a broker removes records by their time, and would remove those of an old recording
+at once.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -40,11 +45,11 @@ from consumers.decode.json import JsonReader
 from consumers.decode.record_format import CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
-from consumers.messages import RawColumns
-from consumers.sinks.base import Record
+from consumers.messages import Headers, RawColumns
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
+from consumers.sources.recording import RecordingSource, is_recording
 
 Speed = Literal["recorded", "max"] | float
 
@@ -56,13 +61,16 @@ _POLL_TIMEOUT_S = 1.0  # a file has something or is at its end; the generator is
 
 
 class Item(NamedTuple):
-    """One record of the recording; one that is not readable has an empty key and no time."""
+    """One record of the recording; one that is not readable has no key and no time."""
 
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
     time_ms: int | None
     readable: bool
     offset: int
+    partition: int | None = None  # None: its key decides, or it goes to the next one in turn
+    headers: Headers = ()
+    altered: bool = False
 
 
 @dataclass(slots=True)
@@ -73,13 +81,15 @@ class Replayed:
     unreadable: int = 0  # of them; they went as they were
     without_time: int = 0  # of them; they went with the one before
     n_bytes: int = 0  # of their values
+    altered: int = 0  # of them; an empty value stands for none, which the client cannot write
 
     def count(self, item: Item) -> None:
         """Count one record."""
         self.sent += 1
         self.unreadable += not item.readable
         self.without_time += item.time_ms is None
-        self.n_bytes += len(item.value)
+        self.n_bytes += len(item.value or b"")
+        self.altered += item.altered
 
 
 # Turns one batch of the recording into records, in order.
@@ -139,8 +149,10 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
 ) -> Replayed:
     """Write a recorded stream into a topic, and return the counts.
 
-    The recording is JSON lines or CSV, plain or packed; or the made-up stream, which has a rate of
-    its own and is not paced again. The topic must exist unless the broker makes topics by itself.
+    The recording is what `streamnb record` wrote, or JSON lines or CSV, plain or packed; or the
+    made-up stream, which has a rate of its own and is not paced again. The topic must exist unless
+    the broker makes topics by itself.
+
     If `keyed`, each record's key is its message's id, and its partition follows from the key.
     Otherwise, and for messages without an id, records go to the partitions in turn. `message` says
     where id and time are in JSON messages.
@@ -150,19 +162,22 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     generated = isinstance(recording, GeneratorSettings)
     pace = Pace("max" if generated else speed, clock, wait)
     source = _source(recording, file or FileSettings())
-    read = reading(source.record_format, message or MessageSettings())
+    is_exact = isinstance(source, RecordingSource)
+    read = recorded if is_exact else reading(source.record_format, message or MessageSettings())
     sink = KafkaSink(servers, topic, kafka or KafkaSettings())
     done = Replayed()
     try:
         n_partitions = sink.partitions(_CONNECT_TIMEOUT_S)
         source.open(lambda _: None)
         with _Bar(recording, topic, show) as bar:
-            for raw in _batches(source, lambda: done.sent == max_messages):
+            for raws in _polls(source, lambda: done.sent == max_messages):
                 left = None if max_messages is None else max_messages - done.sent
-                for item in _paced(itertools.islice(read(raw), left), pace, bar):
-                    _write(sink, item if keyed else item._replace(key=b""), done, n_partitions)
+                # Batches of several partitions are put together by time, each in its own order.
+                items = heapq.merge(*map(read, raws), key=lambda item: item.time_ms or 0)
+                for item in _paced(itertools.islice(items, left), pace, bar):
+                    _write(sink, item if keyed else item._replace(key=None), done, n_partitions)
                 sink.flush(_FLUSH_TIMEOUT_S)
-                bar.at(done.n_bytes if generated else raw.next_offset)
+                bar.at(done.n_bytes if generated or is_exact else raws[-1].next_offset)
     finally:
         source.close()
         sink.close()
@@ -178,23 +193,49 @@ def _paced(items: Iterable[Item], pace: Pace, bar: _Bar) -> Iterator[Item]:
             bar.at(item.offset)
 
 
-def _batches(source: Source, enough: Callable[[], bool]) -> Iterator[RawColumns]:
+def _polls(source: Source, enough: Callable[[], bool]) -> Iterator[list[RawColumns]]:
     """Yield what a source has until its end or until it is enough, as it comes."""
     while not (source.at_end() or enough()):
-        yield from source.poll(_POLL_TIMEOUT_S)
+        batches = source.poll(_POLL_TIMEOUT_S)
+        if batches:
+            yield batches
 
 
 def _source(recording: Path | GeneratorSettings, file: FileSettings) -> Source:
     if isinstance(recording, GeneratorSettings):
         return GeneratorSource(recording)
+    if is_recording(recording):
+        return RecordingSource(recording, file, with_headers=True)
     return FileSource(recording, file)
 
 
 def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> None:
-    """Write one record: where its key says, or else to the next partition in turn."""
-    in_turn = None if item.key else done.sent % n_partitions
-    sink.write(Record(item.key, item.value), in_turn)
+    """Write one record: to its partition, where its key says, or to the next one in turn."""
+    partition = None if item.key else done.sent % n_partitions
+    if item.partition is not None:
+        partition = item.partition % n_partitions
+    sink.write(item.key, item.value, partition, item.headers)
     done.count(item)
+
+
+def recorded(raw: RawColumns) -> Iterator[Item]:
+    """Yield the messages of a recording as they were, as far as the client can write them."""
+    times_ms, offsets = raw.times_ms.tolist(), raw.offsets.tolist()
+    for i, (time_ms, offset) in enumerate(zip(times_ms, offsets, strict=True)):
+        key, value = raw.key(i), raw.value(i)
+        headers = [] if raw.headers is None else raw.headers[i]
+        written = [(name, b"" if each is None else each) for name, each in headers]
+        altered = (key is None and value is None) or written != list(headers)
+        yield Item(
+            key,
+            b"" if key is None and value is None else value,
+            time_ms if time_ms >= 0 else None,
+            True,
+            offset,
+            raw.partition.partition,
+            written,
+            altered,
+        )
 
 
 def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
@@ -208,10 +249,10 @@ def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
         offsets: list[int] = raw.offsets.tolist()
         for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
             if i in faults:
-                yield Item(b"", value, None, False, offset)
+                yield Item(None, value, None, False, offset)
             else:
                 key, made, time_of = convert(row, value)
-                yield Item(key, made, to_unix_ms(time_of), True, offset)
+                yield Item(key or None, made, to_unix_ms(time_of), True, offset)
 
     return read
 

@@ -41,7 +41,7 @@ from consumers.kafka.client import (
     require_checksums,
 )
 from consumers.kafka.patch import is_known, receive_in_large_pieces, tell_connection_errors
-from consumers.messages import Partition
+from consumers.messages import Headers, Partition
 from consumers.sinks.base import Record
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -138,9 +138,17 @@ assert _LINGER_MS + _REQUEST_TIMEOUT_MS <= _DELIVERY_TIMEOUT_MS  # the library a
 class _Pending:
     """A record that is not acknowledged, and the library's future once it was sent."""
 
-    record: Record
-    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    short: Record | None = None
+    partition: int | None = None
+    headers: Headers = ()
     future: Any = None
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the value."""
+        return len(self.value or b"")
 
 
 class KafkaSink:
@@ -187,12 +195,21 @@ class KafkaSink:
         If too much is still pending then it raises `SinkError`; the records are taken nevertheless.
         """
         for record in records:
-            self._take(record, None)
+            self._take(_Pending(record.key or None, record.value, record.short))
         self._limit()
 
-    def write(self, record: Record, partition: int | None = None) -> None:
-        """Take one record as `add` does; its partition follows from its key unless it is given."""
-        self._take(record, partition)
+    def write(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Take one record as `add` does; its partition follows from its key unless it is given.
+
+        A record has a key or a value, and each header a value: the library writes no others.
+        """
+        self._take(_Pending(key, value, None, partition, headers))
         self._limit()
 
     def partitions(self, timeout_s: float) -> int:
@@ -238,11 +255,10 @@ class KafkaSink:
             log.warning("records_not_written", topic=self._producer.topic, why=str(error))
         self._producer.close(0 if self._pending else CLOSE_TIMEOUT_S)
 
-    def _take(self, record: Record, partition: int | None) -> None:
-        pending = _Pending(record, partition)
+    def _take(self, pending: _Pending) -> None:
         self._pending.append(pending)
         self._unsent.append(pending)
-        self._pending_bytes += len(record.value)
+        self._pending_bytes += pending.n_bytes
         if self._clock() >= self._send_again_s and (producer := self._producer.get(0.0)):
             self._send(producer)
 
@@ -254,12 +270,12 @@ class KafkaSink:
         """Give the library what waits to be sent, until it takes no more."""
         while self._unsent:
             pending = self._unsent[0]
-            record = pending.record
             try:
                 pending.future = producer.send(
                     self._producer.topic,
-                    key=record.key or None,
-                    value=record.value,
+                    key=pending.key,
+                    value=pending.value,
+                    headers=list(pending.headers),
                     partition=pending.partition,
                 )
             except KafkaTimeoutError as error:  # the topic or its leader is not known
@@ -270,7 +286,7 @@ class KafkaSink:
             except KafkaError as error:
                 if self._shorten(pending, error):
                     continue
-                what = f": the record {record.key!r} cannot be sent"
+                what = f": the record {pending.key!r} cannot be sent"
                 raise SinkError(self._producer.sentence(what, error)) from error
             self._unsent.popleft()
 
@@ -280,7 +296,7 @@ class KafkaSink:
         self._unsent.clear()
         for pending in self._pending:
             if pending.future is not None and pending.future.succeeded():
-                self._pending_bytes -= len(pending.record.value)
+                self._pending_bytes -= pending.n_bytes
                 continue
             kept.append(pending)
             if pending.future is not None and pending.future.failed():
@@ -293,18 +309,18 @@ class KafkaSink:
 
     def _shorten(self, pending: _Pending, error: Exception) -> bool:
         """Replace a record by its short form if the whole is refused as too large."""
-        whole, short = pending.record, pending.record.short
+        short = pending.short
         if short is None or not isinstance(error, _TOO_LARGE):
             return False
         log.warning(
             "record_shortened",
             topic=self._producer.topic,
             key=short.key.decode(errors="replace"),
-            n_bytes=len(whole.value),
+            n_bytes=pending.n_bytes,
             way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
         )
-        self._pending_bytes += len(short.value) - len(whole.value)
-        pending.record = short
+        self._pending_bytes += len(short.value) - pending.n_bytes
+        pending.key, pending.value, pending.short = short.key or None, short.value, short.short
         return True
 
 

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from consumers.cli.record import Recorded, RecordLimits, duration_s, record
+from consumers.cli.replay import replay
 from consumers.config.settings import FileSettings, Settings
 from consumers.errors import SinkError
 from consumers.messages import Partition
@@ -91,6 +92,38 @@ def test_a_topic_is_recorded_with_all_that_its_messages_carry(
         Partition(topic, number): first.get(number, []) + second.get(number, [])
         for number in range(3)
     }
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_a_recording_replayed_into_a_topic_is_the_stream_again(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path, partitions: int
+) -> None:
+    """Keys, values, headers and partitions; with fewer partitions the order within each stays."""
+    first, second = new_topic(3), new_topic(partitions)
+    rows: dict[int, list[Row]] = {
+        number: [
+            (i, 1_700_000_000_000 + i, b"k%d" % i, b"%d of %d" % (i, number), [("h", b"\xff")])
+            for i in range(200)
+        ]
+        for number in range(3)
+    }
+    rows[0][0] = (0, 1_700_000_000_000, None, None, [("none", None)])
+    rows[0][1] = (1, 1_700_000_000_001, b"k1", None, [])
+    rows[0][2] = (2, 1_700_000_000_002, None, b"", [])
+    produce(broker.address, first, rows)
+    limits = RecordLimits(until_end=True)
+    recording(tmp_path / "1.zst", f"kafka://{broker.address}/{first}", limits)
+    done = replay(tmp_path / "1.zst", (broker.address,), second, "max", show=False)
+    assert (done.sent, done.altered, done.unreadable) == (600, 1, 0)
+    recording(tmp_path / "2.zst", f"kafka://{broker.address}/{second}", limits)
+    rows[0][0] = (0, 0, None, b"", [("none", b"")])  # the client cannot write such a one
+    found = recorded(tmp_path / "2.zst")
+    assert set(found) == {Partition(second, number) for number in range(partitions)}
+    for number, some in rows.items():
+        there = [row[2:] for row in found[Partition(second, number % partitions)]]
+        ours = [row for row in there if row in [row[2:] for row in some]]
+        assert ours == [row[2:] for row in some]
 
 
 def test_a_file_is_recorded_as_it_is_read(tmp_path: Path) -> None:
