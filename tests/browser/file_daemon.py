@@ -36,15 +36,15 @@ class Book:
         self._numbers = itertools.count(1)
         self.address = daemon.address
 
-    def write(self, *texts: str, label: int | None = 4, **fields: object) -> list[str]:
+    def write(self, *texts: str, label: int | str | None = 4, **fields: object) -> list[str]:
         """Write tweets of now; return their ids, in the order of the texts.
 
         Parameters
         ----------
         *texts : str
             One tweet each.
-        label : int, optional
-            0 for negative, 4 for positive; None for tweets without a label.
+        label : int or str, optional
+            0 for negative, 4 for positive, or a class; None for tweets without a label.
         **fields : object
             Fields that all of them have: ``lang``, ``user``.
         """

@@ -1,4 +1,4 @@
-"""Teaching where a token is asked for, and where there are more classes than two."""
+"""Teaching where a token is asked for, with more classes than two, and with classes that join."""
 
 from __future__ import annotations
 
@@ -63,3 +63,39 @@ def test_three_classes(guarded: Book, open_page: Callable[..., Opened]) -> None:
     page.get_by_test_id("try-text").fill("what a lovely day")
     expect(page.get_by_test_id("try-share")).to_have_count(3)
     assert violations(page) == []
+
+
+def test_a_class_joins_an_open_page(
+    open_page: Callable[..., Opened], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The page takes it in as it is: words typed, an open row and the saved search stay."""
+    with open_book(tmp_path_factory.mktemp("joins"), model={"new_classes": True}) as book:
+        names = book.write(*[f"a narwhal number {i}" for i in range(30)])
+        book.until_found("narwhal", 30)
+        page, _ = open_page(book.address)
+        page.get_by_test_id("search-box").fill("narwhal")
+        expect(page.get_by_test_id("share-row")).to_have_count(2)
+        page.get_by_test_id("save-search").click()
+        expect(page.get_by_test_id("teach-select").first).to_be_hidden()
+        row = page.locator(f"[data-testid=message][data-id={names[-1]}]")
+        row.get_by_test_id("message-why").click()
+        expect(row.get_by_test_id("judged-now")).to_be_visible()
+        page.get_by_test_id("search-box").fill("narwhal n")
+        expect(page.get_by_test_id("messages-heading")).to_have_text("Tweets about: narwhal")
+        page.evaluate("window.still = true")
+        book.write("a narwhal scores", label="sport")
+        for test_id in ("share-row", "count-row"):
+            expect(page.get_by_test_id(test_id)).to_contain_text(["negative", "positive", "sport"])
+        expect(page.get_by_test_id("saved-card").locator("li")).to_have_count(3)
+        expect(page.locator("#foot")).to_contain_text("positive, sport")
+        expect(page.get_by_test_id("search-box")).to_have_value("narwhal n")
+        expect(row.get_by_test_id("judged-now")).to_be_visible()
+        expect(row.get_by_test_id("teach")).to_have_count(2)
+        expect(row.get_by_test_id("teach").first).to_be_hidden()
+        row.get_by_test_id("teach-select").select_option("sport")
+        expect(row).to_have_attribute("data-corrected", "sport")
+        assert violations(page) == []
+        page.get_by_test_id("tab-try").click()
+        page.get_by_test_id("try-text").fill("it scores")
+        expect(page.get_by_test_id("try-share")).to_have_count(3)
+        assert page.evaluate("window.still") is True

@@ -17,11 +17,17 @@ const KNOWN = {
 const COLOURS = 8;
 
 const looks = new Map();
+const listeners = [];
 const turn = (names, i) => [...names.keys()][i % names.size];
 
-/** Learn which classes there are, in the model's order. */
+/** Have `listener()` called when classes join. */
+export const onClasses = (listener) => listeners.push(listener);
+
+/** Learn which classes there are, in the model's order: those that joined come behind the others. */
 export function setClasses(labels) {
-  const tiles = labels.map((label, i) => {
+  const news = labels.filter((label) => !looks.has(label));
+  const tiles = news.map((label) => {
+    const i = looks.size;
     const others = [`k${i % COLOURS}`, turn(MARKS, i), turn(PATTERNS, i)];
     const [name, mark, pattern] = KNOWN[label.toLowerCase()] ?? others;
     const colour = `var(--${name})`;
@@ -34,9 +40,13 @@ export function setClasses(labels) {
     );
   });
   $("patterns").append(...tiles);
+  if (news.length) for (const listener of listeners) listener();
 }
 
 export const classNames = () => [...looks.keys()];
+
+/** Return whether these may be the classes of the same model, earlier or later. */
+export const goOn = (labels) => classNames().every((label, i) => i >= labels.length || label === labels[i]);
 
 export const look = (label) => looks.get(label) ?? looks.values().next().value;
 

@@ -48,12 +48,20 @@ export function makeTeaching(row, message) {
   const state = part(row, "teach-state");
   const select = part(row, "teach-select");
   const buttons = [...row.querySelectorAll(".thumb")];
-  // Of these two classes thumbs say it all.
-  const isThumbs = classNames().toSorted().join() === "negative,positive";
   let current = message;
   let isSending = false;
 
   function show() {
+    const labels = classNames();
+    // Of these two classes thumbs say it all.
+    const isThumbs = labels.toSorted().join() === "negative,positive";
+    // The first option is none; classes only join, behind the others.
+    const news = isThumbs ? [] : labels.slice(select.length - 1);
+    select.append(...news.map((label) => el("option", { value: label }, label)));
+    select.hidden = isThumbs;
+    const hadFocus = buttons.includes(document.activeElement);
+    for (const button of buttons) button.hidden = !isThumbs;
+    if (hadFocus && !isThumbs) select.focus();
     for (const button of buttons) attr(button, "aria-pressed", button.dataset.label === current.corrected);
     select.value = current.corrected ?? "";
   }
@@ -68,10 +76,8 @@ export function makeTeaching(row, message) {
     show();
   }
 
-  select.append(...classNames().map((label) => el("option", { value: label }, label)));
   on(select, "change", () => teach(select.value));
   for (const button of buttons) on(button, "click", () => teach(button.dataset.label));
-  for (const node of isThumbs ? [select] : buttons) node.remove();
   part(row, "teach").hidden = false;
   show();
   return (next) => {

@@ -1,6 +1,6 @@
 /** The figures of a search. */
 
-import { classNames, leading } from "./classes.js";
+import { leading } from "./classes.js";
 import { $, on, say, text } from "./dom.js";
 import { count, fine, percent, withError } from "./format.js";
 import { makeSeries } from "./series.js";
@@ -34,30 +34,28 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
 
 /** Return what draws a summary. */
 export function makeFigures() {
-  const labels = classNames();
-  const ring = makeRing(labels);
+  const ring = makeRing();
   ring.dataset.testid = "ring";
-  const shareBars = makeBars(labels, "share-row", "share", "raw-share");
-  const countBars = makeBars(labels, "count-row", "count");
-  const drawSeries = makeSeries(labels);
+  const shareBars = makeBars("share-row", "share", "raw-share");
+  const countBars = makeBars("count-row", "count");
+  const drawSeries = makeSeries();
   $("percent").append(shareBars);
-  $("counts").replaceChildren(countBars);
   let last = null;
 
   function drawPercent() {
-    const { enough, corrected, raw } = last;
+    const { enough, corrected, raw, classes: labels } = last;
     text($("percent-note"), percentNote(last));
     $("raw-label").hidden = !enough || !corrected;
     $("percent").hidden = !enough;
     if (!enough) return ring.remove(); // what would say nothing is not there at all
     if (!ring.isConnected) $("ring-around").prepend(ring);
     const shares = sharesOf(last);
-    ring.update(shares, inWords(shares));
+    ring.update(labels, shares, inWords(shares));
     const lead = leading(Object.fromEntries(labels.map((label) => [label, shares[label].share])));
     text($("ring-share"), percent(shares[lead].share));
     text($("ring-class"), lead);
     const wantsRaw = corrected && $("raw").checked;
-    return shareBars.update((label) => {
+    return shareBars.update(labels, (label) => {
       const share = shares[label];
       return { ...share, words: withError(share), raw: wantsRaw && `raw ${fine(raw[label])}` };
     });
@@ -67,10 +65,12 @@ export function makeFigures() {
   return (summary) => {
     last = summary;
     drawPercent();
-    const most = Math.max(1, ...Object.values(summary.counts));
-    countBars.update((label) => ({ share: summary.counts[label] / most, words: count(summary.counts[label]) }));
+    const { classes: labels, counts } = summary;
+    const most = Math.max(1, ...Object.values(counts));
+    if (!countBars.isConnected) $("counts").replaceChildren(countBars);
+    countBars.update(labels, (label) => ({ share: counts[label] / most, words: count(counts[label]) }));
     text($("count-note"), countNote(summary));
-    drawSeries(summary.series, summary.enough);
+    drawSeries(labels, summary.series, summary.enough);
     say($("sample-note"), sampleNote(summary.sample));
   };
 }

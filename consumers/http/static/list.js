@@ -105,6 +105,7 @@ export function makeList(onGone) {
       draw();
       tell();
     },
+    refresh: () => [...list.children].forEach((row) => row.refresh?.()),
     tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),
     isLive: () => isLive,
     size: () => shown.length,

@@ -1,7 +1,7 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
 import { ask } from "./api.js";
-import { classNames, setClasses } from "./classes.js";
+import { classNames, goOn, onClasses, setClasses } from "./classes.js";
 import { setCorrections } from "./correct.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { makeStream } from "./events.js";
@@ -41,9 +41,12 @@ function onState(next, error) {
 
 /** Hand on what came: the first query is the search, saved ones follow. */
 function onEvent(kind, data) {
-  // This page was made for a daemon of other classes.
-  if (kind === "summary" && String(data.classes) !== String(classNames())) location.reload();
-  else if (kind === "status") {
+  if (kind === "summary") {
+    // Else this page was made for a daemon of other classes.
+    if (!goOn(data.classes)) return location.reload();
+    setClasses(data.classes);
+  }
+  if (kind === "status") {
     rate = Number.isFinite(data.rate_per_s) ? `, ${count(data.rate_per_s)}/s` : "";
     note = data.note;
     showConnection();
@@ -94,7 +97,10 @@ function build({ version, source, classes, languages, corrections, sample }) {
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));
-  text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${classes.join(", ")}.`);
+  const showFoot = () =>
+    text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${classNames().join(", ")}.`);
+  showFoot();
+  onClasses(showFoot);
   hasRecent = sample !== null;
   document.body.dataset.recent = hasRecent;
 }

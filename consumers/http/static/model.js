@@ -1,6 +1,7 @@
 /** The view of the model. It asks only while somebody looks. */
 
 import { ask } from "./api.js";
+import { setClasses } from "./classes.js";
 import { $, on, say, text } from "./dom.js";
 import * as format from "./format.js";
 import { classRows, confusionRows, drawCalibration, drawLine, movingWords, tellingWords } from "./quality.js";
@@ -20,6 +21,7 @@ function draw(model) {
   }
   for (const node of view.querySelectorAll("[data-line]")) drawLine(node, model.history, format[node.dataset.as]);
   drawCalibration($("calibration"), model.calibration);
+  setClasses(model.classes.map(({ label }) => label));
   put("confusion", confusionRows(model.confusion));
   put("class-rows", classRows(model.classes));
   put("telling", Object.entries(model.telling).map(([label, words]) => tellingWords(label, words)));

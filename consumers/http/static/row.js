@@ -71,8 +71,16 @@ export function makeRow(message, onToggle, onGone) {
     node.style.setProperty("--tint", `${unsure ? 0 : tint(next.probability).toFixed(1)}%`);
     text(part(node, "chance"), probability(next.probability));
     text(part(node, "judged-label"), unsure ? "unsure" : label);
+    part(node, "mark")?.remove();
+    part(node, "judged").prepend(mark(label));
     part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${corrected}`] : []));
     if (teaching) teaching(next);
+  };
+  /** Show what depends on which classes there are. */
+  node.refresh = () => {
+    const same = current;
+    current = null;
+    node.update(same);
   };
 
   Object.assign(node.dataset, { key: message.key, id: message.id });
@@ -80,7 +88,6 @@ export function makeRow(message, onToggle, onGone) {
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
   if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is
-  part(node, "judged").prepend(mark(message.label));
   node.update(message);
   node.tick(Date.now());
   return node;

@@ -1,6 +1,6 @@
 /** Saved searches as cards. They are kept in this browser alone. */
 
-import { classNames, named } from "./classes.js";
+import { named } from "./classes.js";
 import { attr, $, copy, el, keyed, on, part, text } from "./dom.js";
 import { inWords, sharesOf } from "./figures.js";
 import { count, probability, withError } from "./format.js";
@@ -49,7 +49,7 @@ export function showSaveButton(search) {
 
 function makeCard(search, onChange) {
   const name = (search.q || "everything") + (search.lang && ` (${search.lang})`);
-  const ring = makeRing(classNames());
+  const ring = makeRing();
   const node = copy("card");
   const newest = part(node, "card-newest");
   const open = part(node, "open");
@@ -66,12 +66,12 @@ function makeCard(search, onChange) {
   part(node, "card-top").after(ring);
 
   node.summary = (summary) => {
-    const { enough, n, counts } = summary;
+    const { enough, n, counts, classes } = summary;
     const shares = sharesOf(summary);
     ring.classList.toggle("faint", !enough);
-    ring.update(enough ? shares : {}, enough ? inWords(shares) : "no share yet");
+    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "no share yet");
     const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
-    part(node, "card-figures").replaceChildren(...classNames().slice(0, CLASSES_MAX).map(figure));
+    part(node, "card-figures").replaceChildren(...classes.slice(0, CLASSES_MAX).map(figure));
     text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} so far`);
   };
   node.messages = ({ messages: [first] }) =>

@@ -1,6 +1,7 @@
 /** The view of a search: its box, its heading, its figures and its messages. */
 
 import { ask, queryOf } from "./api.js";
+import { onClasses } from "./classes.js";
 import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./dom.js";
 import { inWords, makeFigures, sharesOf } from "./figures.js";
 import { count, language } from "./format.js";
@@ -28,6 +29,7 @@ export function makeSearch(onQuery, onSaved) {
     change({ id, removed: true });
     $("pause").focus(); // what had the focus is gone
   });
+  onClasses(list.refresh);
   let query = {};
   let summary = null;
   let isFresh = true; // no message has come for this query yet

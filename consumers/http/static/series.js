@@ -1,7 +1,7 @@
 /** Shares by class over time, with the number of messages beneath. */
 
 import { leading, look } from "./classes.js";
-import { attr, $, svg, text } from "./dom.js";
+import { attr, $, keyed, svg, text } from "./dom.js";
 import { clock, count, percent } from "./format.js";
 
 // As in the viewBox of the chart, in index.html.
@@ -16,19 +16,20 @@ function inWords(point) {
   return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${lead} of ${count(total(point))}`;
 }
 
-export function makeSeries(labels) {
-  const areas = labels.map((label) => svg("path.area", { fill: look(label).fill }));
+export function makeSeries() {
+  const areas = svg("g");
   const chart = $("series-chart");
-  chart.prepend(...areas);
+  chart.prepend(areas);
   let points = [];
   let xs = [];
 
-  function drawBands() {
+  function drawBands(labels) {
+    const paths = keyed(areas, labels, String, (label) => svg("path.area", { fill: look(label).fill }));
     let lower = points.map(() => 0);
     labels.forEach((label, k) => {
       const upper = points.map((point, i) => lower[i] + point.counts[label] / total(point));
       const at = (shares) => shares.map((share, i) => `${xs[i].toFixed(1)} ${((1 - share) * HEIGHT).toFixed(1)}`);
-      attr(areas[k], "d", `M${at(upper).join("L")}L${at(lower).reverse().join("L")}Z`);
+      attr(paths[k], "d", `M${at(upper).join("L")}L${at(lower).reverse().join("L")}Z`);
       lower = upper;
     });
   }
@@ -42,7 +43,7 @@ export function makeSeries(labels) {
     attr($("series-volume"), "d", columns.slice(0, -1).join(""));
   }
 
-  return (series, enough) => {
+  return (labels, series, enough) => {
     points = series.points.filter(total);
     const isDrawn = enough && points.length > 0;
     $("series-drawn").hidden = !isDrawn;
@@ -53,7 +54,7 @@ export function makeSeries(labels) {
     points.push({ ...last, time_ms: last.time_ms + stepMs }); // where the last step ends
     const scale = WIDTH / (points.at(-1).time_ms - first.time_ms);
     xs = points.map((point) => (point.time_ms - first.time_ms) * scale);
-    drawBands();
+    drawBands(labels);
     drawVolume(Math.max(0.5, stepMs * scale - 1).toFixed(1));
     text($("series-from"), clock(first.time_ms));
     text($("series-to"), clock(last.time_ms));

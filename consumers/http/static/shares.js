@@ -1,35 +1,36 @@
 /** Shares by class, as bars and as a ring, with error bars where there are such. */
 
 import { bar, look, named } from "./classes.js";
-import { attr, el, say, svg, text } from "./dom.js";
+import { attr, el, keyed, say, svg, text } from "./dom.js";
 
 const OUTER = 46;
 const INNER = 31;
 const WHISKER = 49.2;
 
 /** Return rows of bars, one a class; `row`, `figure` and `raw` are hooks for tests. */
-export function makeBars(labels, row, figure, raw = "raw") {
-  const updates = [];
-  const rows = labels.map((label) => {
+export function makeBars(row, figure, raw = "raw") {
+  function makeBar(label) {
     const own = { "data-class": label };
     const stripe = bar(label, 0);
     const whisker = el("span.whisker");
     const words = el(`span.bar-figure@${figure}`, own);
     const plain = el(`span.bar-raw@${raw}`, own);
-    updates.push((value) => {
+    const node = el(`li@${row}`, own, named(label), el("span.bar-words", words, plain), el("span.track", stripe, whisker));
+    node.update = (value) => {
       stripe.style.setProperty("--share", value.share);
       whisker.hidden = !(value.high > value.low);
       whisker.style.setProperty("--from", value.low);
       whisker.style.setProperty("--share", value.high - value.low);
       text(words, value.words);
       say(plain, value.raw);
-    });
-    return el(`li@${row}`, own, named(label), el("span.bar-words", words, plain), el("span.track", stripe, whisker));
-  });
-  const list = el("ul.bars", rows);
+    };
+    return node;
+  }
+  const list = el("ul.bars");
 
   /** Draw what `valueOf(label)` returns: `{share, low, high, words, raw}`, shares of the track. */
-  list.update = (valueOf) => labels.forEach((label, i) => updates[i](valueOf(label)));
+  list.update = (labels, valueOf) =>
+    keyed(list, labels, String, makeBar).forEach((node, i) => node.update(valueOf(labels[i])));
   return list;
 }
 
@@ -53,18 +54,19 @@ function whisker(low, high) {
   return `${tick(low)}${tick(high)}M${point(WHISKER, low)}${arc(WHISKER, low, high)}`;
 }
 
-export function makeRing(labels) {
-  const pieces = labels.map((label) => svg("path", { fill: look(label).fill }));
+export function makeRing() {
+  const pieces = svg("g");
   const errors = svg("path.ring-whisker");
   const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, errors);
 
   /** Draw shares, `{share, low, high}` by class; `words` say the same. */
-  node.update = (shares, words) => {
+  node.update = (labels, shares, words) => {
     attr(node, "aria-label", words);
     let from = 0;
+    const paths = keyed(pieces, labels, String, (label) => svg("path", { fill: look(label).fill }));
     labels.forEach((label, i) => {
       const share = shares[label]?.share ?? 0;
-      attr(pieces[i], "d", share > 0.0005 ? piece(from, from + share) : "");
+      attr(paths[i], "d", share > 0.0005 ? piece(from, from + share) : "");
       from += share;
     });
     const { low, high } = shares[labels[0]] ?? {};

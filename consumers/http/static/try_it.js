@@ -1,7 +1,7 @@
 /** Try it: the posterior moves as one types. */
 
 import { ask } from "./api.js";
-import { classNames, named } from "./classes.js";
+import { named, setClasses } from "./classes.js";
 import { $, debounced, el, on, say } from "./dom.js";
 import { explanationTable } from "./explain.js";
 import { probability, withinWords } from "./format.js";
@@ -18,19 +18,19 @@ function messageOf(said) {
 
 /** Return the view; `onText(words)` hears what stands in the box. */
 export function makeTryIt(onText) {
-  const labels = classNames();
   const sentence = $("try-text");
   const json = $("try-json");
   const isJson = $("try-mode-json");
-  const bars = makeBars(labels, "try-row", "try-share");
+  const bars = makeBars("try-row", "try-share");
   $("try-bars").append(bars);
   let asked = 0;
   let shown = 0;
 
-  function draw({ n_examples: n, predictions: [{ label, probabilities, interval, explanation }] }) {
+  function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, explanation }] }) {
+    setClasses(classes);
     const sure = el("strong", probability(probabilities[label]));
     $("try-label").replaceChildren(named(label), sure, el("span.note", n ? interval && withinWords(interval) : "nothing is learned yet"));
-    bars.update((name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
+    bars.update(classes, (name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
     $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation)] : []));
   }
 
