@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from consumers.process import open_standard_streams
+
 # Each package of the extra `daemon`, by what is imported of it.
 DAEMON = {
     "httptools": "httptools",
@@ -30,6 +32,7 @@ EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be i
 
 def main() -> None:
     """Run the command line, or say what it lacks."""
+    open_standard_streams()
     missing = [package for module, package in DAEMON.items() if find_spec(module) is None]
     if missing:
         sys.stderr.write(

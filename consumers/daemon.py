@@ -1,4 +1,4 @@
-"""The daemon: builds its components, starts and stops them in order, and reacts to signals.
+"""The daemon: builds its components, starts and stops them in order.
 
 Start; the page answers before the slow steps (5 and 6) and shows what they are doing:
 
@@ -10,7 +10,7 @@ Start; the page answers before the slow steps (5 and 6) and shows what they are 
 6. model: restored from its checkpoint, and published as the first snapshot
 7. reader of the source, and the loop
 
-Stop, on SIGTERM, SIGINT or a limit: the loop ends and writes a last snapshot and checkpoint, the
+Stop, on a signal or a limit: the loop ends and writes a last snapshot and checkpoint, the
 reader closes the source, and then 4 to 1 stop in the reverse order.
 """
 
@@ -40,6 +40,7 @@ from consumers.factories import (
 from consumers.features import build_model, hash_key_of
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
+from consumers.monitoring import logs
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -50,7 +51,7 @@ from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.publishing import Publishing
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
-from consumers.process import short_pauses, stop_on_signals
+from consumers.process import short_pauses
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
@@ -67,19 +68,19 @@ log = structlog.get_logger(__name__)
 def run(
     settings: Settings,
     view: View,
+    stop: threading.Event | None = None,
     *,
     until_end: bool = False,
     max_messages: int | None = None,
     open_page: bool = False,
 ) -> Summary:
-    """Learn and predict until the source ends, a limit is reached, or a signal comes.
+    """Learn and predict until the source ends, a limit is reached, or `stop` is set.
 
     With `until_end` it stops where the source ended at the start. `open_page` opens the page in a
     browser once it answers. A `ConsumerError` says why the run cannot begin or go on.
     """
-    stop = threading.Event()
+    stop = stop or threading.Event()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(stop_on_signals(stop))
         view.start()
         stack.callback(view.stop)
         stack.enter_context(traced())
@@ -140,6 +141,7 @@ class Daemon:
         )
         self._metrics = Metrics(registry, classes, self._clock)
         self._health = Health(self._clock, settings.http.stuck_after_s)
+        self._health.watch_part(logs.trouble)
         self._statistics = RunStatistics(
             classes, settings.model.fields, settings.learning.window, self._clock
         )
@@ -241,6 +243,7 @@ class Daemon:
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
                 after=self._erasure.begin,
+                stop_timeout_s=settings.shutdown_timeout_s / 2,
                 consumed=(logs, *publishing.entries),
                 predicted=self._files,
             ),

@@ -1,56 +1,114 @@
-"""What a run changes of its process: signals, pauses of the interpreter, unused imports.
+"""What a run changes of its process: signals, standard streams, pauses of the interpreter, imports.
 
-A signal handler runs between any two steps of the main thread, perhaps while that thread holds the
-event's lock; setting the event there could deadlock. So the handler only puts the signal's number
-into a reentrant queue, and a thread sets the event.
+A signal's number is written to a pipe by the interpreter's own handler, whatever the main thread
+does, and a thread reads it. That thread never logs itself: a log that nobody reads would block it,
+and with it the way to end the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
-import queue
+import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-
-import structlog
+from typing import NoReturn, TextIO
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
 # kernel); with Python's default of 5 ms, one busy thread could delay it by 50 ms. With 0.5 ms that
 # is 5 ms at worst, at no measurable cost in throughput; less than 0.5 ms gained nothing.
 SWITCH_INTERVAL_S = 0.0005
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+EXIT_GAVE_UP = 75  # EX_TEMPFAIL of sysexits.h
+READER_GONE = {errno.EPIPE, errno.EIO}  # of a pipe, of a terminal
+_GIVE_UP_AT = 3
+_STILL = "what was taken in is being saved; a third signal gives that up"
+_GAVE_UP = b"error: told to end three times; ended without saving; what was saved before stands\n"
+_SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
 
 
-@contextlib.contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at SIGTERM or SIGINT; does nothing outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+def watch_signals() -> threading.Event:
+    """Return an event that SIGTERM, SIGINT and SIGHUP set, for as long as the process lives.
 
-    def handle() -> None:
-        for number in iter(numbers.get, None):
-            stop.set()  # first: it must not depend on a writable log
-            log.info("stopping", signal=signal.Signals(number).name)
+    The second SIGTERM or SIGINT is logged, the third ends the process at once with
+    `EXIT_GAVE_UP`. A terminal that hangs up may tell it twice, so SIGHUP does not count. Where
+    SIGHUP is ignored, as after `nohup`, it stays so. Called on the main thread, once.
+    """
+    stop = threading.Event()
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
+    threading.Thread(target=_handle, args=(told, stop), name="signals", daemon=True).start()
+    return stop
 
-    thread = threading.Thread(target=handle, name="signals", daemon=True)
-    thread.start()
-    before = {
-        number: signal.signal(number, lambda number, _frame: numbers.put(number))
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
+
+def _handle(told: int, stop: threading.Event) -> None:
+    """Read signals from a pipe, and do what they ask for."""
+    n_asked = 0
+    while True:
+        for number in os.read(told, 64):
+            n_asked += number != signal.SIGHUP
+            if n_asked == _GIVE_UP_AT:
+                _give_up()
+            args = (signal.Signals(number).name, stop.is_set())
+            stop.set()
+            threading.Thread(target=_say, args=args, name="signals-log", daemon=True).start()
+
+
+def _say(name: str, is_stopping: bool) -> None:
+    import structlog  # noqa: PLC0415 -- commands that answer at once do not log
+
+    log = structlog.get_logger(__name__)
+    if is_stopping:
+        log.info("still_stopping", signal=name, detail=_STILL)
+    else:
+        log.info("stopping", signal=name)
+
+
+def _give_up() -> NoReturn:
+    """End the process; nothing is saved any more, and the screen is given back."""
+    for fd, text in ((1, b""), (2, _GAVE_UP)):
+        with contextlib.suppress(OSError):
+            if select.select([], [fd], [], 0)[1]:  # else it could block for ever
+                os.write(fd, (_SCREEN_BACK if os.isatty(fd) else b"") + text)
+    os._exit(EXIT_GAVE_UP)
+
+
+def open_standard_streams() -> None:
+    """Let standard streams that were closed at the start go nowhere.
+
+    Otherwise the next file that is opened has the number of one, and receives what is printed.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it takes the lowest number
+        if getattr(sys, name) is None:
+            mode = "w" if fd else "r"
+            setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 -- of a descriptor, for good
+
+
+def hush(stream: TextIO) -> bool:
+    """Flush an output, and let it go nowhere if its reader has gone; return whether it had gone.
+
+    Without this Python's own last flush would fail, and with it the exit code.
+    """
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        numbers.put(None)
-        thread.join()
+        stream.flush()
+    except OSError as error:
+        if error.errno not in READER_GONE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False
 
 
 @contextlib.contextmanager

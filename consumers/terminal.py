@@ -5,6 +5,7 @@ Both are drawn from a `Status`, by small functions for numbers, ages, bars, and 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -72,7 +73,9 @@ class LiveView:
     def stop(self) -> None:
         """Give the screen back."""
         if self._live is not None:
-            self._live.stop()
+            # A terminal that hung up; Rich ends the program where nobody reads its output.
+            with contextlib.suppress(OSError, SystemExit):
+                self._live.stop()
             self._live = None
 
     def _draw(self) -> RenderableType:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,15 +25,16 @@ from rich.console import Console
 from consumers.cli.conventions import (
     DEBUG_VARIABLE,
     EXIT_CODES,
+    EXIT_READER_GONE,
     ConfigOption,
     JsonOption,
     fail,
     find_config,
-    hush,
     print_json,
 )
 from consumers.config.addresses import SOURCE_FORMS
 from consumers.errors import CheckpointError, ConfigError
+from consumers.process import READER_GONE, hush, left_out, watch_signals
 
 if TYPE_CHECKING:
     from consumers.monitoring.status import Summary
@@ -141,12 +141,12 @@ def run(
     ] = False,
 ) -> None:
     """Run the daemon."""
+    stop = watch_signals()
     gc.disable()  # all that a start imports stays; the daemon turns it on again
     import structlog
 
     from consumers.config.settings import load
     from consumers.monitoring import logs
-    from consumers.process import left_out
     from consumers.terminal import LiveView, make_view
 
     path = find_config(config)
@@ -156,16 +156,16 @@ def run(
     shown = make_view(settings.view, console, time.monotonic)
     held = logs.HeldLines(sys.stderr) if isinstance(shown, LiveView) else None
     logs.configure(held if held is not None and sys.stderr.isatty() else None)
-    name = "the built-in defaults" if path is None else str(path)
-    structlog.get_logger("streamnb").info("configuration", file=name)
+    structlog.get_logger("streamnb").info("configuration", file=_name_of(path))
     try:
         # Prometheus' client has a use for it that we have not, in a tenth of a second.
         with left_out("snappy"):
             from consumers import daemon
 
         summary = daemon.run(
-            settings, shown, until_end=until_end, max_messages=max_messages, open_page=open_page
-        )
+            settings, shown, stop, until_end=until_end, max_messages=max_messages,
+            open_page=open_page,
+        )  # fmt: skip
     finally:
         gc.enable()
         shown.stop()
@@ -174,13 +174,29 @@ def run(
     _show(summary, console, as_json=as_json)
 
 
+def _name_of(config: Path | None) -> str:
+    return "the built-in defaults" if config is None else str(config)
+
+
 def _show(summary: Summary, console: Console, *, as_json: bool) -> None:
+    """Print a summary; if nobody reads it, the run was as good, and its exit code says so."""
+    import structlog
+
     from consumers.cli.output import print_summary
 
-    if as_json:
-        print_json(asdict(summary))
-    else:
-        print_summary(console, summary)
+    is_unread = False
+    try:
+        if as_json:
+            print_json(asdict(summary))
+        else:
+            print_summary(console, summary)
+    except (OSError, SystemExit) as error:
+        cause = error.__context__ if isinstance(error, SystemExit) else error  # it is Rich's way
+        if getattr(cause, "errno", None) not in READER_GONE:
+            raise
+        is_unread = True
+    if hush(sys.stdout) or is_unread:
+        structlog.get_logger("streamnb").warning("summary_not_read")
 
 
 @app.command(
@@ -332,7 +348,7 @@ def check_config(config: ConfigOption = None) -> None:
 
     path = find_config(config)
     settings = load(path, os.environ)
-    typer.echo(f"# {'the built-in defaults' if path is None else path}: no mistakes")
+    typer.echo(f"# {_name_of(path)}: no mistakes")
     typer.echo(to_yaml(settings), nl=False)
 
 
@@ -437,7 +453,6 @@ def record(
     from consumers.cli.record import record as record_stream
     from consumers.config.settings import load
     from consumers.monitoring import logs
-    from consumers.process import stop_on_signals
 
     if file.suffix not in SUFFIXES:
         raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")
@@ -447,15 +462,8 @@ def record(
         raise typer.BadParameter(str(error), param_hint="--for") from None
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
-    stop = threading.Event()
-    with stop_on_signals(stop):
-        done = record_stream(
-            settings,
-            file,
-            RecordLimits(until_end, max_messages, seconds_max),
-            stop,
-            show=sys.stderr.isatty(),
-        )
+    limits = RecordLimits(until_end, max_messages, seconds_max)
+    done = record_stream(settings, file, limits, watch_signals(), show=sys.stderr.isatty())
     if as_json:
         print_json(asdict(done))
     else:
@@ -505,16 +513,19 @@ def version() -> None:
 def main() -> None:
     """Run the command line; the entry point of `streamnb`."""
     try:
-        app()
-    except BrokenPipeError:
-        hush()
+        try:
+            app()
+        except SystemExit as end:
+            # So end Typer and Rich where they print to a pipe without a reader.
+            is_unread = isinstance(end.__context__, BrokenPipeError)
+            if hush(sys.stdout) or is_unread:
+                raise SystemExit(EXIT_READER_GONE) from None
+            raise
     except Exception as error:
         # The last line of defence: whatever it is, its reader is a person at a terminal.
         if os.environ.get(DEBUG_VARIABLE) == "1":
             raise
         fail(error)
-    except SystemExit:
-        with suppress(BrokenPipeError):
-            sys.stdout.flush()
-            raise
-        hush()
+    finally:
+        with suppress(OSError):
+            hush(sys.stderr)

@@ -7,8 +7,6 @@ which a restart does not mend, from a source that is away.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -48,17 +46,20 @@ def print_json(value: Any) -> None:
 
 DEBUG_VARIABLE = "STREAMNB_DEBUG"
 EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+EXIT_READER_GONE = 141  # as a shell shows a program that SIGPIPE ended
 
 EXIT_CODES = {
-    0: "done; also after Ctrl-C or SIGTERM, once the last checkpoint is safe",
-    1: "it could not be done for another reason, or nobody reads its output any more",
+    0: "done; also after Ctrl-C, SIGTERM or SIGHUP, once the last checkpoint is safe",
+    1: "it could not be done for another reason",
     2: "the command line is wrong",
     65: "data that cannot be used was given to a command",
     69: "the source cannot be read, and trying again does not help",
     70: "an unexpected error: a fault in streamnb itself",
     74: "a checkpoint, model or output cannot be read or written",
+    75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",
     78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
     130: "a command other than run and record was interrupted",
+    141: "nobody reads the output of a command other than run any more, as in `| head`",
 }
 
 
@@ -73,8 +74,3 @@ def fail(error: BaseException) -> NoReturn:
         text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
     print_error(Console(stderr=True), text)
     raise SystemExit(code) from error
-
-
-def hush() -> None:
-    """Let Python's own last flush go nowhere: who read our output has closed it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from consumers.config.addresses import OutputAddress, SourceAddress
@@ -107,6 +107,7 @@ class Settings(Section):
     page: PageSettings = PageSettings()
     http: HttpSettings = HttpSettings()
     view: Literal["auto", "live", "log"] = "auto"
+    shutdown_timeout_s: float = Field(default=10.0, gt=0)
 
     @property
     def source_address(self) -> SourceAddress:

@@ -7,6 +7,7 @@ default standard error: standard output belongs to what a command was asked for.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections import deque
@@ -34,6 +35,35 @@ class LogStream(Protocol):
         """Return whether a person reads it."""
 
 
+class LogHandler(logging.StreamHandler[LogStream]):
+    """Writes log lines, and notes what keeps them from being written: nothing may end by that."""
+
+    trouble: str | None = None
+    _failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._failed = False
+        super().emit(record)
+        if not self._failed:
+            self.trouble = None
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
+        """Note why a line was not written."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._failed = True
+        self.trouble = f"log lines are lost: they cannot be written ({error.strerror or error})"
+
+
+def trouble() -> str | None:
+    """Return why log lines are lost, if the newest one was."""
+    handlers = logging.getLogger().handlers
+    return next((each.trouble for each in handlers if isinstance(each, LogHandler)), None)
+
+
 def configure(stream: LogStream | None = None, *, json: bool | None = None) -> None:
     """Send all logs to `stream`, by default standard error.
 
@@ -59,7 +89,7 @@ def configure(stream: LogStream | None = None, *, json: bool | None = None) -> N
         # Its own choice would show local variables, so passwords, wherever `rich` is installed.
         plain = structlog.dev.plain_traceback
         ending.append(structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain))
-    handler = logging.StreamHandler(out)
+    handler = LogHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=ending)
     )
@@ -101,10 +131,11 @@ class HeldLines:
         return self._terminal.isatty()
 
     def release(self) -> None:
-        """Write out what was kept back."""
-        if self._n_dropped:
-            self._terminal.write(f"({self._n_dropped} older log lines were dropped)\n")
-        while self._lines:
-            self._terminal.write(self._lines.popleft())
-        self._n_dropped = 0
-        self._terminal.flush()
+        """Write out what was kept back; a terminal that hung up gets nothing."""
+        with contextlib.suppress(OSError):
+            if self._n_dropped:
+                self._terminal.write(f"({self._n_dropped} older log lines were dropped)\n")
+            while self._lines:
+                self._terminal.write(self._lines.popleft())
+            self._n_dropped = 0
+            self._terminal.flush()

@@ -30,10 +30,8 @@ from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
 from streamnb.state import ModelState
 
-# How long a checkpoint may wait for the predictor and the sinks together; less once the daemon is
-# told to stop, as supervisors kill after half a minute.
+# How long a checkpoint may wait for the predictor and the sinks together.
 _SAFE_TIMEOUT_S = 30.0
-_SAFE_TIMEOUT_AT_STOP_S = 5.0
 _SLICE_S = 1.0  # how often a wait checks for a stop
 
 Entries: TypeAlias = dict[str, CheckpointEntry]
@@ -42,8 +40,8 @@ Entries: TypeAlias = dict[str, CheckpointEntry]
 class _Deadline:
     """The time until which a checkpoint may wait; it moves closer once the daemon must stop."""
 
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
+    def __init__(self, stop: threading.Event, stop_timeout_s: float) -> None:
+        self._stop, self._stop_timeout_s = stop, stop_timeout_s
         self._since_s = time.monotonic()
         self._until_s = self._since_s + _SAFE_TIMEOUT_S
         self._stop_seen = False
@@ -58,7 +56,7 @@ class _Deadline:
         now_s = time.monotonic()
         if self._stop.is_set() and not self._stop_seen:
             self._stop_seen = True
-            self._until_s = min(self._until_s, now_s + _SAFE_TIMEOUT_AT_STOP_S)
+            self._until_s = min(self._until_s, now_s + self._stop_timeout_s)
         return max(0.0, min(_SLICE_S, self._until_s - now_s))
 
 
@@ -68,6 +66,7 @@ class CheckpointWriter:
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
     `after` is called on the checkpoint thread after each checkpoint, and must be quick. `consumed`
     and `predicted` are the components that have entries, by the thread that they belong to.
+    Once `stop` is set, predictor and sinks may take `stop_timeout_s` more.
     """
 
     def __init__(
@@ -80,11 +79,12 @@ class CheckpointWriter:
         *,
         consumed: Sequence[Checkpointed] = (),
         predicted: Sequence[Checkpointed] = (),
+        stop_timeout_s: float = 5.0,
     ) -> None:
         self._checkpoint = checkpoint
         self._predictor = predictor
         self._sinks = tuple(sinks)
-        self._stop = stop
+        self._stop, self._stop_timeout_s = stop, stop_timeout_s
         self._after = after
         self._consumed, self._predicted = tuple(consumed), tuple(predicted)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -106,7 +106,7 @@ class CheckpointWriter:
         `waiting` is called now and then while the predictor's queue is full. If that stays full, or
         the predictor has ended, it is a `CheckpointError`.
         """
-        deadline = _Deadline(self._stop)
+        deadline = _Deadline(self._stop, self._stop_timeout_s)
         safe: Future[Entries] = Future()
         while True:
             try:

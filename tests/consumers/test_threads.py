@@ -20,6 +20,7 @@ from consumers.daemon import run
 from consumers.errors import ConfigError, ConsumerError
 from consumers.monitoring.health import Health
 from consumers.monitoring.status import Status, Summary
+from consumers.process import watch_signals
 from tests.consumers.search.live_stream import PATIENCE_S, Stream, make_hub
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
@@ -66,7 +67,14 @@ def ran(watcher: Watcher, **sections: Any) -> Summary:
     settings = Settings.model_validate(
         {"source": "generator", "checkpoint": {"folder": None}, "http": {"port": 0}, **sections}
     )
-    return run(settings, watcher)
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in signals]
+    try:
+        return run(settings, watcher, watch_signals())
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in zip(signals, handlers, strict=True):
+            signal.signal(number, handler)
 
 
 def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

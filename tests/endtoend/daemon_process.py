@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -35,6 +35,8 @@ class Daemon:
         The umask that it is started with; -1: ours.
     env : mapping of str to str, optional
         More variables of its environment.
+    under : sequence of str
+        The command that runs it, such as `nohup`, which must become it.
 
     Attributes
     ----------
@@ -49,17 +51,19 @@ class Daemon:
         stdin: IO[bytes] | None = None,
         umask: int = -1,
         env: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
     ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "consumers", "run", "--config", config, "--json", *arguments],
+            [*under, sys.executable, "-m", "consumers", "run", "--config", config, "--json",
+             *arguments],
             stdin=stdin or subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=config.parent,
             env=environment(**(env or {})),
             umask=umask,
-        )
+        )  # fmt: skip
         assert self._process.stderr is not None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stderr.fileno(), False)
@@ -81,7 +85,7 @@ class Daemon:
     ) -> None:
         self.kill()
 
-    def _listen(self, timeout_s: float) -> bool:
+    def listen(self, timeout_s: float) -> bool:
         """Read what came; return False once both streams have ended."""
         for key, _ in self._selector.select(timeout_s):
             data = os.read(key.fd, 1 << 16)
@@ -101,7 +105,7 @@ class Daemon:
             for line in self.lines:
                 if line.get("event") == event:
                     return line
-            assert self._listen(0.1), f"it ended without {event!r}: {self.lines[-5:]}"
+            assert self.listen(0.1), f"it ended without {event!r}: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, (
                 f"no {event!r} within {PATIENCE_S} s: {self.lines[-5:]}"
             )
@@ -114,7 +118,7 @@ class Daemon:
         """Wait until a condition holds; fail where the daemon ends or patience does."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
-            assert self._listen(0.02), f"it ended before {what}: {self.lines[-5:]}"
+            assert self.listen(0.02), f"it ended before {what}: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, (
                 f"not within {PATIENCE_S} s: {what}: {self.lines[-5:]}"
             )
@@ -157,10 +161,20 @@ class Daemon:
         """Wait until a metric has come so far."""
         deadline_s = time.monotonic() + PATIENCE_S
         while self.metric(name) < at_least:
-            assert self._listen(0.01), f"it ended: {self.lines[-5:]}"
+            assert self.listen(0.01), f"it ended: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, (
                 f"{name} stays below {at_least}: {self.lines[-5:]}"
             )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def close(self, stream: str) -> None:
+        """Leave off reading its "stdout" or "stderr": who reads it has gone."""
+        file = getattr(self._process, stream)
+        self._selector.unregister(file)
+        file.close()
 
     def kill(self) -> None:
         """End it as a crash would, with no chance to say a word."""
@@ -175,7 +189,7 @@ class Daemon:
     def wait(self) -> int:
         """Wait until it ends by itself; return its exit code."""
         deadline_s = time.monotonic() + PATIENCE_S
-        while self._listen(0.5):
+        while self.listen(0.5):
             assert time.monotonic() < deadline_s, f"it does not end: {self.lines[-5:]}"
         return self._end()
 

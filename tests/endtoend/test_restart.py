@@ -20,9 +20,9 @@ from tests.endtoend.expected_counts import counts_at, counts_of, examples, messa
 NewTopic = Callable[..., str]
 
 
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(tmp_path: Path, by: signal.Signals) -> None:
-    """SIGTERM and SIGINT: exit code 0, a checkpoint of all that was read, one JSON object."""
+    """Each ends it with code 0, a checkpoint of all that was read, and one JSON object."""
     config = write_config(
         tmp_path / "config.yaml", checkpoint={"folder": "state", "interval_s": 3600}
     )

@@ -59,7 +59,9 @@ class FullSink:
 class Run:
     """A model that is saved beside its learning, with a predictor and sinks."""
 
-    def __init__(self, folder: Path, *sinks: Sink, queue_size_max: int = 64) -> None:
+    def __init__(
+        self, folder: Path, *sinks: Sink, queue_size_max: int = 64, stop_timeout_s: float = 5.0
+    ) -> None:
         self.model = NaiveBayes(["a", "b"], features={"text": Words(Multinomial())})
         board = SnapshotBoard()
         self.learner = Learner(self.model, board, EveryExamples(1), lambda: 0.0)
@@ -69,7 +71,11 @@ class Run:
         self.stop = threading.Event()
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder), {})
         self.writer = CheckpointWriter(
-            self.checkpoint, self.predictor, sinks or (NoSink(),), self.stop
+            self.checkpoint,
+            self.predictor,
+            sinks or (NoSink(),),
+            self.stop,
+            stop_timeout_s=stop_timeout_s,
         )
 
     def teach(self, n: int) -> None:
@@ -185,10 +191,10 @@ def test_patience_has_an_end(
 ) -> None:
     """A sink that stays full costs this checkpoint, sooner when the daemon is to end."""
     monkeypatch.setattr(checkpoint_writer, "_SLICE_S", 0.01)
-    times = ("_SAFE_TIMEOUT_AT_STOP_S", "_SAFE_TIMEOUT_S")
-    monkeypatch.setattr(checkpoint_writer, times[not told_to_stop], 0.02)
+    if not told_to_stop:
+        monkeypatch.setattr(checkpoint_writer, "_SAFE_TIMEOUT_S", 0.02)
     sink = FullSink()
-    run = Run(tmp_path, sink)
+    run = Run(tmp_path, sink, stop_timeout_s=0.02)
     run.teach(1)
     if told_to_stop:
         run.stop.set()
