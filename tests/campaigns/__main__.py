@@ -14,14 +14,23 @@ from pathlib import Path
 
 from tests.campaigns import publish
 from tests.campaigns.campaign import Campaign, FailedError, carry_out
+from tests.campaigns.daemons import broker_kills, kills, stops
 from tests.campaigns.damaged_files import damaged_files
+from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.power_loss import power_loss
+from tests.campaigns.soak import soak
 
 CAMPAIGNS: dict[str, Campaign] = {
     each.name: each
     for each in (
+        Campaign(kills, 40, 2, "streams with 5 kills each", ("integration", "deep")),
+        Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
+        Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of four kinds"),
-        Campaign(damaged_files, 2_000, 20, "times 50 checkpoints and 25 journals"),
+        Campaign(decoders, 10_000, 5, "thousand messages"),
+        Campaign(record_batches, 1_000, 5, "hundred responses"),
+        Campaign(damaged_files, 2_000, 5, "times 50 checkpoints and 25 journals"),
+        Campaign(soak, 2_500, 20, "times 20,000 messages", ("deep",), is_chain=True),
     )
 }
 

@@ -47,6 +47,7 @@ class Run:
     say: Callable[[str], None]
     figures: Counter[str] = field(default_factory=Counter)
     step: int = 0
+    is_chain: bool = False
 
     def steps(self) -> Iterator[tuple[random.Random, Path]]:
         """Yield a source of chance and an empty folder for each step."""
@@ -61,8 +62,9 @@ class Run:
 
     @property
     def replay(self) -> str:
-        """The command that runs the step under way, and no other."""
-        return f"python -m tests.campaigns {self.name} --seed {self.seed} --first {self.step} --n 1"
+        """The command that runs the step under way, and no other that it does not need."""
+        steps = f"--n {self.n}" if self.is_chain else f"--first {self.step} --n 1"
+        return f"python -m tests.campaigns {self.name} --seed {self.seed} {steps}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Campaign:
         What a step is, in the plural.
     needs : tuple of str
         Marks of pytest that its small number gets: `integration`, `deep`, …
+    is_chain : bool
+        Whether each step goes on where the one before has ended.
     """
 
     run: Callable[[Run], None]
@@ -86,6 +90,7 @@ class Campaign:
     n_small: int
     step: str
     needs: tuple[str, ...] = ()
+    is_chain: bool = False
 
     @property
     def name(self) -> str:
@@ -111,7 +116,7 @@ def carry_out(
     ------
     FailedError
     """
-    run = Run(campaign.name, seed, first, n, say)
+    run = Run(campaign.name, seed, first, n, say, is_chain=campaign.is_chain)
     began_s = time.monotonic()
     try:
         campaign.run(run)

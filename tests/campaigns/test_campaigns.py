@@ -78,7 +78,7 @@ def test_a_summary_becomes_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         copy.write_bytes(getattr(publish, name).read_bytes())
         monkeypatch.setattr(publish, name, copy)
     before = publish.GUIDE.read_text(encoding="utf-8").splitlines()
-    name = next(iter(CAMPAIGNS))
+    name = "damaged_files"
     summary = carry_out(CAMPAIGNS[name], 77_777, 0, 1, print)
     file = tmp_path / "found.json"
     file.write_text(json.dumps(summary) + "\n", encoding="utf-8")

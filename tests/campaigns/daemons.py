@@ -1,0 +1,192 @@
+"""Kill real daemons and the real broker at random instants, and compare every count."""
+
+from __future__ import annotations
+
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from streamnb.storage import read
+from tests.broker.broker import Broker, missing_parts
+from tests.campaigns.campaign import Run
+from tests.consumers.kafka.topics import fill
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon, write_config
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
+
+N = 20_000
+PARTITIONS = 2
+KILLS = 5
+BROKER_KILLS = 3
+CLIENTS = ("kafka-python", "librdkafka")
+_LOOK_S = 0.05
+
+
+def kills(run: Run) -> None:
+    """A daemon killed at any instant, amid a checkpoint too, has the counts of one never killed."""
+    found = examples(N)
+    expected = counts_of(found)
+    with _broker() as broker:
+        for chance, folder in run.steps():
+            topic = f"kills-{run.step}"
+            broker.create_topic(topic, PARTITIONS)
+            for number in range(PARTITIONS):
+                fill(broker.address, topic, messages(found)[number::PARTITIONS], number)
+            client = chance.choice(CLIENTS)
+            for life in range(KILLS + 1):
+                config = write_config(
+                    folder / "config.yaml",
+                    source=f"kafka://{broker.address}/{topic}",
+                    # Nobody waits for the dead member.
+                    kafka={
+                        "group_id": f"{topic}-{life}", "max_poll_messages": 200, "client": client,
+                    },
+                    checkpoint={"folder": "state", "interval_s": 0.05},
+                )  # fmt: skip
+                if life == KILLS:
+                    with Daemon(config, "--until-end") as daemon:
+                        assert daemon.wait() == 0, daemon.lines[-3:]
+                    break
+                with Daemon(config) as daemon:
+                    daemon.until(_instant(chance, daemon, folder / "state"), "the kill")
+                    daemon.kill()
+                run.figures["kills"] += 1
+                run.figures["kills amid a checkpoint"] += (
+                    folder / "state" / ".model.nb.new"
+                ).exists()
+            positions = read(folder / "state" / "model.nb").positions
+            assert sum(positions.values()) == N, positions
+            assert counts_at(folder / "state") == expected
+            run.figures["messages"] += N
+
+
+def _instant(chance: random.Random, daemon: Daemon, state: Path) -> Callable[[], bool]:
+    """Return a condition that some instant of a life fulfils: by time, by messages, by a file."""
+    kind = chance.choice(("time", "messages", "checkpoint", "checkpoint"))
+    last_s = time.monotonic() + chance.uniform(0, 4 if kind == "time" else 12)
+    n = chance.randrange(N)
+    fresh = state / ".model.nb.new"
+
+    def has_come() -> bool:
+        if kind == "messages" and daemon.count("serving"):
+            return daemon.metric("streamnb_messages_total") >= n or time.monotonic() > last_s
+        if kind == "checkpoint" and daemon.count("restored"):
+            until_s = time.monotonic() + _LOOK_S
+            while time.monotonic() < until_s:
+                if fresh.exists():
+                    return True
+        return time.monotonic() > last_s
+
+    return has_come
+
+
+def broker_kills(run: Run) -> None:
+    """A broker killed and restarted under load costs no message, and doubles none."""
+    found = examples(N)
+    expected = counts_of(found)
+    for chance, folder in run.steps():
+        with _broker(folder / "broker") as broker:
+            broker.create_topic("stream", PARTITIONS)
+            config = write_config(
+                folder / "config.yaml",
+                source=f"kafka://{broker.address}/stream",
+                kafka={
+                    "max_poll_messages": 200, "session_timeout_s": 6,
+                    "client": chance.choice(CLIENTS),
+                },
+                checkpoint={"folder": "state", "interval_s": 0.1},
+            )  # fmt: skip
+            with Daemon(config) as daemon, _written(broker, messages(found)) as written:
+                for kill in range(BROKER_KILLS):
+                    least = (kill + chance.random()) * N / (BROKER_KILLS + 1)
+                    daemon.until_metric("streamnb_messages_total", least)
+                    broker.kill()
+                    broker.start(broker.port)
+                    run.figures["broker kills"] += 1
+                daemon.until(written.is_set, "all is written")
+                daemon.until_metric("streamnb_messages_total", N)
+                assert daemon.metric("streamnb_messages_total") == N
+                assert daemon.stop() == 0
+        assert counts_at(folder / "state") == expected
+        run.figures["messages"] += N
+
+
+@contextmanager
+def _written(broker: Broker, values: list[bytes]) -> Iterator[threading.Event]:
+    """Write values piece by piece on a thread, each once whatever happens; set when done."""
+    done, gives_up = threading.Event(), threading.Event()
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.address,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "message.timeout.ms": int(PATIENCE_S * 1_000),
+            "log_level": 0,
+        }
+    )
+
+    def write() -> None:
+        for i, value in enumerate(values):
+            producer.produce("stream", value, partition=i % PARTITIONS)
+            if i % 100 == 0:
+                producer.poll(0)
+                gives_up.wait(0.02)
+        if producer.flush(PATIENCE_S) == 0:
+            done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield done
+    finally:
+        gives_up.set()
+        thread.join()
+
+
+def stops(run: Run) -> None:
+    """A daemon told to stop at full rate ends in order and in time, and nothing learned is lost."""
+    found = examples(5 * N)
+    expected = counts_of(found)
+    for chance, folder in run.steps():
+        (folder / "in.jsonl").write_bytes(b"\n".join(messages(found)) + b"\n")
+        config = write_config(
+            folder / "config.yaml",
+            source="file:in.jsonl",
+            file={"batch_bytes": 1 << 16},
+            predictions={"to": "file:told.jsonl"},
+            checkpoint={"folder": "state", "interval_s": 3600},
+        )
+        with Daemon(config) as daemon:
+            daemon.until_metric("streamnb_messages_total", chance.randrange(1, 2 * N))
+            began_s = time.monotonic()
+            assert daemon.stop(chance.choice((signal.SIGTERM, signal.SIGINT))) == 0
+            run.figures["longest stop in ms"] = max(
+                run.figures["longest stop in ms"], int(1e3 * (time.monotonic() - began_s))
+            )
+            n_first = daemon.summary["messages"]
+        assert sum(read(folder / "state" / "model.nb").positions.values()) > 0
+        with Daemon(config, "--until-end") as daemon:
+            assert daemon.wait() == 0
+            assert n_first + daemon.summary["messages"] == len(found)
+        assert counts_at(folder / "state") == expected
+        run.figures["stops"] += 1
+
+
+@contextmanager
+def _broker(folder: Path | None = None) -> Iterator[Broker]:
+    """Run a broker of one's own."""
+    missing = missing_parts()
+    assert missing is None, missing
+    with tempfile.TemporaryDirectory(prefix="broker-") as made:
+        broker = Broker(folder or Path(made))
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.kill()
