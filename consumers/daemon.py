@@ -20,6 +20,7 @@ import contextlib
 import gc
 import threading
 import time
+from collections.abc import Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -30,6 +31,7 @@ from consumers.errors import ConsumerError, MismatchError
 from consumers.factories import (
     build_decoder,
     build_erasure,
+    build_group,
     build_sink,
     build_source,
     known_classes,
@@ -60,6 +62,7 @@ from consumers.warm_up import WarmUp, needed
 from streamnb import NaiveBayes, Predictor, SnapshotBoard
 from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
+from streamnb.state import ModelState
 
 _NOTE_INTERVAL_S = 0.2
 log = structlog.get_logger(__name__)
@@ -160,10 +163,14 @@ class Daemon:
         predictor.start()
         stack.callback(predictor.stop)
         self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
-        self.reader = Reader(source, build_decoder(settings, source, classes), self._health, stop)
+        group = self._group = build_group(settings)
+        if group is not None:
+            self._health.watch_part(lambda: group.status().trouble)
+        decoder = build_decoder(settings, source, classes)
+        self.reader = Reader(source, decoder, self._health, stop, group=group)
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,
-            self._components.quality, view, self._checkpoint, clock=self._clock,
+            self._components.quality, view, self._checkpoint, group=group, clock=self._clock,
         )  # fmt: skip
         self._metrics.watch(self.reporter.status)
         self.reporter.http_address, self._watch_http = serve(
@@ -216,6 +223,12 @@ class Daemon:
         self.reporter.note = None
         return True
 
+    def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
+        """Hand on to the group what was saved, and erase what the kept files know as deleted."""
+        if self._group is not None:
+            self._group.write(state, positions)
+        self._erasure.begin()
+
     def build_pipeline(self) -> Pipeline:
         """Restore the model, publish its first snapshot, and return the loop around it."""
         settings, corrections = self._settings, self._components.corrections
@@ -242,7 +255,7 @@ class Daemon:
                 self._predictor,
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
-                after=self._erasure.begin,
+                after=self._after_checkpoint,
                 stop_timeout_s=settings.shutdown_timeout_s / 2,
                 consumed=(logs, *publishing.entries),
                 predicted=self._files,
@@ -256,6 +269,7 @@ class Daemon:
             corrections=None if corrections is None else corrections.applier,
             erasure=self._erasure,
             logs=logs,
+            group=self._group,
             positions=positions,
             has_outputs=bool(self._files),
         )

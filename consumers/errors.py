@@ -39,6 +39,10 @@ class MismatchError(CheckpointError):
     exit_code = 78
 
 
+class GroupError(CheckpointError):
+    """The parts that a group shares cannot be read or written."""
+
+
 class QuestionError(ConsumerError):
     """What was asked of a model is nothing that it could judge."""
 

@@ -29,7 +29,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader, Mess
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import CheckpointError, ConfigError
-from consumers.features import extra_fields, kinds_of
+from consumers.features import build_model, extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
@@ -41,6 +41,8 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import PartFiles
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
@@ -118,6 +120,16 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             return identity | {own: getattr(made, own)}
         case kind:
             assert_never(kind)
+
+
+def build_group(settings: Settings) -> GroupParts | None:
+    """Return what the members of a group share, if `group.folder` says that they do."""
+    shared = settings.group
+    if shared.folder is None:
+        return None
+    like = build_model(settings.model)
+    files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
+    return GroupParts(files, settings.source_address.topic or "", shared.interval_s)
 
 
 def known_classes(settings: Settings, model: NaiveBayes | None) -> KnownClasses:

@@ -18,6 +18,7 @@ from consumers.monitoring.quality import Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import ClassRow, Status, Summary
 from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.group_parts import GroupParts, GroupStatus
 from consumers.pipeline.reader import SourceStatus
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
@@ -113,6 +114,7 @@ class Reporter:
         view: View,
         checkpoint: Checkpoint,
         *,
+        group: GroupParts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.http_address: str | None = None
@@ -125,6 +127,7 @@ class Reporter:
         self._quality = quality
         self._view = view
         self._checkpoint = checkpoint
+        self._group = group
         self._clock = clock
         self._due_at_s = clock()
         self._words_due_at_s = clock()
@@ -213,6 +216,7 @@ class Reporter:
     def status(self) -> Status:
         """Return the daemon's status as it is now; any thread may ask."""
         snapshot = self._board.current()
+        group = GroupStatus() if self._group is None else self._group.status()
         return replace(
             build_status(
                 self._source, self._statistics, self._quality, snapshot, self._source_status()
@@ -227,6 +231,8 @@ class Reporter:
             new_words_dropped=self._words_dropped.since_start,
             new_values_dropped=self._values_dropped.since_start,
             health=self._health.report(),
+            parts={} if self._group is None else {"own": group.n_own, "other": group.n_others},
+            oldest_part_s=group.oldest_s,
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:

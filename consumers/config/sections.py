@@ -413,6 +413,14 @@ class CheckpointSettings(Section):
     keep: int = Field(default=3, ge=1)
 
 
+class SharedSettings(Section):
+    """What the members of a consumer group share: each knows the whole model by it."""
+
+    folder: Path | None = None  # null: each member knows its own partitions' part alone
+    interval_s: float = Field(default=5.0, gt=0)
+    keep: int = Field(default=3, ge=1)
+
+
 class OutputSettings(Section):
     """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
 

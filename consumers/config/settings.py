@@ -52,6 +52,7 @@ from consumers.config.sections import (
     PredictorSettings,
     RecentSettings,
     Section,
+    SharedSettings,
 )
 from consumers.errors import ConfigError
 
@@ -99,6 +100,7 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     learning: LearningSettings = LearningSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
+    group: SharedSettings = SharedSettings()
     predictions: OutputSettings = OutputSettings()
     rejects: OutputSettings = OutputSettings()
     predictor: PredictorSettings = PredictorSettings()
@@ -131,6 +133,7 @@ class Settings(Section):
             *_wrong_labels(self),
             *_wrong_features(self),
             *_wrong_outputs(self),
+            *_wrong_group(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
@@ -219,6 +222,22 @@ def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
         if each.address.topic is not None and settings.corrections.to == each.to:
             text = f"must not be where {name}.to goes: it is read again, and only by us"
             yield ("corrections", "to"), text
+
+
+def _wrong_group(settings: Settings) -> Iterator[_Found]:
+    """Find what cannot go along with a model that a group shares."""
+    if settings.group.folder is None:
+        return
+    here = ("group", "folder")
+    if settings.source_address.kind != "kafka":
+        yield here, "is for the members of a consumer group: the source is no Kafka topic"
+    if settings.checkpoint.folder is None:
+        yield here, "needs a checkpoint.folder, of each member's own"
+    elif settings.checkpoint.folder == settings.group.folder:
+        yield here, "must not be checkpoint.folder, which is one member's own"
+    if settings.corrections.to != "none":
+        text = "needs corrections.to: none, as corrections do not move from member to member yet"
+        yield here, text
 
 
 def load(

@@ -197,7 +197,7 @@ class Positions:
         # not move because the group rebalanced; nor is what arrives meanwhile to be skipped.
         self._first_ends: dict[Partition, int] = {}
         self.logs: Mapping[Partition, LogFacts] = MappingProxyType({})
-        self._topic_id: str | None = None
+        self.topic_id: str | None = None
         self.topic_seen = False
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
@@ -205,27 +205,27 @@ class Positions:
         self.logs = logs
         self.topic_seen = bool(logs)
         ids = {facts.topic_id for facts in logs.values()} - {None}
-        self._topic_id = ids.pop() if ids else None
+        self.topic_id = ids.pop() if ids else None
 
     def see_topic(self, topic_id: str | None, ends: Mapping[Partition, int]) -> None:
         """Note the topic when it is first seen, and where its partitions end."""
         self.check_topic(topic_id)
-        self._topic_id = topic_id
+        self.topic_id = topic_id
         self.topic_seen = True
         if self._start_from == "latest":
             self._begin(ends)
 
     def check_topic(self, topic_id: str | None) -> None:
         """Raise `ReplacedError` if this is the id of another topic than the one that was read."""
-        if None not in (topic_id, self._topic_id) and topic_id != self._topic_id:
+        if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
             raise ReplacedError(
                 f"topic {self._topic!r} was deleted and made anew: it has the id {topic_id} now, "
-                f"and what was learned is of the one with the id {self._topic_id}. {_WAY_OUT}"
+                f"and what was learned is of the one with the id {self.topic_id}. {_WAY_OUT}"
             )
 
     def _begin(self, begins: Mapping[Partition, int]) -> None:
         """Note where reading begins in partitions that nothing is known of."""
-        new = {each: LogFacts(at, self._topic_id) for each, at in begins.items()}
+        new = {each: LogFacts(at, self.topic_id) for each, at in begins.items()}
         self.logs = MappingProxyType({**new, **self.logs})
 
     def __iter__(self) -> Iterator[Partition]:
@@ -329,6 +329,11 @@ class GroupSource(Source):
     def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
         """Where reading began in each partition, and the topic's id."""
         return self._positions.logs
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id, once it is known."""
+        return self._positions.topic_id
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of this topic's partitions."""

@@ -84,6 +84,8 @@ class Status:
     lag: Mapping[Partition, int] = field(default_factory=dict)  # of each partition read now
     n_lost: int = 0  # messages that the source had removed before they were read
     n_restarts: int = 0  # times that the source was lost and found again
+    parts: Mapping[str, int] = field(default_factory=dict)  # of a group's model, by who reads them
+    oldest_part_s: float | None = None  # age of the oldest part that another member reads
     decoder: str | None = None  # how Kafka's responses are decoded; None for other sources
     new_words_dropped: int = 0  # in this run
     new_values_dropped: int = 0  # values of categories, likewise

@@ -2,7 +2,8 @@
 
 One thread puts and one takes. The queue is bounded by its batches and by their bytes, so a reader
 that is faster than the learner waits, and memory stays bounded. Its end, a reason or an error,
-comes out behind everything that was put in before.
+comes out behind everything that was put in before. So does word of a partition that was taken over
+or lost: it holds for the batches behind it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,26 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from consumers.messages import Messages, Partition
+from consumers.pipeline.part_files import LoadedPart
 
 # Enough that neither thread waits for the other when one of them has a slow moment.
 BATCHES_MAX = 4
 BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A partition that is read here from now on, or (`is_ours` is False) no more.
+
+    If another member got further, `part` is what the model goes on from.
+    """
+
+    partition: Partition
+    is_ours: bool
+    part: LoadedPart | None = None
 
 
 class BatchQueue:
@@ -25,7 +40,7 @@ class BatchQueue:
         self._batches_max = batches_max
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
-        self._batches: deque[tuple[Messages, int]] = deque()
+        self._batches: deque[tuple[Messages | Handover, int]] = deque()
         self._n_bytes = 0
         self._n_waiting: Counter[Partition] = Counter()
         self._reason: str | None = None
@@ -53,6 +68,12 @@ class BatchQueue:
             self._changed.notify_all()
             return True
 
+    def put_handover(self, handover: Handover) -> None:
+        """Add word of a partition; there are few of them, so it never waits."""
+        with self._changed:
+            self._batches.append((handover, 0))
+            self._changed.notify_all()
+
     def end(self, reason: str) -> None:
         """Say that no batch will follow, and why."""
         with self._changed:
@@ -65,19 +86,20 @@ class BatchQueue:
             self._error = error
             self._changed.notify_all()
 
-    def take(self, timeout_s: float) -> Messages | None:
-        """Remove and return the oldest batch; None if none came in time or none will come.
+    def take(self, timeout_s: float) -> Messages | Handover | None:
+        """Remove and return what came first; None if nothing came in time or nothing will come.
 
         What `fail` was given is raised once every batch before it has been taken.
         """
         with self._changed:
             self._changed.wait_for(self._can_take, timeout_s)
             if self._batches:
-                messages, n_bytes = self._batches.popleft()
+                item, n_bytes = self._batches.popleft()
                 self._n_bytes -= n_bytes
-                self._n_waiting[messages.partition] -= len(messages.raw)
+                if isinstance(item, Messages):
+                    self._n_waiting[item.partition] -= len(item.raw)
                 self._changed.notify_all()
-                return messages
+                return item
             if self._error is not None:
                 raise self._error
             return None

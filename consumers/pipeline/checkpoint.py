@@ -236,20 +236,26 @@ class Checkpoint:
     def _refuse_other(
         self, path: Path, fresh: NaiveBayes, stored: NaiveBayes, notes: Mapping[str, Any]
     ) -> None:
-        ours = {"model": _comparable(fresh), "stream": self._identity}
-        theirs = {"model": _comparable(stored), "stream": dict(notes)}
-        if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
-            theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
-        found = [
-            f"  {where}: the checkpoint has {old!r}, the configuration {new!r}"
-            for where, old, new in differences(theirs, ours)
-        ]
+        found = mismatch(fresh, self._identity, stored, notes)
         if found:
             raise MismatchError(
-                f"{path} was made by another configuration:\n"
-                + "\n".join(found)
-                + "\nPut the configuration back, or name another checkpoint.folder to learn anew."
+                f"{path} was made by another configuration:\n{found}\n"
+                "Put the configuration back, or name another checkpoint.folder to learn anew."
             )
+
+
+def mismatch(
+    fresh: NaiveBayes, identity: Mapping[str, Any], stored: NaiveBayes, notes: Mapping[str, Any]
+) -> str:
+    """Return in what a stored model and its stream differ from ours, a line each; "" if nothing."""
+    ours = {"model": _comparable(fresh), "stream": dict(identity)}
+    theirs = {"model": _comparable(stored), "stream": dict(notes)}
+    if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
+        theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
+    return "\n".join(
+        f"  {where}: the checkpoint has {old!r}, the configuration {new!r}"
+        for where, old, new in differences(theirs, ours)
+    )
 
 
 def _make_folder(folder: Path) -> None:

@@ -64,9 +64,9 @@ class CheckpointWriter:
     """Writes checkpoints, one at a time.
 
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
-    `after` is called on the checkpoint thread after each checkpoint, and must be quick. `consumed`
-    and `predicted` are the components that have entries, by the thread that they belong to.
-    Once `stop` is set, predictor and sinks may take `stop_timeout_s` more.
+    `after` is called on the checkpoint thread after each checkpoint, with what was saved. `consumed`
+    and `predicted` are the components that have entries, by the thread that they belong to. Once
+    `stop` is set, predictor and sinks may take `stop_timeout_s` more.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CheckpointWriter:
         predictor: Predictor,
         sinks: Sequence[Flushable],
         stop: threading.Event,
-        after: Callable[[], None] = lambda: None,
+        after: Callable[[ModelState, Mapping[Partition, int]], None] = lambda _state, _at: None,
         *,
         consumed: Sequence[Checkpointed] = (),
         predicted: Sequence[Checkpointed] = (),
@@ -169,7 +169,7 @@ class CheckpointWriter:
             with span("checkpoint"):
                 entries |= _wait_for(safe, deadline)
                 saved = self._checkpoint.write(frozen, positions, entries)
-            self._after()
+            self._after(frozen, positions)
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error

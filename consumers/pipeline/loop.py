@@ -27,9 +27,12 @@ from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
+from consumers.pipeline.batch_queue import Handover
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
@@ -67,12 +70,14 @@ class Pipeline:
     corrections: CorrectionApplier | None = None
     erasure: Erasure | None = None
     logs: KnownLogs | None = None
+    group: GroupParts | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
     _is_snapshot_unsaved: bool = False  # one was published after the last positions were saved
     _checkpoint_trouble: str | None = None
+    _own: set[Partition] = field(default_factory=set)  # of a group's, read here
 
     def __post_init__(self) -> None:
         """Have the health show a checkpoint that failed, until one is written."""
@@ -84,14 +89,20 @@ class Pipeline:
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
             self.corrections.start(self.positions)
+        if self.group is not None:
+            self.group.start()
         while not self.stop.is_set():
             is_behind = self.corrections is not None and self.corrections.is_behind()
-            messages = self.reader.take(0.0 if is_behind else TURN_S)
+            taken = self.reader.take(0.0 if is_behind else TURN_S)
             self._save_beginnings()
-            if messages is not None:
-                self._process(messages)
+            n_messages = 0
+            if isinstance(taken, Handover):
+                self._hand_over(taken)
+            elif taken is not None:
+                self._process(taken)
+                n_messages = len(taken.raw)
             has_backlog = self._apply_corrections()
-            self._do_due(0 if messages is None else len(messages.raw))
+            self._do_due(n_messages)
             end = self.reader.end_reason
             if end is not None and not has_backlog:
                 if end == "end of source":
@@ -124,6 +135,9 @@ class Pipeline:
     def _do_due(self, n_messages: int) -> None:
         """Do what is due between two batches: publish, check other threads, checkpoint."""
         self.health.beat(n_messages)
+        if self.group is not None:
+            for partition, part in self.group.take_news(self._own, self.positions).items():
+                self._set_part(partition, part)
         self.learner.publish_if_due()
         self.watch()
         if self.predictor.failure is not None:
@@ -135,7 +149,7 @@ class Pipeline:
         with _checkpoint_errors_logged():
             if self.checkpoint_writer.is_busy:
                 self._collect_checkpoint(0.0)
-            elif self.checkpoint.is_due() and self.positions == self._saved_positions:
+            elif self.checkpoint.is_due() and self._is_saved():
                 # Nothing was read since: the file is current, and must not push out older ones.
                 self.checkpoint.postpone()
                 self.metrics.checkpoint_is_current()
@@ -154,13 +168,15 @@ class Pipeline:
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
                 )
-            if self.positions != self._saved_positions or self._is_snapshot_unsaved:
+            if self._is_snapshot_unsaved or not self._is_saved():
                 self._begin_checkpoint()
                 self._await_checkpoint()
         finally:
             self.reader.close()
             if self.corrections is not None:
                 self.corrections.close()
+            if self.group is not None:
+                self.group.close()
             self.checkpoint_writer.close()
 
     # ---- learning and predicting ---------------------------------------------------------------
@@ -194,6 +210,21 @@ class Pipeline:
             self.statistics.learned(messages, rows, posteriors, truth)
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
+
+    def _hand_over(self, handover: Handover) -> None:
+        """Take a partition over, with what its last owner learned, or leave it to its next one."""
+        if not handover.is_ours:
+            self._own.discard(handover.partition)
+            return
+        self._own.add(handover.partition)
+        if handover.part is not None:
+            self._set_part(handover.partition, handover.part)
+
+    def _set_part(self, partition: Partition, part: LoadedPart) -> None:
+        """Know what another member of the group has learned of a partition."""
+        self.learner.set_part(part_name(partition), part.model)
+        self.positions[partition] = part.position
+        self.statistics.classes.grow(keep_classes(self.learner.model))
 
     def _predict(self, messages: Messages, rows: NDArray[np.int64]) -> None:
         if len(rows):
@@ -279,8 +310,16 @@ class Pipeline:
             return
         with _checkpoint_errors_logged():
             self._await_checkpoint()
+            if self.group is not None and self.logs is not None:
+                self.group.begin({each: known.begin for each, known in self.logs.begun.items()})
             self._begin_checkpoint()
             self._await_checkpoint()
+
+    def _is_saved(self) -> bool:
+        """Return whether the checkpoint is current, and the group has our parts."""
+        if self.positions != self._saved_positions:
+            return False
+        return self.group is None or not self.group.is_behind(self.positions)
 
     def _begin_checkpoint(self) -> None:
         try:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -28,7 +28,9 @@ from consumers.checkpoint_entry import CheckpointEntry
 from consumers.decode.decoder import Decoder
 from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
 from consumers.monitoring.health import Health
-from consumers.pipeline.batch_queue import BatchQueue
+from consumers.pipeline.batch_queue import BatchQueue, Handover
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import LoadedPart
 from consumers.sources.base import LogFacts, Source
 
 POLL_TIMEOUT_S = 0.1
@@ -80,7 +82,8 @@ class Reader:
 
     `health` hears of each poll, and of what keeps the source from reading. Once `stop` is set,
     batches that were not learned by then are dropped. `beginnings` are the source's, and hold each
-    partition before a batch of it can be taken.
+    partition before a batch of it can be taken. A member of a group takes partitions over from the
+    others by `group`.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Reader:
         health: Health,
         stop: threading.Event,
         queue: BatchQueue | None = None,
+        group: GroupParts | None = None,
     ) -> None:
         self.name = source.name
         self._source = source
@@ -97,6 +101,9 @@ class Reader:
         self._health = health
         self._stop = stop
         self._queue = queue or BatchQueue()
+        self._group = group
+        self._own: set[Partition] = set()  # of the group's, as far as the queue was told
+        self._further: dict[Partition, LoadedPart] = {}  # than we had got, and not queued yet
         self._limits = Limits()
         self._positions: dict[Partition, int] = {}
         self._logs: Mapping[Partition, LogFacts] = {}
@@ -123,8 +130,8 @@ class Reader:
         self._limits = limits
         self._thread.start()
 
-    def take(self, timeout_s: float) -> Messages | None:
-        """Return the next batch, or None if none came in time.
+    def take(self, timeout_s: float) -> Messages | Handover | None:
+        """Return the next batch, or word of a partition; None if nothing came in time.
 
         What ended the reading thread is raised once every batch before it has been taken.
         """
@@ -177,7 +184,7 @@ class Reader:
             try:
                 self._health.beat_reader()
                 self._source.resume(self._logs)
-                self._source.open(self._positions.get)
+                self._source.open(self._position_of)
                 self._queue.end(self._read())
             except BaseException as error:  # noqa: BLE001 -- `take` raises it on the thread that ends the run
                 self._queue.fail(error)
@@ -201,13 +208,47 @@ class Reader:
             self._status = SourceStatus.of(self._source)
             self.beginnings = self._source.beginnings  # before any batch of these partitions
             self._health.set_trouble(self._status.trouble)
+            self._tell_taken_over(self._status.assigned | {raw.partition for raw in batches})
             for raw in batches:
                 self._enqueue(raw)
+            self._tell_lost()
             if self._n_read == self._limits.messages_max:
                 return "max messages"
             if self._limits.until_end and not batches and self._source.at_end():
                 return "end of source"
         return "told to stop"
+
+    def _position_of(self, partition: Partition) -> int | None:
+        """Return where to go on in a partition: where the group has got to, if that is further."""
+        position = self._positions.get(partition)
+        if self._group is None:
+            return position
+        self._group.files.topic_id = self._source.topic_id
+        loaded = self._group.take_over(partition, position)
+        if loaded is None:
+            self._further.pop(partition, None)
+            return position
+        self._further[partition] = loaded
+        return loaded.position
+
+    def _tell_taken_over(self, partitions: Iterable[Partition]) -> None:
+        """Say which partitions of the group are ours now, before any batch of theirs."""
+        if self._group is None:
+            return
+        for partition in partitions:
+            further = self._further.get(partition)
+            if further is not None:
+                self._positions[partition] = further.position
+            if further is not None or partition not in self._own:
+                self._own.add(partition)
+                self._queue.put_handover(Handover(partition, is_ours=True, part=further))
+        self._further.clear()  # the others were asked about, and are not ours
+
+    def _tell_lost(self) -> None:
+        """Say which partitions went to others; their last batches are in the queue."""
+        for partition in self._own - self._status.assigned:
+            self._own.discard(partition)
+            self._queue.put_handover(Handover(partition, is_ours=False))
 
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._closing.is_set()
@@ -256,6 +297,11 @@ class KnownLogs:
             return False
         self._begun = begun
         return not begun.items() <= self.facts.items()
+
+    @property
+    def begun(self) -> Mapping[Partition, LogFacts]:
+        """Where reading has begun in this run."""
+        return self._begun or {}
 
     def pack(self) -> CheckpointEntry:
         """Return what is known where the stream stands now."""

@@ -67,6 +67,11 @@ class Source(ABC):
     beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
 
     @property
+    def topic_id(self) -> str | None:
+        """The id that Kafka gave the topic; None if it is not known, or for other sources."""
+        return None
+
+    @property
     def decoder(self) -> str | None:
         """How Kafka's responses are decoded; None if not known yet, or for other sources."""
         return None

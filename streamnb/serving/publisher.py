@@ -240,6 +240,24 @@ class Learner:
         self.model.unlearn_many(columns, labels, part=part)
         self._changed = True
 
+    def set_part(self, part: str, model: NaiveBayes) -> None:
+        """Put what another model has learned in the place of a part; see `NaiveBayes.set_part`.
+
+        Parameters
+        ----------
+        part : str
+            The log that it comes from.
+        model : NaiveBayes
+            Of the same kind.
+
+        Raises
+        ------
+        InputError
+            If the models do not count the same things; nothing has changed.
+        """
+        self.model.set_part(part, model)
+        self._changed = True
+
     def publish_if_due(self) -> bool:
         """Publish if the policy says so, and return whether it was due.
 

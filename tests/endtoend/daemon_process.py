@@ -183,7 +183,7 @@ class Daemon:
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end, wait, and return its exit code."""
-        self._process.send_signal(by)
+        self.send(by)
         return self.wait()
 
     def wait(self) -> int:

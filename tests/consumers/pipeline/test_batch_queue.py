@@ -30,7 +30,7 @@ def test_batches_come_out_in_their_order() -> None:
     for i in range(4):
         assert queue.put(*batch(i), 0.0)
     taken = [queue.take(0.0) for _ in range(4)]
-    assert [each.next_offset for each in taken if each is not None] == [0, 1, 2, 3]
+    assert [each.next_offset for each in taken if isinstance(each, Messages)] == [0, 1, 2, 3]
     assert queue.take(0.0) is None
 
 
@@ -95,5 +95,5 @@ def test_each_side_waits_for_the_other() -> None:
     giver.start()
     taken = [queue.take(LONG_S) for _ in range(50)]
     giver.join(LONG_S)
-    assert [each.next_offset for each in taken if each is not None] == list(range(50))
+    assert [each.next_offset for each in taken if isinstance(each, Messages)] == list(range(50))
     assert all(put)

@@ -18,6 +18,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.factories import build_decoder
 from consumers.features import build_model
+from consumers.messages import Messages
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -86,7 +87,7 @@ def passed_modules(folder: Path) -> set[str]:
         pipeline.reader.start({}, Limits(until_end=True))
         while pipeline.reader.end_reason is None:
             messages = pipeline.reader.take(1.0)
-            if messages is not None:
+            if isinstance(messages, Messages):
                 pipeline._process(messages)
         pipeline.learner.publish()
         predictor.drain(60.0)

@@ -14,7 +14,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.features import build_model
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -134,7 +134,7 @@ def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
     reader.start({}, Limits(until_end=True))
     for number in range(2):
         batch = reader.take(LONG_S)
-        assert batch is not None
+        assert isinstance(batch, Messages)
         run.pipeline._process(batch)
         run.look_around(11.0)
         first.append(run.file.stat().st_ino)
@@ -153,7 +153,7 @@ def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
     run.pipeline.reader.start({}, Limits())
     for _ in range(2):
         batch = run.pipeline.reader.take(LONG_S)
-        assert batch is not None
+        assert isinstance(batch, Messages)
         run.pipeline._process(batch)
         if batch.next_offset == 3:
             run.predictor.call(lambda: assert_set(goes_on))

@@ -45,7 +45,7 @@ class Run:
         """Yield what comes until the reader ends."""
         while self.reader.end_reason is None:
             batch = self.reader.take(LONG_S)
-            if batch is not None:
+            if isinstance(batch, Messages):
                 yield batch
 
 
@@ -109,7 +109,7 @@ def test_reading_goes_on_behind_what_was_handed_over() -> None:
     assert run.source.idle.wait(LONG_S)  # nothing was taken yet
     assert asked == [(10, 4), (13, 4), (15, 4)]
     taken = [run.reader.take(LONG_S) for _ in range(2)]
-    assert [each.next_offset for each in taken if each is not None] == [13, 15]
+    assert [each.next_offset for each in taken if isinstance(each, Messages)] == [13, 15]
     run.reader.close()
 
 
@@ -118,7 +118,7 @@ def test_an_error_of_the_source_comes_behind_what_was_read() -> None:
     run = Run([lines(3)], [lines(2, 3)], SourceError("the disk is gone"))
     run.reader.start({}, Limits())
     taken = [run.reader.take(LONG_S) for _ in range(2)]
-    assert [len(each.raw) for each in taken if each is not None] == [3, 2]
+    assert [len(each.raw) for each in taken if isinstance(each, Messages)] == [3, 2]
     with pytest.raises(SourceError, match="the disk is gone"):
         run.reader.take(LONG_S)
     run.reader.close()

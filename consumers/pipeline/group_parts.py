@@ -1,0 +1,208 @@
+"""What a member of a group knows of the others' parts, and what it hands on of its own.
+
+Three threads meet here. The reading thread takes partitions over, the thread ``group`` looks for
+further files of those that others read, and the checkpoint thread writes our own. The model belongs
+to the consuming thread alone: what the first two bring reaches it in the order of the stream, or
+between two batches.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from consumers.errors import GroupError
+from consumers.messages import Partition, part_name
+from consumers.pipeline.part_files import LoadedPart, PartFiles
+from streamnb.state import ModelState
+
+_CLOSE_TIMEOUT_S = 10.0
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The parts of a member's model: how many it reads itself, and how old the others' are.
+
+    The age is that of the oldest file among the others' newest, in seconds; None without any.
+    """
+
+    n_own: int = 0
+    n_others: int = 0
+    oldest_s: float | None = None
+    trouble: str | None = None  # what keeps files from being read or written
+
+
+@dataclass(slots=True)
+class _Known:
+    """The furthest file of a partition that is known: its position, and when it was written."""
+
+    position: int
+    written_s: float
+
+
+@dataclass(slots=True)
+class GroupParts:
+    """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
+
+    `clock` returns Unix seconds: ages are those of files.
+    """
+
+    files: PartFiles
+    topic: str
+    interval_s: float
+    clock: Callable[[], float] = time.time
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: dict[Partition, _Known] = field(default_factory=dict)
+    _news: dict[Partition, LoadedPart] = field(default_factory=dict)
+    _own: frozenset[Partition] = frozenset()
+    _troubles: dict[str, str] = field(default_factory=dict)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    # ---- the reading thread ---------------------------------------------------------------------
+
+    def take_over(self, partition: Partition, position: int | None) -> LoadedPart | None:
+        """Return the part of a partition that is ours now, if a file has got beyond `position`.
+
+        If the files cannot be reached it is a `GroupError`: what others learned must not be learned
+        again.
+        """
+        loaded = self.files.load(partition, -1 if position is None else position)
+        if loaded is not None:
+            self._note(partition, loaded.position, loaded.written_s)
+        return loaded
+
+    # ---- the consuming thread -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for the others' files."""
+        self._thread = threading.Thread(target=self._run, name="group", daemon=True)
+        self._thread.start()
+
+    def begin(self, beginnings: Mapping[Partition, int]) -> None:
+        """Let the group know where partitions begin that are not read from their start.
+
+        Another member, which saw the topic later, would begin later. A `GroupError` says that the
+        folder cannot be used.
+        """
+        for partition, position in beginnings.items():
+            if position:
+                self.files.begin(partition, position)
+
+    def take_news(
+        self, own: Collection[Partition], positions: Mapping[Partition, int]
+    ) -> dict[Partition, LoadedPart]:
+        """Return parts that others brought further than the model has them.
+
+        Partitions that are read here are left alone: `own` has them, as far as their batches came.
+        """
+        self._own = frozenset(own)
+        if not self._news:
+            return {}
+        with self._lock:
+            news, self._news = self._news, {}
+        return {
+            each: loaded
+            for each, loaded in news.items()
+            if each not in own and loaded.position > positions.get(each, -1)
+        }
+
+    def is_behind(self, positions: Mapping[Partition, int]) -> bool:
+        """Return whether a part of the model stands in no file yet, at its position or beyond."""
+        with self._lock:
+            return any(
+                each not in self._known or self._known[each].position < at
+                for each, at in self._ours(positions)
+            )
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    # ---- the checkpoint thread ------------------------------------------------------------------
+
+    def write(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
+        """Write the parts that have got beyond their files; a failure is logged, and told.
+
+        The checkpoint holds them all the same, and the next one tries again.
+        """
+        for partition, position in self._ours(positions):
+            with self._lock:
+                known = self._known.get(partition)
+            if part_name(partition) not in state.parts or (known and known.position >= position):
+                continue
+            try:
+                self.files.write(state, partition, position)
+            except GroupError as error:
+                self._say("write", str(error))
+                return
+            self._note(partition, position, self.clock())
+        self._say("write", None)
+
+    # ---- any thread -----------------------------------------------------------------------------
+
+    def status(self) -> GroupStatus:
+        """Return the status, for metrics and probes."""
+        own = self._own
+        with self._lock:
+            others = [known for each, known in self._known.items() if each not in own]
+            trouble = next(iter(self._troubles.values()), None)
+        oldest = min((each.written_s for each in others), default=None)
+        age_s = None if oldest is None else max(0.0, self.clock() - oldest)
+        return GroupStatus(len(own), len(others), age_s, trouble)
+
+    # ---- the thread ``group`` -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._look()
+            except GroupError as error:
+                self._say("read", str(error))
+            except Exception as error:
+                log.exception("group_broke")
+                self._say("read", f"looking for the others' parts failed: {error!r}")
+            else:
+                self._say("read", None)
+            if self._closing.wait(self.interval_s):
+                return
+
+    def _look(self) -> None:
+        for partition in self.files.partitions():
+            if partition.topic != self.topic or partition in self._own:
+                continue
+            with self._lock:
+                known = self._known.get(partition)
+            loaded = self.files.load(partition, -1 if known is None else known.position)
+            if loaded is not None:
+                self._note(partition, loaded.position, loaded.written_s)
+                with self._lock:
+                    self._news[partition] = loaded
+
+    def _ours(self, positions: Mapping[Partition, int]) -> list[tuple[Partition, int]]:
+        """Return the partitions of the stream, without those of other logs."""
+        return [(each, at) for each, at in positions.items() if each.topic == self.topic]
+
+    def _note(self, partition: Partition, position: int, written_s: float) -> None:
+        with self._lock:
+            known = self._known.get(partition)
+            if known is None or known.position < position:
+                self._known[partition] = _Known(position, written_s)
+
+    def _say(self, what: str, trouble: str | None) -> None:
+        """Log what keeps the files from being used, once while it lasts."""
+        with self._lock:
+            was = self._troubles.pop(what, None)
+            if trouble is not None:
+                self._troubles[what] = trouble
+        if trouble is not None and was is None:
+            log.error("group_files_fail", detail=trouble)
+        elif trouble is None and was is not None:
+            log.info("group_files_work_again")

@@ -1,0 +1,181 @@
+"""Part files: any whole one is right, the furthest wins, and what is wrong is said."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from consumers.config.model import ModelSettings
+from consumers.errors import GroupError
+from consumers.features import build_model
+from consumers.messages import Partition, part_name
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import PartFiles
+from streamnb import NaiveBayes
+
+LOG, OTHER = Partition("tweets/of today", 0), Partition("tweets/of today", 11)
+STREAM = {"source": "kafka", "topic": LOG.topic}
+
+
+def learned(*texts: str, log: Partition = LOG) -> NaiveBayes:
+    """Return a model that learned texts from a log, and one of another log."""
+    model = build_model(ModelSettings())
+    model.learn_many({"text": list(texts)}, ["positive"] * len(texts), part=part_name(log))
+    model.learn_one({"text": "elsewhere"}, "negative", part="elsewhere/0")
+    return model
+
+
+def files_in(folder: Path, keep: int = 3, writer: str | None = None) -> PartFiles:
+    """Return the files of a member."""
+    return PartFiles(folder, STREAM, build_model(ModelSettings()), keep, writer)
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of all files, in order."""
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_furthest_file_of_a_partition_wins(tmp_path: Path) -> None:
+    """Whoever wrote it and whenever: what is loaded holds that partition alone."""
+    one, two = files_in(tmp_path), files_in(tmp_path)
+    two.write(learned("a b c").state, LOG, 3)
+    one.write(learned("a").state, LOG, 1)  # a process that woke up late
+    two.write(learned("x", log=OTHER).state, OTHER, 7)
+    assert one.partitions() == [LOG, OTHER]
+    found = one.load(LOG)
+    assert found is not None
+    assert found.position == 3
+    assert sorted(found.model.words()) == ["a", "a b", "b", "b c", "c"]
+    assert found.model.parts.keys() == {part_name(LOG)}
+    assert one.load(LOG, beyond=3) is None
+    assert one.load(Partition(LOG.topic, 5)) is None
+
+
+def test_no_file_is_written_behind_another_or_over_it(tmp_path: Path) -> None:
+    """What has been handed on already, or is behind, adds nothing."""
+    one, two = files_in(tmp_path), files_in(tmp_path)
+    assert one.write(learned("a", "b").state, LOG, 2) > 0
+    before = {path: path.stat().st_ino for path in tmp_path.rglob("*.nb")}
+    assert two.write(learned("a", "b").state, LOG, 2) == 0
+    assert two.write(learned("a").state, LOG, 1) == 0
+    assert {path: path.stat().st_ino for path in tmp_path.rglob("*.nb")} == before
+
+
+def test_the_furthest_few_are_kept(tmp_path: Path) -> None:
+    """A file goes once `keep` further ones are there, whoever wrote it."""
+    one, two = files_in(tmp_path, 2, "a" * 16), files_in(tmp_path, 2, "b" * 16)
+    for position, files in enumerate((one, two, two, one), 1):
+        files.write(learned("a").state, LOG, position)
+    assert names(tmp_path) == [f"{3:020d}-{'b' * 16}.nb", f"{4:020d}-{'a' * 16}.nb"]
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """They hold the words that people wrote."""
+    files_in(tmp_path / "shared").write(learned("a").state, LOG, 1)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "shared").rglob("*.nb")}
+    assert modes == {0o600}
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o700
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one before it serves, and it stops nobody from writing; foreign names are not ours."""
+    files = files_in(tmp_path)
+    files.write(learned("a").state, LOG, 1)
+    files.write(learned("a b").state, LOG, 2)
+    folder = next(tmp_path.rglob("*.nb")).parent
+    (folder / f"{9:020d}-{'0' * 16}.nb").write_bytes(b"\0" * 99)
+    (folder / f".{8:020d}-{'0' * 16}.nb.new").write_bytes(b"torn")
+    (folder / "notes.txt").write_text("hello", encoding="utf-8")
+    found = files.load(LOG)
+    assert found is not None
+    assert found.position == 2
+    assert "part_file_damaged" in capsys.readouterr().out
+    assert (folder / f"{9:020d}-{'0' * 16}.nb.damaged").exists()
+    assert files.write(learned("a b c").state, LOG, 3) > 0
+
+
+def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
+    """A member with another configuration must not add what counts something else."""
+    files_in(tmp_path).write(learned("a").state, LOG, 1)
+    other = build_model(ModelSettings.model_validate({"class_prior": 2.0}))
+    with pytest.raises(GroupError, match=r"model.class_prior: .* has 1.0, the configuration 2.0"):
+        PartFiles(tmp_path, STREAM, other, 3).load(LOG)
+    with pytest.raises(GroupError, match=r"stream\.topic"):
+        PartFiles(tmp_path, {"topic": "t"}, build_model(ModelSettings()), 3).load(LOG)
+
+
+def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
+    """Its positions mean other messages; while the id is not known, nothing is refused."""
+    files = files_in(tmp_path)
+    files.topic_id = "one"
+    files.write(learned("a").state, LOG, 1)
+    files.topic_id = None
+    assert files.load(LOG) is not None
+    files.topic_id = "two"
+    with pytest.raises(GroupError, match="the id one, which was deleted and made anew"):
+        files.load(LOG)
+
+
+def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
+    """The first member to see the topic decides; a part that is there already is not touched."""
+    one, two = GroupParts(files_in(tmp_path), LOG.topic, 1.0), files_in(tmp_path)
+    one.begin({LOG: 100, OTHER: 0})
+    two.begin(LOG, 140)
+    found = two.load(LOG)
+    assert found is not None
+    assert (found.position, found.model.n_examples) == (100, 0)
+    assert found.model.parts.keys() == {part_name(LOG)}
+    assert two.furthest(OTHER) is None
+
+
+def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    """It is never taken for an empty one: messages would be learned again."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    files = files_in(tmp_path / "file")
+    with pytest.raises(GroupError, match=r"group\.folder"):
+        files.write(learned("a").state, LOG, 1)
+    with pytest.raises(GroupError, match=r"group\.folder"):
+        files.load(LOG)
+
+
+def test_what_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    """It is told as trouble until it works, and the parts stay behind meanwhile."""
+    shared = tmp_path / "shared"
+    shared.write_text("", encoding="utf-8")
+    group = GroupParts(files_in(shared), LOG.topic, 1.0, lambda: 100.0)
+    state, positions = learned("a").state, {LOG: 1, Partition("elsewhere", 0): 1}
+    group.write(state, positions)
+    assert "group.folder" in (group.status().trouble or "")
+    assert group.is_behind(positions)
+    shared.unlink()
+    group.write(state, positions)
+    assert group.status().trouble is None
+    assert not group.is_behind(positions)
+    assert group.files.partitions() == [LOG]  # other logs are none of the group's
+
+
+def test_news_are_what_others_brought_further(tmp_path: Path) -> None:
+    """Partitions that are read here, and parts that are known as far, are left alone."""
+    mine, theirs = files_in(tmp_path), files_in(tmp_path)
+    theirs.write(learned("a").state, LOG, 1)
+    theirs.write(learned("x", log=OTHER).state, OTHER, 4)
+    group = GroupParts(mine, LOG.topic, 3600.0)
+    group.start()
+    group.close()  # it has looked once
+    assert group.take_news({LOG}, {OTHER: 4}) == {}
+    theirs.write(learned("a b").state, LOG, 2)
+    group = GroupParts(mine, LOG.topic, 3600.0)
+    group.start()
+    group.close()
+    news = group.take_news(set(), {LOG: 1, OTHER: 4})
+    assert {each: part.position for each, part in news.items()} == {LOG: 2}
+    assert group.take_news(set(), {}) == {}
+    status = group.status()
+    assert (status.n_own, status.n_others) == (0, 2)
+    assert status.oldest_s is not None
+    assert group.take_over(OTHER, 4) is None
+    taken = group.take_over(OTHER, None)
+    assert taken is not None
+    assert taken.position == 4
