@@ -64,9 +64,9 @@ class CheckpointWriter:
     """Writes checkpoints, one at a time.
 
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
-    `after` is called on the checkpoint thread after each checkpoint, with what was saved. `consumed`
-    and `predicted` are the components that have entries, by the thread that they belong to. Once
-    `stop` is set, predictor and sinks may take `stop_timeout_s` more.
+    `after` is called on the checkpoint thread after each checkpoint, with what was saved.
+    `consumed` and `predicted` are the components that have entries, by the thread that they belong
+    to. Once `stop` is set, predictor and sinks may take `stop_timeout_s` more.
     """
 
     def __init__(

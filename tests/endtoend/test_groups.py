@@ -72,7 +72,9 @@ def n_examples(daemon: Daemon) -> int:
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+@pytest.mark.parametrize(
+    "client", ["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)]
+)
 def test_members_that_come_go_die_and_sleep_learn_each_message_once(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path, client: str
 ) -> None:
