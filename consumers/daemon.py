@@ -26,6 +26,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from consumers import browser
+from consumers.checkpoint_entry import Checkpointed
 from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import ConsumerError, MismatchError
 from consumers.factories import (
@@ -236,9 +237,16 @@ class Daemon:
         self._restored = None
         logs = KnownLogs(self.reader, positions)
         publishing = Publishing(settings.learning)
-        self._checkpoint.restore_entries((logs, *publishing.entries, *self._files))
+        by_examples = settings.learning.publish == "examples"
+        statistics = self._statistics
+        consumed: list[Checkpointed] = [logs, statistics.learned_entry(sums=by_examples)]
+        consumed += publishing.entries
+        predicted: list[Checkpointed] = [*self._files]
+        predicted += [statistics.judged_entry()] if by_examples else []
+        self._checkpoint.restore_entries((*consumed, *predicted))
         self._classes.grow(model.classes)
-        self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
+        if not by_examples:  # else all figures are those of the log
+            self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         learner = publishing.learner(model, self._board, self._clock)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
@@ -257,12 +265,12 @@ class Daemon:
                 self._stop,
                 after=self._after_checkpoint,
                 stop_timeout_s=settings.shutdown_timeout_s / 2,
-                consumed=(logs, *publishing.entries),
-                predicted=self._files,
+                consumed=consumed,
+                predicted=predicted,
             ),
             metrics=self._metrics,
             health=self._health,
-            statistics=self._statistics,
+            statistics=statistics,
             stop=self._stop,
             watch=self._watch,
             recent=self._components.recent,

@@ -21,10 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.checkpoint_entry import CheckpointEntry
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 LOG_POSTERIOR_MIN = math.log(1e-15)
 
 
@@ -87,7 +91,8 @@ class Prequential:
         judgements["log_confidence"] = flat.take(starts + predicted)
         self.n += len(labels)
         self.n_correct += int(np.count_nonzero(correct))
-        self.log_loss_sum += float(losses.sum())
+        # In order, so that the sum does not depend on where batches are cut.
+        self.log_loss_sum = float(np.cumsum(np.append(self.log_loss_sum, losses))[-1])
         self._n_classes = n_classes
         self._hold(losses, correct, judgements.view(np.uint64))
 
@@ -97,8 +102,10 @@ class Prequential:
         correct: NDArray[np.bool_],
         judgements: NDArray[np.uint64],
     ) -> None:
-        window, start = len(self._losses), self._next
+        window = len(self._losses)
         kept = min(len(losses), window)
+        # An example's place follows from its number alone, not from where batches are cut.
+        start = (self._next + len(losses) - kept) % window
         behind = min(kept, window - start)  # how many fit before the ring begins anew
         for ring, values in (
             (self._losses, losses),
@@ -111,9 +118,44 @@ class Prequential:
         self._next = (start + kept) % window
         self.n_held = min(self.n_held + kept, window)
 
+    def _newest(self, ring: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Return a copy of what a ring holds, the oldest first."""
+        held, end = self.n_held, self._next
+        if end >= held:
+            return ring[end - held : end].copy()
+        return np.concatenate((ring[end - held :], ring[:end]))
+
+    def pack(self) -> CheckpointEntry:
+        """Return the window and the sums."""
+        return CheckpointEntry(
+            {
+                "n": self.n,
+                "n_correct": self.n_correct,
+                "log_loss_sum": self.log_loss_sum,
+                "n_classes": self._n_classes,
+                "next": self._next,
+            },
+            {"losses": self._newest(self._losses), "judgements": self._newest(self._judgements)},
+        )
+
+    def unpack(self, entry: CheckpointEntry, *, sums: bool) -> None:
+        """Go on with a window, which may have had another size, and with the sums if asked for."""
+        values, losses, judgements = (
+            entry.values,
+            entry.arrays["losses"],
+            entry.arrays["judgements"],
+        )
+        known = judgements.view(JUDGEMENT)
+        self._n_classes = values["n_classes"]
+        self._next = (values["next"] - len(losses)) % len(self._losses)
+        self._hold(losses, known["truth"] == known["predicted"], judgements)
+        if sums:
+            self.n, self.n_correct = values["n"], values["n_correct"]
+            self.log_loss_sum = values["log_loss_sum"]
+
     def judged(self) -> Judgements:
-        """Return a copy of the window's judgements, in no particular order."""
-        judgements = self._judgements[: self.n_held].copy().view(JUDGEMENT)
+        """Return a copy of the window's judgements, the oldest first."""
+        judgements = self._newest(self._judgements).view(JUDGEMENT)
         return Judgements(
             judgements["truth"],
             judgements["predicted"],
@@ -134,14 +176,14 @@ class Prequential:
     @property
     def window_accuracy(self) -> float | None:
         """Share predicted right within the window; None before the first example."""
-        held = self.n_held
-        return float(np.count_nonzero(self._correct[:held])) / held if held else None
+        newest = self._newest(self._correct)
+        return float(np.count_nonzero(newest)) / len(newest) if len(newest) else None
 
     @property
     def window_log_loss(self) -> float | None:
         """Mean log-loss within the window, in nats; None before the first example."""
-        held = self.n_held
-        return float(self._losses[:held].sum()) / held if held else None
+        newest = self._newest(self._losses)
+        return float(newest.sum()) / len(newest) if len(newest) else None
 
 
 BINS = 10

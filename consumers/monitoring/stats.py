@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.messages import KnownClasses, Messages
 from consumers.monitoring.prequential import Prequential, predicted_classes
 from consumers.monitoring.status import Judged
@@ -23,6 +24,8 @@ _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
 _SHARES_OVER = 2_000  # newest predictions
 _RATE_OVER_S = 1.0
+_CLASS_BITS = 8  # there are at most `CLASSES_MAX`
+_CLASS_MASK = (1 << _CLASS_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -38,6 +41,15 @@ class _Rate:
             self.per_s = (n - self.n) / (now_s - self.at_s)
             self.n, self.at_s = n, now_s
         return self.per_s
+
+
+@dataclass(slots=True)
+class StatisticsEntry:
+    """The figures of one thread, as an entry of the checkpoint."""
+
+    name: str
+    pack: Callable[[], CheckpointEntry]
+    unpack: Callable[[CheckpointEntry], None]
 
 
 class RunStatistics:
@@ -66,7 +78,11 @@ class RunStatistics:
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()
         self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
+        # Of the newest by each thread: the message's number in the run, and in the low byte the
+        # class. Together they are in the log's order, however the threads take turns.
         self._predicted: deque[int] = deque(maxlen=_SHARES_OVER)
+        self._predicted_unlabelled: deque[int] = deque(maxlen=_SHARES_OVER)
+        self._n_restored = 0
         self._clock = clock
         self._began_s = clock()
         self._first_s: float | None = None
@@ -81,7 +97,7 @@ class RunStatistics:
     def mean_rate_per_s(self) -> float:
         """Return messages a second, from the first that came to the last processed."""
         seconds = 0.0 if self._first_s is None else self._last_s - self._first_s
-        return self.n_messages / seconds if seconds > 0 else 0.0
+        return (self.n_messages - self._n_restored) / seconds if seconds > 0 else 0.0
 
     def rate_per_s(self) -> float:
         """Return messages a second, lately."""
@@ -89,7 +105,8 @@ class RunStatistics:
 
     def predicted_counts(self) -> tuple[int, ...]:
         """Return how many of the newest predictions are of each class."""
-        predicted = np.array(list(self._predicted), dtype=np.intp)
+        newest = sorted([*self._predicted, *self._predicted_unlabelled])[-_SHARES_OVER:]
+        predicted = np.array(newest, dtype=np.intp) & _CLASS_MASK
         return tuple(np.bincount(predicted, minlength=len(self.classes)).tolist())
 
     def shares(self) -> tuple[float, ...]:
@@ -130,26 +147,39 @@ class RunStatistics:
         self.n_learned += len(rows)
         self.prequential.update(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)
-        self._remember(messages, rows, posteriors)
+        self._remember(messages, rows, posteriors, self._predicted, self.n_messages)
 
     def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
         classes = tuple(self.classes)
         counts = np.bincount(places, minlength=len(classes)).tolist()
         counter.update(dict(zip(classes, counts, strict=True)))
 
-    def judged(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
-        """Count unlabelled messages that were predicted; on the predictor thread."""
+    def judged(
+        self, messages: Messages, rows: NDArray[np.int64], answer: Answer, n_before: int = 0
+    ) -> None:
+        """Count unlabelled messages that were predicted; on the predictor thread.
+
+        `n_before` is how many messages stand before their batch.
+        """
         self.n_judged += len(rows)
         self.classes.grow(answer.classes)
-        predicted = self._remember(messages, rows, answer.log_posteriors)
+        predicted = self._remember(
+            messages, rows, answer.log_posteriors, self._predicted_unlabelled, n_before
+        )
         self._count_classes(self.predicted_by_class, predicted)
 
     def _remember(
-        self, messages: Messages, rows: NDArray[np.int64], posteriors: NDArray[np.float64]
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        posteriors: NDArray[np.float64],
+        newest: deque[int],
+        n_before: int,
     ) -> NDArray[np.intp]:
         """Keep the newest for the screen; return the predicted classes."""
         predicted = predicted_classes(posteriors)
-        self._predicted.extend(predicted[-_SHARES_OVER:].tolist())
+        numbers = messages.at[rows[-_SHARES_OVER:]] + n_before
+        newest.extend((numbers << _CLASS_BITS | predicted[-_SHARES_OVER:]).tolist())
         first = max(0, len(rows) - _NEWEST_A_BATCH)
         for k, envelope in enumerate(messages.envelopes(rows[first:]), first):
             c = int(predicted[k])
@@ -164,3 +194,55 @@ class RunStatistics:
                 )
             )
         return predicted
+
+    # ---- checkpoints ---------------------------------------------------------------------------
+
+    def learned_entry(self, *, sums: bool) -> StatisticsEntry:
+        """Return the entry of the consuming thread: the prequential window, and `sums` if asked.
+
+        A sum goes on over restarts only where all figures are to be those of the log. Else it is of
+        this run: to Prometheus a counter that a kill threw back a little is one that began anew.
+        """
+
+        def unpack(entry: CheckpointEntry) -> None:
+            self.prequential.unpack(entry, sums=sums)
+            if sums:
+                values = entry.values
+                self.n_messages = self._n_restored = self._rate.n = values["n_messages"]
+                self.n_learned = values["n_learned"]
+                self.outcomes.update(values["outcomes"])
+                self.rejected.update(values["rejected"])
+                self.learned_by_class.update(values["learned_by_class"])
+                self._predicted.extend(entry.arrays["predicted"].tolist())
+
+        return StatisticsEntry("learned", self._pack_learned, unpack)
+
+    def judged_entry(self) -> StatisticsEntry:
+        """Return the entry of the predictor's thread: its sums."""
+        return StatisticsEntry("judged", self._pack_judged, self._unpack_judged)
+
+    def _pack_learned(self) -> CheckpointEntry:
+        window = self.prequential.pack()
+        return CheckpointEntry(
+            {
+                **window.values,
+                "n_messages": self.n_messages,
+                "n_learned": self.n_learned,
+                "outcomes": dict(sorted(self.outcomes.items())),
+                "rejected": dict(sorted(self.rejected.items())),
+                "learned_by_class": dict(sorted(self.learned_by_class.items())),
+            },
+            {**window.arrays, "predicted": np.array(self._predicted, dtype=np.int64)},
+        )
+
+    def _pack_judged(self) -> CheckpointEntry:
+        by_class = dict(sorted(self.predicted_by_class.items()))
+        return CheckpointEntry(
+            {"n_judged": self.n_judged, "predicted_by_class": by_class},
+            {"predicted": np.array(self._predicted_unlabelled, dtype=np.int64)},
+        )
+
+    def _unpack_judged(self, entry: CheckpointEntry) -> None:
+        self.n_judged = entry.values["n_judged"]
+        self.predicted_by_class.update(entry.values["predicted_by_class"])
+        self._predicted_unlabelled.extend(entry.arrays["predicted"].tolist())

@@ -39,8 +39,8 @@ class ClassRow:
 class Status:
     """The daemon at one moment.
 
-    Counts are of this run. A value that does not exist yet is None: an accuracy before the first
-    example, an age before the first snapshot.
+    Counts are of this run, or of all the log with `learning.publish: examples`. A value that does
+    not exist yet is None: an accuracy before the first example, an age before the first snapshot.
     """
 
     source: str
@@ -94,7 +94,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did; printed at its end, and as one JSON object with `--json`."""
+    """What a run did; printed at its end, and as one JSON object with `--json`.
+
+    With `learning.publish: examples` it is what all runs on one checkpoint did.
+    """
 
     source: str
     messages: int  # the sum of those learned, judged, rejected and of deletions

@@ -229,7 +229,8 @@ class Pipeline:
     def _predict(self, messages: Messages, rows: NDArray[np.int64]) -> None:
         if len(rows):
             columns = columns_of(messages, rows, self.statistics.fields)
-            then = partial(self._write_predictions, messages, rows, time.perf_counter())
+            n_before = self.statistics.n_messages
+            then = partial(self._write_predictions, messages, rows, n_before, time.perf_counter())
             snapshot = self.learner.snapshot
             self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
 
@@ -267,9 +268,14 @@ class Pipeline:
     # ---- on the predictor's thread -------------------------------------------------------------
 
     def _write_predictions(
-        self, messages: Messages, rows: NDArray[np.int64], submitted_at_s: float, answer: Answer
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        n_before: int,
+        submitted_at_s: float,
+        answer: Answer,
     ) -> None:
-        self.statistics.judged(messages, rows, answer)
+        self.statistics.judged(messages, rows, answer, n_before)
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
         self.metrics.observe_predict(time.perf_counter() - submitted_at_s, len(rows))

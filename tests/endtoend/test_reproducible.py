@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,27 @@ from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import MismatchError
 from consumers.monitoring.status import Summary
+from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import examples, message
 from tests.endtoend.test_restart_laws import NoView
 
 N = 3_000
+# How the names of the metrics begin that are figures of the log.
+OF_THE_LOG = (
+    "examples_learned", "messages_total", "model_features", "predictions", "prequential", "rejects",
+    "share", "snapshot_version", "values_dropped", "vocabulary_words", "words_dropped",
+)  # fmt: skip
+OF_THE_CLOCK = ("seconds", "messages_per_s")
 KEY = "00c0ffee"
 
 
 def stream(folder: Path) -> Path:
     """Write a file of messages, a third of them without a label."""
     found = enumerate(examples(N))
-    lines = [message(example, i, labelled=i % 3 != 0) for i, example in found]
+    lines = [
+        b"{broken" if i % 97 == 0 else message(example, i, labelled=i % 3 != 0)
+        for i, example in found
+    ]
     path = folder / "in.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path
@@ -58,9 +70,12 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     assert found[0][1] == found[1][1] == found[2][1]
     assert found[0][0] == found[1][0] == found[2][0]
     records = [json.loads(line) for line in found[0][1].splitlines()]
-    # Message i has i - i//3 - 1 labelled ones before it, and every 70th of them is a cut.
-    learned = [i - (i + 2) // 3 for i in range(0, N, 3)]
-    assert [each["snapshot_version"] for each in records] == [1 + n // 70 for n in learned]
+    whole = [i for i in range(N) if i % 97]
+    n_before = {f"m{i}": sum(k % 3 != 0 for k in whole if k < i) for i in whole if i % 3 == 0}
+    assert [each["id"] for each in records] == [*n_before]
+    assert [each["snapshot_version"] - 1 for each in records] == [
+        n // 70 for n in n_before.values()
+    ]
 
 
 def test_no_message_is_judged_by_labels_behind_it(tmp_path: Path) -> None:
@@ -82,4 +97,61 @@ def test_a_checkpoint_with_another_hash_key_is_refused(tmp_path: Path) -> None:
         replay(tmp_path / "state", source, model={"hash_key": "ab"})
     assert "ab" not in str(caught.value).replace("checkpoint", "").split()
     assert KEY not in str(caught.value)
-    assert replay(tmp_path / "state", source, model={"hash_key": None}).messages == N - 10
+    assert replay(tmp_path / "state", source, model={"hash_key": None}).messages == N
+
+
+def figures(daemon: Daemon) -> list[str]:
+    """Return the metrics of a daemon that are figures of the log."""
+    wanted = tuple(f"streamnb_{name}" for name in OF_THE_LOG)
+    return [line for line in daemon.get("/metrics")[1].splitlines() if line.startswith(wanted)]
+
+
+def start(folder: Path) -> Daemon:
+    """Start a daemon that follows a file in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    return Daemon(
+        write_config(
+            folder / "config.yaml",
+            source="file:in.jsonl",
+            file={"batch_bytes": 2_048},
+            model={"hash_key": KEY},
+            learning={"publish": "examples", "publish_examples": 70, "window": 500},
+            predictions={"to": "file:out.jsonl"},
+            rejects={"to": "file:rejects.jsonl"},
+            checkpoint={"folder": "state", "interval_s": 0.01},
+        )
+    )
+
+
+def test_a_kill_and_a_busy_core_change_no_byte(tmp_path: Path) -> None:
+    """Model, outputs, metrics and summary of a killed replay are those of an undisturbed one."""
+    lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    (whole / "in.jsonl").write_bytes(b"".join(lines))
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        (killed / "in.jsonl").write_bytes(b"".join(lines[:2_000]))
+        with start(killed) as daemon:
+            daemon.until_metric("streamnb_messages_total", 700)
+            daemon.kill()
+        with (killed / "in.jsonl").open("ab") as file:
+            file.writelines(lines[2_000:])
+        with start(whole) as one, start(killed) as other:
+            for daemon in (one, other):
+                daemon.until_metric("streamnb_messages_total", N)
+            other.until(lambda: figures(one) == figures(other), "the metrics are the same")
+            assert len(figures(one)) > 30
+            assert (one.stop(), other.stop()) == (0, 0)
+            summaries = [
+                {key: value for key, value in each.summary.items() if key not in OF_THE_CLOCK}
+                for each in (one, other)
+            ]
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert summaries[0] == summaries[1]
+    assert summaries[0]["messages"] == N
+    for name in ("out.jsonl", "rejects.jsonl", "state/model.nb"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name

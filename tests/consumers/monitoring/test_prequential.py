@@ -137,3 +137,42 @@ def test_of_classes_that_tie_the_first_is_predicted(n_classes: int) -> None:
     posteriors = np.log(rng.integers(0, 3, (300, n_classes)) / 2 + np.array([1e-300]))
     posteriors[::7] = -np.inf
     assert predicted_classes(posteriors).tolist() == posteriors.argmax(axis=1).tolist()
+
+
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(0, 60),
+    window=st.integers(1, 80),
+    other=st.integers(1, 80),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+    saved=st.integers(0, 60),
+)
+def test_it_goes_on_from_a_checkpoint_bit_for_bit(
+    seed: int, n: int, window: int, other: int, cuts: list[int], saved: int
+) -> None:
+    """Neither batches nor a restart change a bit; a window of another size takes the newest."""
+    log_posteriors, labels = stream(seed, n)
+    whole = Prequential(window)
+    whole.update(log_posteriors, labels)
+    prequential = Prequential(window)
+    edges = sorted({0, n, min(saved, n), *(cut for cut in cuts if cut < n)})
+    for begin, end in pairwise(edges):
+        if begin == saved:
+            entry, prequential = prequential.pack(), Prequential(window)
+            prequential.unpack(entry, sums=True)
+        prequential.update(log_posteriors[begin:end], labels[begin:end])
+    one, two = whole.pack(), prequential.pack()
+    assert one.values == two.values
+    for name, array in one.arrays.items():
+        assert array.tobytes() == two.arrays[name].tobytes()
+    assert (whole.window_log_loss, whole.window_accuracy) == (
+        prequential.window_log_loss,
+        prequential.window_accuracy,
+    )
+    resized = Prequential(other)
+    resized.unpack(one, sums=False)
+    newest = one.arrays["losses"][-other:]
+    assert resized.n == 0
+    assert resized.n_held == len(newest)
+    assert resized.window_log_loss == (float(newest.sum()) / len(newest) if n else None)
+    assert resized.pack().arrays["losses"].tobytes() == newest.tobytes()

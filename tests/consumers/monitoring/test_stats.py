@@ -281,3 +281,53 @@ def test_two_threads_may_tell_at_once(room: Figures) -> None:
     assert not failures
     assert (room.statistics.n_learned, room.statistics.n_judged) == (n, 2 * n)
     assert room.value("predictions_total", label="positive") == n
+
+
+def test_shares_are_of_the_newest_in_the_logs_order(room: Figures) -> None:
+    """Which thread counts first makes no difference: a message's number decides."""
+    other = Figures()
+    batches = [messages("positive", None, "negative"), messages(*[None] * 1_999)]
+    for of, learned_first in ((room.statistics, True), (other.statistics, False)):
+        if learned_first:
+            of.learned(batches[0], rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
+        of.judged(batches[0], rows(1), answer(0.9), 0)
+        of.judged(batches[1], np.arange(1_999), answer(*[0.1] * 1_999), 3)
+        if not learned_first:
+            of.learned(batches[0], rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
+    assert room.statistics.predicted_counts() == other.statistics.predicted_counts() == (1_999, 1)
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_figures_go_on_from_a_checkpoint(room: Figures, sums: bool) -> None:
+    """The window goes on; with the sums all figures are those of a run that was never ended."""
+    again, batch = Figures(), messages("positive", None, "negative")
+    for of in (room, again):
+        learned, judged = of.statistics.learned_entry(sums=sums), of.statistics.judged_entry()
+        if of is again:
+            before = room.statistics
+            learned.unpack(before.learned_entry(sums=sums).pack())
+            if sums:
+                judged.unpack(before.judged_entry().pack())
+        of.clock.now_s += 5.0
+        of.statistics.begin()
+        of.statistics.learned(batch, rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
+        of.statistics.judged(batch, rows(1), answer(0.6), of.statistics.n_messages)
+        of.statistics.count(3, batch)
+        of.clock.now_s += 2.0
+    twice = Figures()
+    for _ in range(2):
+        n_before = twice.statistics.n_messages
+        twice.statistics.learned(batch, rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
+        twice.statistics.judged(batch, rows(1), answer(0.6), n_before)
+        twice.statistics.count(3, batch)
+    packed, wanted = (each.statistics.learned_entry(sums=True).pack() for each in (again, twice))
+    for name in ("losses", "judgements"):
+        assert packed.arrays[name].tobytes() == wanted.arrays[name].tobytes()
+    assert again.statistics.mean_rate_per_s() == 0.0  # all of the run came at one time
+    if sums:
+        assert packed.values == wanted.values
+        counts = [each.statistics.judged_entry().pack().values for each in (again, twice)]
+        assert counts[0] == counts[1]
+        assert again.statistics.predicted_counts() == twice.statistics.predicted_counts()
+    else:
+        assert (again.statistics.n_messages, again.statistics.prequential.n) == (3, 2)
