@@ -18,6 +18,7 @@ from tests.campaigns.daemons import broker_kills, kills, stops
 from tests.campaigns.damaged_files import damaged_files
 from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.erasing import erasures
+from tests.campaigns.groups import groups
 from tests.campaigns.power_loss import power_loss
 from tests.campaigns.soak import soak
 
@@ -26,6 +27,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     for each in (
         Campaign(kills, 40, 2, "streams with 5 kills each", ("integration", "deep")),
         Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
+        Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of four kinds"),

@@ -32,7 +32,7 @@ def kills(run: Run) -> None:
     """A daemon killed at any instant, amid a checkpoint too, has the counts of one never killed."""
     found = examples(N)
     expected = counts_of(found)
-    with _broker() as broker:
+    with started_broker() as broker:
         for chance, folder in run.steps():
             topic = f"kills-{run.step}"
             broker.create_topic(topic, PARTITIONS)
@@ -91,7 +91,7 @@ def broker_kills(run: Run) -> None:
     found = examples(N)
     expected = counts_of(found)
     for chance, folder in run.steps():
-        with _broker(folder / "broker") as broker:
+        with started_broker(folder / "broker") as broker:
             broker.create_topic("stream", PARTITIONS)
             config = write_config(
                 folder / "config.yaml",
@@ -179,7 +179,7 @@ def stops(run: Run) -> None:
 
 
 @contextmanager
-def _broker(folder: Path | None = None) -> Iterator[Broker]:
+def started_broker(folder: Path | None = None) -> Iterator[Broker]:
     """Run a broker of one's own."""
     missing = missing_parts()
     assert missing is None, missing

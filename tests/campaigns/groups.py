@@ -1,0 +1,108 @@
+"""Daemons of one group join, leave, die and sleep at random; each message is learned once."""
+
+from __future__ import annotations
+
+import random
+import signal
+from contextlib import ExitStack
+
+from tests.broker.broker import Broker
+from tests.campaigns.campaign import Run
+from tests.campaigns.daemons import CLIENTS, started_broker
+from tests.consumers.kafka.topics import fill
+from tests.endtoend.daemon_group import SESSION_S, DaemonGroup
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, message
+
+NAMES = ("first", "second", "third")
+PARTITIONS = 4
+EVENTS = 12
+N_PER_EVENT = 4_000
+
+
+class _Stream:
+    """A topic that grows by some examples at a time, in turn over its partitions."""
+
+    def __init__(self, broker: Broker, topic: str, n: int) -> None:
+        self.found = examples(n)
+        self.n = 0
+        self._broker, self._topic = broker, topic
+        broker.create_topic(topic, PARTITIONS)
+
+    def grow(self, n: int) -> None:
+        """Write the next examples."""
+        for number in range(PARTITIONS):
+            rows = range(self.n + number, self.n + n, PARTITIONS)
+            values = [message(self.found[i], i) for i in rows]
+            fill(self._broker.address, self._topic, values, number)
+        self.n += n
+
+
+def groups(run: Run) -> None:
+    """Whoever of three daemons comes, goes, dies or sleeps: all end with one daemon's counts."""
+    with started_broker() as broker:
+        for chance, folder in run.steps():
+            stream = _Stream(broker, f"groups-{run.step}", (EVENTS + 1) * N_PER_EVENT)
+            source = f"kafka://{broker.address}/groups-{run.step}"
+            client = chance.choice(CLIENTS)
+            with ExitStack() as stack:
+                group = DaemonGroup(
+                    folder, source, stack, group_id=f"groups-{run.step}", client=client
+                )
+                stream.grow(N_PER_EVENT)
+                group.start(chance.choice(NAMES))
+                for _ in range(EVENTS):
+                    run.figures[_one_event(chance, group)] += 1
+                    stream.grow(N_PER_EVENT)
+                for name in NAMES:
+                    if name in group.paused:
+                        group.resume(name)
+                    elif name not in group.daemons:
+                        group.start(name)
+                for name in NAMES:
+                    group.until_it_knows(name, stream.n)
+                for name in NAMES:
+                    assert group.daemons.pop(name).stop() == 0
+            expected = counts_of(stream.found)
+            for name in NAMES:
+                assert counts_at(group.state(name)) == expected, name
+            run.figures["messages"] += stream.n
+
+
+def _one_event(chance: random.Random, group: DaemonGroup) -> str:
+    """Let one thing happen to one member; return what it was."""
+    name = chance.choice(NAMES)
+    daemon = group.daemons.get(name)
+    if daemon is None:
+        group.start(name)
+        return "joined"
+    if name in group.paused:
+        group.resume(name)
+        return "woke up"
+    what = chance.choice(("left", "died", "slept", "read on"))
+    if what == "read on" or (what == "slept" and len(group.paused) == len(NAMES) - 1):
+        group.until_it_knows(name, 1)
+        return "read on"
+    if what == "slept":
+        daemon.send(signal.SIGSTOP)
+        group.paused.add(name)
+        _outlast_its_session(chance, group, name)
+        return "slept"
+    del group.daemons[name]
+    if what == "left":
+        daemon.until_line("serving")  # before, the interpreter itself would take the signal
+        code = daemon.stop()
+        assert code == 0, (code, daemon.lines[-3:])
+    else:
+        daemon.kill()
+    return what
+
+
+def _outlast_its_session(chance: random.Random, group: DaemonGroup, name: str) -> None:
+    """Wait, at times, until a member that sleeps has lost its partitions to another."""
+    others = [each for each in group.daemons if each not in group.paused and each != name]
+    if others and chance.random() < 0.5:
+        other = group.daemons[chance.choice(others)]
+        beats = 2 * SESSION_S * 4  # turns of a quarter of a second, of the daemon that reads on
+        for _ in range(beats):
+            if not other.listen(0.25):
+                raise AssertionError(f"it ended: {other.lines[-3:]}")
