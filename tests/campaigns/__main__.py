@@ -30,7 +30,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
-        Campaign(power_loss, 300, 1, "runs of four kinds"),
+        Campaign(power_loss, 300, 1, "runs of five kinds", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),
         Campaign(record_batches, 1_000, 5, "hundred responses"),
         Campaign(damaged_files, 2_000, 5, "times 50 checkpoints and 25 journals"),

@@ -1,4 +1,4 @@
-"""Cut the power at every write of a checkpoint, a journal, an erasure and a sink."""
+"""Cut the power at every write of a checkpoint, a journal, an erasure, a sink and the store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from structlog.testing import capture_logs
 
@@ -18,10 +19,14 @@ from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
 from tests.campaigns.campaign import Run
 from tests.consumers.pipeline.erasure_folder import LOG, Folder
+from tests.consumers.search.stores import running, tell
 from tests.library.storage.saving_process import model_of
 from tests.power_cut import PowerCut, put_back
+from tests.sqlite_calls import SqliteCalls
 
+T = TypeVar("T")
 NAME = "corrections.jsonl"
+STORE_SHARE = 0.03
 Scenario = Callable[[random.Random, Path, tuple[str, ...]], int]
 
 
@@ -141,6 +146,43 @@ def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     return n_states
 
 
+def recent_store(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Store, correct and remove messages; after a cut all that was told as done is so."""
+    before = _made(folder / "before")
+    cut = PowerCut(before, lies)
+    calls = SqliteCalls(before, cut)
+    with capture_logs(), cut.watched(), calls.watched(), running(before / "recent.db") as store:
+        for n in range(chance.randint(1, 2)):
+            tell(store, ["good day", "bad day"], first=2 * n)
+            cut.acknowledge(("stored", f"m{2 * n}"))
+            cut.acknowledge(("stored", f"m{2 * n + 1}"))
+        store.correct("m0", "positive", "t/0", (LOG, 0))
+        cut.acknowledge(("corrected", "m0"))
+        store.remove("m1", (LOG, 1))
+        cut.acknowledge(("removed", "m1"))
+    n_states = 0
+    for promised, left in _some(chance, cut.states(chance)):
+        n_states += 1
+        path = put_back(folder / "after", left) / "recent.db"
+        with capture_logs() as said, running(path) as there:
+            for what, name in promised:
+                row = there.get(name)
+                if ("removed", name) in promised:
+                    assert row is None
+                elif what == "stored" and ("removed", "m1") not in promised and name == "m1":
+                    continue  # it may be removed by now
+                else:
+                    assert row is not None, (what, name, sorted(left))
+                    assert what != "corrected" or row.taught == "positive"
+        assert "recent_store_moved_aside" not in {line["event"] for line in said}
+    return n_states
+
+
+def _some(chance: random.Random, states: Iterator[T]) -> Iterator[T]:
+    """Yield a share of many states, for a store is opened slowly."""
+    return (state for state in states if chance.random() < STORE_SHARE)
+
+
 @contextmanager
 def _life(folder: Path, keep: int) -> Iterator[Checkpoint]:
     """Use a state folder as the daemon does, which makes it."""
@@ -154,4 +196,4 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-SCENARIOS: tuple[Scenario, ...] = (checkpoint, journal, erasure, sink)
+SCENARIOS: tuple[Scenario, ...] = (checkpoint, journal, erasure, sink, recent_store)
