@@ -235,7 +235,8 @@ class Daemon:
         settings, corrections = self._settings, self._components.corrections
         model, positions = self._restored or self._restore()
         self._restored = None
-        logs = KnownLogs(self.reader, positions)
+        label_log = dict if corrections is None else corrections.applier.beginnings
+        logs = KnownLogs(self.reader, positions, label_log)
         publishing = Publishing(settings.learning)
         by_examples = settings.learning.publish == "examples"
         statistics = self._statistics
@@ -263,6 +264,7 @@ class Daemon:
                 self._predictor,
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
+                before=self.reader.confirm,
                 after=self._after_checkpoint,
                 stop_timeout_s=settings.shutdown_timeout_s / 2,
                 consumed=consumed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 
 import structlog
 
@@ -18,6 +19,7 @@ from consumers.corrections.model import Correction, Entry, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.messages import Partition, Reason, Reject
 from consumers.monitoring.metrics import CorrectionMetrics
+from consumers.sources.base import LogFacts
 from streamnb import Learner
 from streamnb.errors import InputError
 
@@ -62,9 +64,17 @@ class CorrectionApplier:
         self._away_since_s: dict[Partition, float] = {}
         metrics.watch(lambda: reading.n_waiting)
 
-    def start(self, positions: Mapping[Partition, int]) -> None:
-        """Begin to read the log, at the checkpoint's positions."""
-        self._reading.start(positions)
+    def start(
+        self,
+        positions: Mapping[Partition, int],
+        logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
+    ) -> None:
+        """Begin to read the log, at the checkpoint's positions in the logs that it knows."""
+        self._reading.start(positions, logs)
+
+    def beginnings(self) -> Mapping[Partition, LogFacts]:
+        """Return what is known of the log beside its position."""
+        return self._reading.beginnings
 
     def has_backlog(self) -> bool:
         """Return whether corrections of before the start can still be applied."""

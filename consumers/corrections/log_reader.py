@@ -6,11 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from consumers.corrections.model import Entry, entries
 from consumers.messages import Partition, RawColumns
-from consumers.sources.base import Source
+from consumers.sources.base import LogFacts, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,20 @@ class LogReader:
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="read-corrections", daemon=True)
 
-    def start(self, positions: Mapping[Partition, int]) -> None:
-        """Begin to read, at the checkpoint's positions."""
+    def start(
+        self,
+        positions: Mapping[Partition, int],
+        logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
+    ) -> None:
+        """Begin to read, at the checkpoint's positions in the logs that it knows."""
         self._positions = dict(positions)
+        self._source.resume(logs)
         self._thread.start()
+
+    @property
+    def beginnings(self) -> Mapping[Partition, LogFacts]:
+        """What is known of the log beside its position."""
+        return self._source.beginnings
 
     def first(self) -> Entry | None:
         """Return the oldest entry that waits, and leave it there; None where there is none.

@@ -146,6 +146,13 @@ class GroupClient(ABC):
     def topic_id(self) -> str | None:
         """Return the topic's id as last heard of, None if that is unknown; never wait."""
 
+    def ask_topic_id(self, timeout_s: float) -> str | None:  # noqa: ARG002 -- see `topic_id`
+        """Return the topic's id as it is now, None if nobody answers; any thread may call it.
+
+        A client that hears of another topic before it reads from it need not ask: by default None.
+        """
+        return None
+
     @abstractmethod
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions without waiting; log a failure."""
@@ -339,6 +346,10 @@ class GroupSource(Source):
         """Take what the checkpoint knows of this topic's partitions."""
         name = self.client.topic_name
         self._positions.resume({each: logs[each] for each in logs if each.topic == name})
+
+    def confirm(self) -> None:
+        """Raise `ReplacedError` if the topic has been made anew; a broker that is away is none."""
+        self._positions.check_topic(self.client.ask_topic_id(ASK_TIMEOUT_S))
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin; a broker that is away blocks nothing and raises nothing.

@@ -310,6 +310,15 @@ class LibrdkafkaClient(GroupClient):
             self._ask_at_s = time.monotonic() + self._ask_interval_s
         return self._topic_id
 
+    def ask_topic_id(self, timeout_s: float) -> str | None:
+        """Return the topic's id as it is now: the consumer reads on in a new topic unnoticed."""
+        if self._admin is None:
+            return None
+        try:
+            return _id(self._describe(timeout_s).result(timeout_s))
+        except (KafkaException, TimeoutError):
+            return None
+
     def _describe(self, timeout_s: float) -> Future[Any]:
         asked = TopicCollection([self.topic_name])
         found: Mapping[str, Future[Any]] = self._admin.describe_topics(

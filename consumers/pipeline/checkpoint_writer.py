@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
 from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
-from consumers.errors import CheckpointError, SinkError
+from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Partition
 from consumers.monitoring.tracing import span
 from consumers.pipeline.checkpoint import (
@@ -64,12 +64,13 @@ class CheckpointWriter:
     """Writes checkpoints, one at a time.
 
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
-    `after` is called on the checkpoint thread after each checkpoint, with what was saved.
-    `consumed` and `predicted` are the components that have entries, by the thread that they belong
-    to. Once `stop` is set, predictor and sinks may take `stop_timeout_s` more.
+    `before` is called on the checkpoint thread before each checkpoint, and may raise a
+    `SourceError` to have none; `after` is called behind it, with what was saved. `consumed` and
+    `predicted` are the components that have entries, by the thread that they belong to. Once `stop`
+    is set, predictor and sinks may take `stop_timeout_s` more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all that a checkpoint waits for
         self,
         checkpoint: Checkpoint,
         predictor: Predictor,
@@ -77,6 +78,7 @@ class CheckpointWriter:
         stop: threading.Event,
         after: Callable[[ModelState, Mapping[Partition, int]], None] = lambda _state, _at: None,
         *,
+        before: Callable[[], None] = lambda: None,
         consumed: Sequence[Checkpointed] = (),
         predicted: Sequence[Checkpointed] = (),
         stop_timeout_s: float = 5.0,
@@ -85,7 +87,7 @@ class CheckpointWriter:
         self._predictor = predictor
         self._sinks = tuple(sinks)
         self._stop, self._stop_timeout_s = stop, stop_timeout_s
-        self._after = after
+        self._before, self._after = before, after
         self._consumed, self._predicted = tuple(consumed), tuple(predicted)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[SavedCheckpoint] | None = None
@@ -168,10 +170,11 @@ class CheckpointWriter:
         try:
             with span("checkpoint"):
                 entries |= _wait_for(safe, deadline)
+                self._before()
                 saved = self._checkpoint.write(frozen, positions, entries)
             self._after(frozen, positions)
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
-        except (SinkError, CheckpointError) as error:
+        except (SinkError, SourceError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
 
 

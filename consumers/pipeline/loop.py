@@ -88,7 +88,7 @@ class Pipeline:
         known = {} if self.logs is None else self.logs.facts
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
-            self.corrections.start(self.positions)
+            self.corrections.start(self.positions, known)
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -177,6 +177,10 @@ class Reader:
         """Return what the source knows of its logs up to where they have been learned."""
         return self._source.logs(positions)
 
+    def confirm(self) -> None:
+        """Raise `SourceError` if what was read so far may be of another log."""
+        self._source.confirm()
+
     # ---- the reading thread --------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -279,12 +283,19 @@ class Reader:
 class KnownLogs:
     """What is known of each log beside its position: an entry of the checkpoint.
 
-    `positions` are those of the stream, moved on by the consuming thread.
+    `positions` are those of the stream, moved on by the consuming thread; `others` returns what is
+    known of further logs.
     """
 
     name = "logs"
 
-    def __init__(self, reader: Reader, positions: Mapping[Partition, int]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        positions: Mapping[Partition, int],
+        others: Callable[[], Mapping[Partition, LogFacts]] = dict,
+    ) -> None:
+        self._others = others
         self.facts: Mapping[Partition, LogFacts] = {}
         self._reader = reader
         self._positions = positions
@@ -305,7 +316,7 @@ class KnownLogs:
 
     def pack(self) -> CheckpointEntry:
         """Return what is known where the stream stands now."""
-        self.facts = {**self.facts, **self._reader.logs(self._positions)}
+        self.facts = {**self.facts, **self._others(), **self._reader.logs(self._positions)}
         return CheckpointEntry(
             {part_name(each): msgspec.to_builtins(facts) for each, facts in self.facts.items()}
         )

@@ -44,9 +44,9 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 class Source(ABC):
     """A set of ordered logs that can be read from any position.
 
-    The reading thread alone calls its methods, but for `logs`. A source must have a name, and
-    `open`, `poll` and `at_end`; everything else suits a single log that is always there and keeps
-    no positions.
+    The reading thread alone calls its methods, but for `logs` and `confirm`. A source must have a
+    name, and `open`, `poll` and `at_end`; everything else suits a single log that is always there
+    and keeps no positions.
 
     Attributes
     ----------
@@ -106,6 +106,12 @@ class Source(ABC):
         The consuming thread calls it, while the reading thread goes on.
         """
         return self.beginnings
+
+    def confirm(self) -> None:  # noqa: B027 -- most logs cannot be made anew unnoticed
+        """Raise `SourceError` if what was read so far may be of another log.
+
+        The checkpoint thread calls it before it writes.
+        """
 
     @abstractmethod
     def at_end(self) -> bool:

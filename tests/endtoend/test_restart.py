@@ -135,6 +135,33 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, tmp_p
     assert counts_at(tmp_path / "state") == before
 
 
+@pytest.mark.integration
+def test_a_label_topic_made_anew_is_refused(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Its positions mean nothing in another log either."""
+    labels = new_topic()
+    fill(broker.address, labels, [b"no correction"] * 3)
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(messages(examples(10))) + b"\n")
+    config = write_config(
+        tmp_path / "config.yaml",
+        source="file:in.jsonl",
+        kafka={"servers": [broker.address]},
+        corrections={"to": f"kafka:{labels}"},
+        checkpoint={"folder": "state"},
+    )
+    done = command("run", "--config", config, "--until-end", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = read(tmp_path / "state" / "model.nb")
+    assert stored.positions[f"{labels}/0"] == 3
+    broker.delete_topic(labels)
+    broker.create_topic(labels)
+    fill(broker.address, labels, [b"no correction"] * 9)
+    done = command("run", "--config", config, "--until-end", folder=tmp_path)
+    assert done.returncode == 78
+    assert f"topic '{labels}' was deleted and made anew".encode() in done.stderr
+
+
 @pytest.mark.parametrize("limit", [[], ["--max-messages", "70"]])
 def test_a_longer_file_of_that_name_is_refused(tmp_path: Path, limit: list[str]) -> None:
     """Another file under the old name: 78 says what to do, and the checkpoint stays as it is."""
