@@ -112,6 +112,7 @@ def run(
                 log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400
             raise
         pipeline.finish()
+        daemon.watch()
         reporter.stop()
         reporter.update(force=True)
         return reporter.summary(reason, pipeline.positions)
@@ -154,8 +155,9 @@ class Daemon:
         self._predictions = self._open_sink(settings.predictions, "predictions", stack)
         self._rejects = self._open_sink(settings.rejects, "rejects", stack)
         self._components = open_components(
-            settings, classes, self._statistics, self._metrics, stack, self._clock
-        )
+            settings, classes, self._statistics, self._metrics, stack, self._clock,
+            self._checkpoint.is_moved,
+        )  # fmt: skip
         self._erasure = build_erasure(
             settings, self._checkpoint, self._components, stack, self._clock
         )
@@ -202,8 +204,9 @@ class Daemon:
         stack.callback(sink.close)
         return sink
 
-    def _watch(self) -> None:
-        """Raise the error that ended the reporter's or the server's thread."""
+    def watch(self) -> None:
+        """Raise the error that ended the reporter's or the server's thread, or a `MovedError`."""
+        self._checkpoint.check_place()
         self.reporter.watch()
         self._watch_http()
 
@@ -274,7 +277,7 @@ class Daemon:
             health=self._health,
             statistics=statistics,
             stop=self._stop,
-            watch=self._watch,
+            watch=self.watch,
             recent=self._components.recent,
             corrections=None if corrections is None else corrections.applier,
             erasure=self._erasure,

@@ -3,7 +3,8 @@
     ConsumerError
     ├── ConfigError        the configuration is wrong: path, what was found, what is allowed
     ├── CheckpointError    a checkpoint cannot be used
-    │   └── MismatchError  it belongs to another configuration
+    │   ├── MismatchError  it belongs to another configuration
+    │   └── MovedError     its folder is no longer where the configuration says
     ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
     │   └── ReplacedError  its log is another one than the checkpoint's
@@ -41,6 +42,12 @@ class MismatchError(CheckpointError):
 
 class GroupError(CheckpointError):
     """The parts that a group shares cannot be read or written."""
+
+
+class MovedError(CheckpointError):
+    """The folder was moved while the daemon used it; another one may stand in its place."""
+
+    exit_code = 73  # EX_CANTCREAT
 
 
 class QuestionError(ConsumerError):

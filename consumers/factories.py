@@ -272,14 +272,16 @@ def open_components(
     metrics: Metrics,
     stack: contextlib.ExitStack,
     clock: Callable[[], float] = time.monotonic,
+    is_moved: Callable[[], bool] = lambda: False,
 ) -> Components:
     """Open the components that the settings ask for; the stack closes them.
 
+    `is_moved` says whether the state folder has left its path: then its files stay as they are.
     A journal of corrections that cannot be opened is a `CheckpointError`.
     """
     messages_min = settings.page.share_messages_min
     quality = Quality(classes, statistics.prequential, messages_min, clock=clock)
-    recent = _recent(settings, classes, clock)
+    recent = _recent(settings, classes, clock, is_moved)
     if recent is not None:
         recent.start()
         metrics.watch_recent(recent.state)
@@ -334,13 +336,17 @@ def build_erasure(
         components.recent,
         clock,
         OtherPlaces(unused, [] if source is None else [source], elsewhere, journal_unread=unread),
+        checkpoint.is_moved,
     )
     stack.callback(erasure.close)
     return erasure
 
 
 def _recent(
-    settings: Settings, classes: KnownClasses, clock: Callable[[], float]
+    settings: Settings,
+    classes: KnownClasses,
+    clock: Callable[[], float],
+    is_moved: Callable[[], bool],
 ) -> RecentStore | None:
     """Return the store of recent messages, or None if it is off or nobody could ask it."""
     if not (settings.recent.enabled and settings.http.enabled):
@@ -353,6 +359,7 @@ def _recent(
         settings.model.fields,
         settings.page.unsure_below,
         clock=clock,
+        is_moved=is_moved,
         times_made_up=stream_identity(settings)["source"] == "generator",
     )
 

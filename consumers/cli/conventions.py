@@ -7,11 +7,15 @@ which a restart does not mend, from a source that is away.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+
+from consumers.errors import MovedError
 
 DEFAULT_CONFIG = Path("config.yaml")
 
@@ -55,6 +59,7 @@ EXIT_CODES = {
     65: "data that cannot be used was given to a command",
     69: "the source cannot be read, and trying again does not help",
     70: "an unexpected error: a fault in streamnb itself",
+    73: "checkpoint.folder was moved while run used it; it is saved where that is now",
     74: "a checkpoint, model or output cannot be read or written",
     75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",
     78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
@@ -73,4 +78,9 @@ def fail(error: BaseException) -> NoReturn:
         code = EXIT_UNEXPECTED
         text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
     print_error(Console(stderr=True), text)
+    if isinstance(error, MovedError):
+        # Python would close the store of recent messages, and SQLite then removes the log of the
+        # file that has that name now: another daemon's.
+        sys.stderr.flush()
+        os._exit(code)
     raise SystemExit(code) from error

@@ -43,7 +43,7 @@ from consumers.checkpoint_entry import (
     values_of,
 )
 from consumers.config.sections import CheckpointSettings
-from consumers.errors import CheckpointError, MismatchError
+from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import Partition, part_name, partition_of
 from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
@@ -54,6 +54,8 @@ from streamnb.storage import older_files, positions_of, read
 FILE_NAME = "model.nb"
 # The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
 _PREFIXES = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
+# Linux: what the name of a descriptor's folder leads to, wherever that stands by now.
+_DESCRIPTORS = Path("/proc/self/fd")
 log = structlog.get_logger(__name__)
 
 
@@ -84,6 +86,7 @@ class Checkpoint:
         self._clock = clock
         self._due_at = clock() + settings.interval_s
         self._written_at: float | None = None
+        self._folder: int | None = None  # the locked folder's descriptor
         self._entries: dict[str, CheckpointEntry] = {}  # restored, and not handed out yet
 
     @property
@@ -91,6 +94,35 @@ class Checkpoint:
         """The file, or None if no folder is configured."""
         folder = self._settings.folder
         return None if folder is None else folder / FILE_NAME
+
+    @property
+    def _own_path(self) -> Path | None:
+        """The file by the locked folder itself, so that a write never lands in another's folder."""
+        path = self.path
+        if path is None or self._folder is None:
+            return path
+        return Path(_DESCRIPTORS, str(self._folder), path.name)
+
+    def is_moved(self) -> bool:
+        """Return whether the folder that is locked is no longer at its path; any thread may ask."""
+        path, folder = self.path, self._folder
+        if path is None or folder is None:
+            return False
+        try:
+            return not os.path.samestat(path.parent.stat(), os.fstat(folder))
+        except FileNotFoundError:
+            return True
+        except OSError:  # it may be out of reach for a while
+            return False
+
+    def check_place(self) -> None:
+        """Raise a `MovedError` if the folder is no longer at its path."""
+        if self.path is not None and self.is_moved():
+            raise MovedError(
+                f"checkpoint.folder {self.path.parent}: it was moved or replaced while streamnb "
+                "used it. What was learned is saved in the folder that was moved, and nothing was "
+                "written into one that has its name now. Move it back, and start again."
+            )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -115,6 +147,7 @@ class Checkpoint:
             ) from None
         except OSError as error:
             log.warning("checkpoint_folder_without_lock", detail=str(error))
+        self._folder = folder if _DESCRIPTORS.is_dir() else None
         tighten(each for prefix in _PREFIXES for each in sorted(path.parent.glob(prefix + "*")))
         with contextlib.suppress(OSError):  # left by a killed save; it holds words
             fresh = path.with_name(f".{FILE_NAME}.new")
@@ -123,6 +156,7 @@ class Checkpoint:
         try:
             yield
         finally:
+            self._folder = None
             os.close(folder)
 
     def is_due(self) -> bool:
@@ -199,8 +233,8 @@ class Checkpoint:
         entries: Mapping[str, CheckpointEntry] | None = None,
     ) -> SavedCheckpoint:
         """Write model, positions and entries as one file; if that fails, the one before stays."""
-        path = self.path
-        if path is None:
+        path = self._own_path
+        if path is None or self.path is None:
             return SavedCheckpoint(positions)
         began = self._clock()
         try:
@@ -214,7 +248,8 @@ class Checkpoint:
                 mode=FILE_MODE,  # the vocabulary holds people's words
             )
         except StreamnbError as error:
-            raise CheckpointError(f"checkpoint.folder: {error}") from error
+            said = str(error).replace(str(path), str(self.path))
+            raise CheckpointError(f"checkpoint.folder: {said}") from error
         self._written_at = self._clock()
         return SavedCheckpoint(positions, size, self._written_at - began)
 
@@ -223,7 +258,7 @@ class Checkpoint:
 
         Must not be called while a checkpoint is being written.
         """
-        path = self.path
+        path = self._own_path
         if path is None:
             return 0
         name = part_name(partition)

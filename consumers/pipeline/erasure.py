@@ -125,10 +125,11 @@ class Erasure:
         recent: MessageStore | None,
         clock: Callable[[], float] = time.monotonic,
         others: OtherPlaces = OtherPlaces(),
+        is_moved: Callable[[], bool] = lambda: False,
     ) -> None:
         self._folder = folder
         self._path = None if folder is None else folder / FILE_NAME
-        self._applied = applied
+        self._applied, self._is_moved = applied, is_moved
         self._journal = journal
         self._outputs = [each for each in outputs if folder is not None and _lies_in(each, folder)]
         out = [str(each.path) for each in outputs if each not in self._outputs]
@@ -192,6 +193,8 @@ class Erasure:
         with self._lock:
             if self._is_saved or self._path is None:
                 return
+            if self._is_moved():
+                raise SinkError(f"{self._path}: its folder was moved; nothing is written there")
             lines = [msgspec.json.encode(each) + b"\n" for each in self._pending]
             self._is_saved = True
         try:
@@ -260,7 +263,7 @@ class Erasure:
         with self._lock:
             pending = dict(self._pending)
         try:
-            left = self._pass_over(pending, applied)
+            left = None if self._is_moved() else self._pass_over(pending, applied)
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
@@ -369,7 +372,7 @@ class Erasure:
         return _overwrite(path, without_message, ids, self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
-        return not self._closing
+        return not self._closing and not self._is_moved()
 
 
 def _overwrite(

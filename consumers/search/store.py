@@ -60,10 +60,11 @@ class RecentStore:
 
     Each of `listeners` is called on the store's thread with every batch of rows that was stored,
     oldest first; each of `change_listeners` with what a person or the stream changed. Both are to
-    be filled before `start`, and must be quick.
+    be filled before `start`, and must be quick. Once `is_moved` says that the folder of the file
+    has left its path, nothing is stored any more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- two clocks and a flag are for tests and the daemon alone
         self,
         settings: RecentSettings,
         path: Path | None,
@@ -72,6 +73,7 @@ class RecentStore:
         unsure_below: float,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        is_moved: Callable[[], bool] = lambda: False,
         *,
         times_made_up: bool = False,
     ) -> None:
@@ -88,7 +90,9 @@ class RecentStore:
         row_builder = RowBuilder(classes, tuple(fields), times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
         self._sampler = Sampler(settings.rate_max_per_s, budget, row_builder, wall_clock, clock)
-        self._writer = Writer(path, self._sampler, self._bounds, classes, wall_clock, clock)
+        self._writer = Writer(
+            path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved
+        )
         self.listeners: list[Callable[[Sequence[MessageRow]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
 

@@ -29,6 +29,9 @@ _SAY_AGAIN_S = 60.0
 log = structlog.get_logger(__name__)
 
 
+_LEFT_OPEN: list[Transactions] = []  # of folders that were moved; see `Writer._close`
+
+
 class Writer:
     """The thread, and the file it writes; the end of the sampler's queue ends the thread.
 
@@ -44,8 +47,10 @@ class Writer:
         classes: Sequence[str],
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
+        is_moved: Callable[[], bool],
     ) -> None:
         self._path = path
+        self._is_moved = is_moved
         self._sampler = sampler
         self._bounds = bounds
         self._classes = classes
@@ -97,7 +102,7 @@ class Writer:
 
     def _end(self) -> None:
         """Let no removed word stay in the file, and close it."""
-        if self.file is not None:
+        if self.file is not None and not self._is_moved():
             with contextlib.suppress(sqlite3.Error):
                 self.file.purge(at_once=True)
         self._close()
@@ -108,6 +113,9 @@ class Writer:
         began_s = time.thread_time()
         self._taken = self._sampler.take()
         making_s = time.thread_time() - began_s
+        if self._is_moved():
+            self._lose_taken()
+            return
         if self._damage is not None:
             self._begin_anew(self._damage)
         if self.file is None:
@@ -195,5 +203,10 @@ class Writer:
 
     def _close(self) -> None:
         file, self.file = self.file, None
-        if file is not None:
+        if file is None:
+            return
+        if self._is_moved():
+            # SQLite would remove its log by name, and that may be another daemon's by now.
+            _LEFT_OPEN.append(file)
+        else:
             file.close()
