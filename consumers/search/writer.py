@@ -115,6 +115,7 @@ class Writer:
         making_s = time.thread_time() - began_s
         if self._is_moved():
             self._lose_taken()
+            self._close()
             return
         if self._damage is not None:
             self._begin_anew(self._damage)
@@ -206,6 +207,7 @@ class Writer:
         if file is None:
             return
         if self._is_moved():
+            file.readers.close()  # or searches would open the file that has the name now
             # SQLite would remove its log by name, and that may be another daemon's by now.
             _LEFT_OPEN.append(file)
         else:
