@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers import browser
 from consumers.checkpoint_entry import Checkpointed
+from consumers.config.addresses import StreamRange
 from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import ConsumerError, MismatchError
 from consumers.factories import (
@@ -77,18 +78,21 @@ def run(
     until_end: bool = False,
     max_messages: int | None = None,
     open_page: bool = False,
+    part: StreamRange | None = None,
 ) -> Summary:
     """Learn and predict until the source ends, a limit is reached, or `stop` is set.
 
-    With `until_end` it stops where the source ended at the start. `open_page` opens the page in a
-    browser once it answers. A `ConsumerError` says why the run cannot begin or go on.
+    With `until_end` it stops where the source ended at the start; with a `part` that has an end, at
+    that. `open_page` opens the page in a browser once it answers. A `ConsumerError` says why the
+    run cannot begin or go on.
     """
     stop = stop or threading.Event()
     with contextlib.ExitStack() as stack:
         view.start()
         stack.callback(view.stop)
         stack.enter_context(traced())
-        daemon = Daemon(settings, view, stop, stack, until_end=until_end)
+        until_end = until_end or (part is not None and part.end is not None)
+        daemon = Daemon(settings, view, stop, stack, until_end=until_end, part=part)
         reporter = daemon.reporter
         if open_page:
             browser.open_page(reporter.http_address)
@@ -133,6 +137,7 @@ class Daemon:
         stack: contextlib.ExitStack,
         *,
         until_end: bool,
+        part: StreamRange | None = None,
     ) -> None:
         self._settings, self._stop, self._clock = settings, stop, time.monotonic
         registry = CollectorRegistry()
@@ -150,7 +155,7 @@ class Daemon:
         self._statistics = RunStatistics(
             classes, settings.model.fields, settings.learning.window, self._clock
         )
-        source = build_source(settings, until_end=until_end)
+        source = build_source(settings, until_end=until_end, part=part)
         self._files: list[JsonLinesSink] = []
         self._predictions = self._open_sink(settings.predictions, "predictions", stack)
         self._rejects = self._open_sink(settings.rejects, "rejects", stack)

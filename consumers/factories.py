@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
+from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSettings, Settings
 from consumers.corrections import journal
 from consumers.corrections.applier import CorrectionApplier
@@ -33,7 +36,7 @@ from consumers.features import build_model, extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
-from consumers.messages import KnownClasses
+from consumers.messages import KnownClasses, RawColumns
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
@@ -51,6 +54,7 @@ from consumers.sinks.records import without_message
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
+from consumers.sources.ranged import RangedSource
 from consumers.sources.recording import RecordingSource, is_recording, read_head
 from consumers.sources.stdin import StdinSource
 from streamnb import NaiveBayes, Predictor
@@ -59,12 +63,40 @@ RECENT_FILE = "recent.db"
 log = structlog.get_logger(__name__)
 
 
-def build_source(settings: Settings, *, until_end: bool) -> Source:
-    """Return the source that `source` names, unopened; a missing client is a `ConfigError`."""
+def build_source(settings: Settings, *, until_end: bool, part: StreamRange | None = None) -> Source:
+    """Return the source that `source` names, or a `part` of it, unopened.
+
+    A missing client is a `ConfigError`, and so is a part of a stream that cannot be read again.
+    """
+    if part is None or part == StreamRange():
+        return _whole_source(settings, until_end=until_end)
+    kind = settings.source_address.kind
+    if kind in {"stdin", "generator"}:
+        raise ConfigError(
+            f"--from and --to: source {kind} has no past to begin in; they are for a topic, a file "
+            "or a recording"
+        )
+    until_end = until_end or part.end is not None
+    source = _whole_source(settings, until_end=until_end, begin_at=part.begin)
+
+    def times_of(raw: RawColumns) -> NDArray[np.int64]:
+        """Return the source's times; a file has none, so there the messages say theirs."""
+        if (raw.times_ms >= 0).any():
+            return raw.times_ms
+        messages = decoder.decode(raw)
+        times_ms = np.full(len(raw), -1, np.int64)
+        times_ms[messages.at] = messages.metadata(raw, messages.at).times_ms
+        return times_ms
+
+    decoder = build_decoder(settings, source)
+    return RangedSource(source, part, times_of, begins=kind == "kafka")
+
+
+def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None = None) -> Source:
     address = settings.source_address
     match address.kind:
         case "kafka":
-            return _kafka_source(address.servers, address.topic or "", settings.kafka)
+            return _kafka_source(address.servers, address.topic or "", settings.kafka, begin_at)
         case "file":
             path = address.path or Path()
             if is_recording(path):
@@ -80,7 +112,9 @@ def build_source(settings: Settings, *, until_end: bool) -> Source:
             assert_never(kind)
 
 
-def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -> Source:
+def _kafka_source(
+    servers: Sequence[str], topic: str, settings: KafkaSettings, begin_at: Bound | None
+) -> Source:
     """Return the source on the client library that is configured.
 
     It is imported here: a client costs up to a third of a second at the start, and one of them is
@@ -89,7 +123,8 @@ def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -
     if settings.client == "kafka-python":
         from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
 
-        return GroupSource(KafkaPythonClient(servers, topic, settings), settings)
+        client = KafkaPythonClient(servers, topic, settings)
+        return GroupSource(client, settings, begin_at=begin_at)
     if importlib.util.find_spec("confluent_kafka") is None:
         raise ConfigError(
             "kafka.client: 'librdkafka' needs the package 'confluent-kafka', and it is not "
@@ -98,7 +133,7 @@ def _kafka_source(servers: Sequence[str], topic: str, settings: KafkaSettings) -
         )
     from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
 
-    return GroupSource(LibrdkafkaClient(servers, topic, settings), settings)
+    return GroupSource(LibrdkafkaClient(servers, topic, settings), settings, begin_at=begin_at)
 
 
 def stream_identity(settings: Settings) -> dict[str, Any]:

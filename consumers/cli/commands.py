@@ -27,10 +27,15 @@ from consumers.cli.conventions import (
     EXIT_CODES,
     EXIT_READER_GONE,
     ConfigOption,
+    FromOption,
     JsonOption,
+    MaxMessagesOption,
+    ToOption,
+    UntilOption,
     fail,
     find_config,
     print_json,
+    stream_range,
 )
 from consumers.config.addresses import SOURCE_FORMS
 from consumers.errors import CheckpointError, ConfigError
@@ -99,10 +104,11 @@ def options(
     "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
     epilog="  streamnb run --source generator --max-messages 100000\n"
     "  streamnb run -c tweets.yaml --view log\n"
+    "  streamnb run -c tweets.yaml --from 2026-11-02T10:00+01:00 --to 2026-11-02T11:00+01:00\n"
     "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json\n"
     "  cat tweets.jsonl | streamnb run --source stdin --until-end",
 )
-def run(
+def run(  # noqa: PLR0913, PLR0917 -- each is an option
     config: ConfigOption = None,
     source: Annotated[
         str | None,
@@ -115,10 +121,9 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop once all that is there now has been read.")
     ] = False,
-    max_messages: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
-    ] = None,
+    max_messages: MaxMessagesOption = None,
+    begin: FromOption = None,
+    end: ToOption = None,
     view: Annotated[
         Literal["auto", "live", "log"] | None,
         typer.Option(help="What to show meanwhile; wins over the file.", show_default=False),
@@ -149,6 +154,7 @@ def run(
     from consumers.monitoring import logs
     from consumers.terminal import LiveView, make_view
 
+    part = stream_range(begin, end)
     path = find_config(config)
     settings = load(path, os.environ, {"source": source, "view": view, "http.port": port})
     # With --json standard output belongs to the summary alone.
@@ -164,7 +170,7 @@ def run(
 
         summary = daemon.run(
             settings, shown, stop, until_end=until_end, max_messages=max_messages,
-            open_page=open_page,
+            open_page=open_page, part=part,
         )  # fmt: skip
     finally:
         gc.enable()
@@ -372,16 +378,16 @@ def replay(
             metavar="recorded|max|N", help="Its own pace, as fast as it goes, or N times as fast."
         ),
     ] = "recorded",
-    max_messages: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
-    ] = None,
+    max_messages: MaxMessagesOption = None,
+    begin: FromOption = None,
+    end: UntilOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a recording into a topic."""
     from consumers.config.settings import SourceAddress, load
 
+    part = stream_range(begin, end, "--until")
     settings = load(find_config(config), os.environ)
     try:
         address = SourceAddress.parse(to)
@@ -403,6 +409,7 @@ def replay(
         kafka=settings.kafka,
         file=settings.file,
         message=settings.message,
+        part=part,
         show=sys.stderr.isatty(),
     )
     if as_json:
@@ -424,15 +431,14 @@ def replay(
     "  streamnb run --source recording:tweets.jsonl.gz --until-end\n"
     "  zcat tweets.jsonl.gz | head",
 )
-def record(
+def record(  # noqa: PLR0913, PLR0917 -- each is an option
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Where to; its name ends with .gz or .zst.")
     ],
-    max_messages: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
-    ] = None,
+    max_messages: MaxMessagesOption = None,
+    begin: FromOption = None,
+    end: ToOption = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -456,13 +462,14 @@ def record(
 
     if file.suffix not in SUFFIXES:
         raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")
+    part = stream_range(begin, end)
     try:
         seconds_max = None if duration is None else duration_s(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
-    limits = RecordLimits(until_end, max_messages, seconds_max)
+    limits = RecordLimits(until_end, max_messages, seconds_max, part)
     done = record_stream(settings, file, limits, watch_signals(), show=sys.stderr.isatty())
     if as_json:
         print_json(asdict(done))

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from consumers.config.addresses import BOUND_FORMS, Bound, StreamRange
 from consumers.errors import MovedError
 
 DEFAULT_CONFIG = Path("config.yaml")
@@ -29,6 +30,40 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+MaxMessagesOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="BOUND",
+        help=f"Begin here: {BOUND_FORMS}. A checkpoint's positions win.",
+        show_default=False,
+    ),
+]
+_END = "End before this, in the same forms, or with what is there now."
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="BOUND", help=_END, show_default=False)
+]
+UntilOption = Annotated[  # of `replay`, whose --to is a topic
+    str | None, typer.Option("--until", metavar="BOUND", help=_END, show_default=False)
+]
+
+
+def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> StreamRange:
+    """Return the part of a stream that `--from` and `--to` ask for."""
+    bounds: list[Bound | None] = []
+    name = "--from"
+    try:
+        for name, text in (("--from", begin), (end_name, end)):  # noqa: B007 -- named below
+            bounds.append(None if text is None else Bound.parse(text))
+        return StreamRange(*bounds)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 

@@ -25,6 +25,7 @@ import structlog
 import zstandard
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.record_format import RecordFormat
 from consumers.errors import SinkError
@@ -240,6 +241,7 @@ class RecordLimits:
     until_end: bool = False
     messages_max: int | None = None
     seconds_max: float | None = None
+    part: StreamRange | None = None
 
 
 def duration_s(text: str) -> float:
@@ -250,7 +252,7 @@ def duration_s(text: str) -> float:
     return float(match["n"]) * _UNITS_S[match["unit"]]
 
 
-def source_to_record(settings: Settings, *, until_end: bool) -> Source:
+def source_to_record(settings: Settings, limits: RecordLimits) -> Source:
     """Return the source that `source` names, unopened.
 
     A topic is read record by record, as only records have headers, and in a group of its own: the
@@ -258,14 +260,15 @@ def source_to_record(settings: Settings, *, until_end: bool) -> Source:
     """
     address = settings.source_address
     if address.kind != "kafka":
-        return build_source(settings, until_end=until_end)
+        return build_source(settings, until_end=limits.until_end, part=limits.part)
     own = {
         "client": "kafka-python",
         "decode": "records",
         "group_id": f"{settings.kafka.group_id}-record-{uuid.uuid4().hex[:8]}",
     }
     kafka = settings.kafka.model_copy(update=own)
-    return build_source(settings.model_copy(update={"kafka": kafka}), until_end=until_end)
+    settings = settings.model_copy(update={"kafka": kafka})
+    return build_source(settings, until_end=limits.until_end, part=limits.part)
 
 
 def record(
@@ -282,7 +285,7 @@ def record(
     A source that cannot be read on is a `SourceError`, a file that cannot be written a `SinkError`;
     what was recorded until then is whole.
     """
-    source = source_to_record(settings, until_end=limits.until_end)
+    source = source_to_record(settings, limits)
     try:
         writer = RecordingWriter(path, _head(settings, source.record_format), clock)
         try:
@@ -308,6 +311,7 @@ def _record(
     clock: Callable[[], float],
 ) -> Recorded:
     done = Recorded()
+    until_end = limits.until_end or (limits.part is not None and limits.part.end is not None)
     until_s = None if limits.seconds_max is None else clock() + limits.seconds_max
     source.resume(writer.logs)
     source.open(writer.positions.get)
@@ -325,7 +329,7 @@ def _record(
             if until_s is not None and clock() >= until_s:
                 done.reason = "time is up"
                 break
-            if limits.until_end and not batches and source.at_end():
+            if until_end and not batches and source.at_end():
                 done.reason = "end of source"
                 break
     finally:

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -34,6 +36,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from consumers.config.addresses import StreamRange
 from consumers.config.settings import (
     FileSettings,
     GeneratorSettings,
@@ -49,6 +52,7 @@ from consumers.messages import Headers, RawColumns
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
+from consumers.sources.ranged import RangedSource
 from consumers.sources.recording import RecordingSource, is_recording
 
 Speed = Literal["recorded", "max"] | float
@@ -143,6 +147,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     kafka: KafkaSettings | None = None,
     file: FileSettings | None = None,
     message: MessageSettings | None = None,
+    part: StreamRange | None = None,
     show: bool = True,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] = time.sleep,
@@ -164,6 +169,8 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     source = _source(recording, file or FileSettings())
     is_exact = isinstance(source, RecordingSource)
     read = recorded if is_exact else reading(source.record_format, message or MessageSettings())
+    if part is not None and part != StreamRange():
+        source = _ranged(source, part, read)
     sink = KafkaSink(servers, topic, kafka or KafkaSettings())
     done = Replayed()
     try:
@@ -207,6 +214,18 @@ def _source(recording: Path | GeneratorSettings, file: FileSettings) -> Source:
     if is_recording(recording):
         return RecordingSource(recording, file, with_headers=True)
     return FileSource(recording, file)
+
+
+def _ranged(source: Source, part: StreamRange, read: RecordReader) -> Source:
+    """Return a part of the source."""
+    if isinstance(source, GeneratorSource):
+        raise ConfigError("--from and --to: the made-up stream has no past to begin in")
+
+    def times_of(raw: RawColumns) -> NDArray[np.int64]:
+        times_ms = (item.time_ms for item in read(raw))
+        return np.array([-1 if each is None else each for each in times_ms], np.int64)
+
+    return RangedSource(source, part, times_of, begins=False)
 
 
 def _write(sink: KafkaSink, item: Item, done: Replayed, n_partitions: int) -> None:

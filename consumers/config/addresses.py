@@ -1,4 +1,4 @@
-"""The two small languages of addresses: where messages come from, and where records go.
+"""The small languages of addresses: where messages come from, which of them, where records go.
 
 A source is `generator`, `stdin`, `file:PATH`, `recording:PATH` or
 `kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output is `none`, `file:PATH` or `kafka:TOPIC`. Parsing
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SOURCE_FORMS = (
     "generator, stdin, file:PATH, recording:PATH or kafka://HOST:PORT[,HOST:PORT...]/TOPIC"
@@ -124,3 +125,58 @@ def _path(text: str, kind: str = "file") -> Path:
     if not text or "\0" in text:
         raise ValueError(f"must name a file: {kind}:PATH")
     return Path(text)
+
+
+BOUND_FORMS = "Unix milliseconds, an ISO time (UTC unless it names a zone) or offset:N"
+_TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
+
+
+class Bound(NamedTuple):
+    """One end of a range: an offset, or a time in Unix milliseconds."""
+
+    kind: Literal["offset", "time"]
+    at: int
+
+    def __str__(self) -> str:
+        if self.kind == "offset":
+            return f"offset:{self.at}"
+        seconds, ms = divmod(self.at, 1000)
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+    @classmethod
+    def parse(cls, text: str) -> Bound:
+        """Read an end of a range, or raise `ValueError`.
+
+        >>> Bound.parse("2026-11-02T10:00+01:00"), Bound.parse("offset:7")
+        (Bound(kind='time', at=1793610000000), Bound(kind='offset', at=7))
+        """
+        kind: Literal["offset", "time"] = "offset" if text.startswith("offset:") else "time"
+        digits = text.removeprefix("offset:")
+        try:
+            if re.fullmatch(r"[0-9]{1,18}", digits):
+                at = int(digits)
+            elif kind == "time":
+                found = datetime.fromisoformat(text)
+                if found.tzinfo is None:
+                    found = found.replace(tzinfo=UTC)
+                at = (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+            else:
+                at = -1
+        except (ValueError, OverflowError):
+            at = -1
+        if not 0 <= at <= (_TIME_MS_MAX if kind == "time" else 1 << 62):
+            raise ValueError(f"must be {BOUND_FORMS}, not {text!r}")
+        return cls(kind, at)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRange:
+    """From where to where a stream is read; None is no bound, an empty range a `ValueError`."""
+
+    begin: Bound | None = None
+    end: Bound | None = None
+
+    def __post_init__(self) -> None:
+        begin, end = self.begin, self.end
+        if begin is not None and end is not None and begin.kind == end.kind and end.at <= begin.at:
+            raise ValueError(f"--to {end} must lie behind --from {begin}")

@@ -1,4 +1,4 @@
-"""What readers and writers of Kafka share: settings, connecting, and sentences about faults.
+"""What readers and writers of Kafka share: settings, connecting, what a client says, and faults.
 
 kafka-python's constructors block until a broker answers. `Connecting` therefore calls them on a
 thread of its own, so that a daemon whose broker is away can report that and can be stopped. No
@@ -13,10 +13,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
+from consumers.messages import Partition, RawColumns
 
 Client = TypeVar("Client")
 
@@ -257,3 +258,48 @@ class Connecting(Generic[Client]):
 def unreadable(why: str) -> str:
     """Return the sentence for any other failure of the client library."""
     return f"Kafka's client could not read on: {why}"
+
+
+class ClientError(Exception):
+    """The broker or the group cannot be used now; the text says why and what to check."""
+
+
+class TopicDescription(NamedTuple):
+    """A topic as the broker describes it; one before version 2.8 gives it no id."""
+
+    id: str | None
+    partitions: frozenset[Partition]
+
+
+class AssignmentChange(NamedTuple):
+    """Partitions that were assigned to us, or taken away."""
+
+    assigned: bool
+    partitions: tuple[Partition, ...]
+
+
+class GroupFault(NamedTuple):
+    """What keeps us from the topic (`BROKER`) or out of the group (`GROUP`), as a sentence."""
+
+    key: Literal["broker", "group"]
+    sentence: str
+
+
+class FetchFault(NamedTuple):
+    """Why a partition cannot be read on, in the client's words.
+
+    The position must be sought again, the next batch is broken, or it is something else.
+    """
+
+    kind: Literal["position", "batch", "other"]
+    why: str
+
+
+class Fetched(NamedTuple):
+    """What one poll brought of a partition."""
+
+    partition: Partition
+    columns: RawColumns | None = None
+    position: int = 0  # where reading goes on, behind gaps and markers; 0 if not known
+    log_end: int | None = None  # as last heard of
+    fault: FetchFault | None = None  # why what follows cannot be read

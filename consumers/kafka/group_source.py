@@ -18,17 +18,29 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import structlog
 
+from consumers.config.addresses import Bound
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ReplacedError
-from consumers.kafka.client import no_answer, unreadable
+from consumers.kafka.client import (
+    AssignmentChange,
+    ClientError,
+    Fetched,
+    FetchFault,
+    GroupFault,
+    TopicDescription,
+    no_answer,
+    unreadable,
+)
 from consumers.messages import Partition, RawColumns
 from consumers.monitoring.health import Backoff
 from consumers.sources.base import LogFacts, Source
+from consumers.sources.ranged import behind_position, offsets_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -40,51 +52,6 @@ ASK_TIMEOUT_S: Final = 0.5
 
 BROKER: Final = "broker"  # the key of the trouble that concerns everything
 GROUP: Final = "group"  # the key of the trouble that keeps us out of the group
-
-
-class ClientError(Exception):
-    """The broker or the group cannot be used now; the text says why and what to check."""
-
-
-class TopicDescription(NamedTuple):
-    """A topic as the broker describes it; one before version 2.8 gives it no id."""
-
-    id: str | None
-    partitions: frozenset[Partition]
-
-
-class AssignmentChange(NamedTuple):
-    """Partitions that were assigned to us, or taken away."""
-
-    assigned: bool
-    partitions: tuple[Partition, ...]
-
-
-class GroupFault(NamedTuple):
-    """What keeps us from the topic (`BROKER`) or out of the group (`GROUP`), as a sentence."""
-
-    key: Literal["broker", "group"]
-    sentence: str
-
-
-class FetchFault(NamedTuple):
-    """Why a partition cannot be read on, in the client's words.
-
-    The position must be sought again, the next batch is broken, or it is something else.
-    """
-
-    kind: Literal["position", "batch", "other"]
-    why: str
-
-
-class Fetched(NamedTuple):
-    """What one poll brought of a partition."""
-
-    partition: Partition
-    columns: RawColumns | None = None
-    position: int = 0  # where reading goes on, behind gaps and markers; 0 if not known
-    log_end: int | None = None  # as last heard of
-    fault: FetchFault | None = None  # why what follows cannot be read
 
 
 class GroupClient(ABC):
@@ -133,6 +100,12 @@ class GroupClient(ABC):
     @abstractmethod
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log; may raise `ClientError`."""
+
+    @abstractmethod
+    def offsets_at(
+        self, partitions: Collection[Partition], time_ms: int, timeout_s: float
+    ) -> dict[Partition, int | None]:
+        """Return each first offset of that time or later; may raise `ClientError`."""
 
     @abstractmethod
     def find_topic(self, timeout_s: float) -> None:
@@ -272,6 +245,17 @@ class Positions:
         self._first_ends.setdefault(partition, log_end)
         return kept - position
 
+    def begin_at(
+        self, partition: Partition, position: int | None, bound: Bound, begin: int, log_start: int
+    ) -> None:
+        """Begin at a bound, the offset `begin`; one behind what was read is a `SourceError`."""
+        if position is None and partition in self.logs:
+            position = self.logs[partition].begin
+        if position is None:
+            self._begin({partition: begin})
+        elif begin > max(position, log_start):
+            raise behind_position(partition, bound, position)
+
     def advance(self, partition: Partition, position: int, log_end: int | None = None) -> None:
         """Note that reading has got to `position`, and where the log ends if that is known."""
         offsets = self._offsets[partition]
@@ -310,8 +294,10 @@ class GroupSource(Source):
         client: GroupClient,
         settings: KafkaSettings,
         clock: Callable[[], float] = time.monotonic,
+        begin_at: Bound | None = None,
     ) -> None:
         self.client = client
+        self._begin_at = begin_at
         self.lost_messages = 0
         self._settings = settings
         self._clock = clock
@@ -319,7 +305,8 @@ class GroupSource(Source):
         self._connected = False
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
-        self._positions = Positions(settings.start_from, client.topic_name)
+        start_from = settings.start_from if begin_at is None else "earliest"
+        self._positions = Positions(start_from, client.topic_name)
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}
         self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
@@ -475,6 +462,8 @@ class GroupSource(Source):
                 self._see_topic(topic)
             starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)
             ends = self.client.log_ends(list(self._to_seek), ASK_TIMEOUT_S)
+            at = partial(self.client.offsets_at, list(starts), timeout_s=ASK_TIMEOUT_S)
+            begins = offsets_of(self._begin_at, starts, ends, at)
         except ClientError as error:
             self._troubles.say(BROKER, str(error))
             return
@@ -482,6 +471,10 @@ class GroupSource(Source):
             position = self._to_seek.pop(partition)
             if position is None:
                 position = self._position_of(partition)
+                if self._begin_at is not None:
+                    self._positions.begin_at(
+                        partition, position, self._begin_at, begins[partition], log_start
+                    )
             lost = self._positions.start(partition, position, log_start, ends[partition])
             if lost:
                 self._report_lost(partition, lost, log_start)
@@ -491,7 +484,7 @@ class GroupSource(Source):
     def _see_topic(self, topic: TopicDescription) -> None:
         """Note the topic, which no checkpoint knows, and where reading begins in it."""
         ends = {}
-        if self._settings.start_from == "latest":
+        if self._settings.start_from == "latest" and self._begin_at is None:
             # What the checkpoint of an earlier version was reading goes on there.
             ends = self.client.log_ends(topic.partitions | self._to_seek.keys(), ASK_TIMEOUT_S)
             ends = {each: end for each, end in ends.items() if self._position_of(each) is None}

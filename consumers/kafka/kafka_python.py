@@ -26,7 +26,13 @@ from kafka.structs import MemberState
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError
 from consumers.kafka.client import (
+    AssignmentChange,
+    ClientError,
     Connecting,
+    Fetched,
+    FetchFault,
+    GroupFault,
+    TopicDescription,
     client_settings,
     group_settings,
     kafka_python_names,
@@ -36,13 +42,7 @@ from consumers.kafka.client import (
 )
 from consumers.kafka.columns import from_kafka_python
 from consumers.kafka.group_source import (
-    AssignmentChange,
-    ClientError,
-    Fetched,
-    FetchFault,
     GroupClient,
-    GroupFault,
-    TopicDescription,
 )
 from consumers.kafka.patch import (
     Privates,
@@ -295,6 +295,18 @@ class KafkaPythonClient(GroupClient):
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log."""
         return self._ask(self._consumer.end_offsets, partitions, timeout_s)
+
+    def offsets_at(
+        self, partitions: Collection[Partition], time_ms: int, timeout_s: float
+    ) -> dict[Partition, int | None]:
+        """Return the offset of the first message of that time or a later one."""
+        asked = {TopicPartition(*each): time_ms for each in partitions}
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout_ms=round(timeout_s * 1000))
+        except KafkaError as error:
+            raise self._unanswered(repr(error)) from error
+        at = {each: found.get(TopicPartition(*each)) for each in partitions}
+        return {each: None if there is None else there.offset for each, there in at.items()}
 
     def find_topic(self, timeout_s: float) -> None:
         """Ask for the topic's first partition; the library does not say which of two is wrong."""

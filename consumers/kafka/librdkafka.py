@@ -30,6 +30,12 @@ from confluent_kafka.admin import AdminClient
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka.client import (
+    AssignmentChange,
+    ClientError,
+    Fetched,
+    FetchFault,
+    GroupFault,
+    TopicDescription,
     connection_settings,
     group_settings,
     quiet_log,
@@ -38,13 +44,7 @@ from consumers.kafka.client import (
 from consumers.kafka.group_source import (
     BROKER,
     GROUP,
-    AssignmentChange,
-    ClientError,
-    Fetched,
-    FetchFault,
     GroupClient,
-    GroupFault,
-    TopicDescription,
 )
 from consumers.messages import Partition, RawColumns
 from consumers.sources.records import from_parts
@@ -256,6 +256,13 @@ class LibrdkafkaClient(GroupClient):
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return the offset after the last one of each log, open transactions not counted."""
         return self._ask_offsets(partitions, OFFSET_END, timeout_s)
+
+    def offsets_at(
+        self, partitions: Collection[Partition], time_ms: int, timeout_s: float
+    ) -> dict[Partition, int | None]:
+        """Return the offset of the first message of that time or a later one."""
+        found = self._ask_offsets(partitions, time_ms, timeout_s)
+        return {each: offset if offset >= 0 else None for each, offset in found.items()}
 
     def _ask_offsets(
         self, partitions: Collection[Partition], which: int, timeout_s: float

@@ -1,0 +1,187 @@
+"""Parts of a stream: which messages of a recording, a file or a topic lie from here to there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.cli.record import RecordingWriter
+from consumers.config.addresses import Bound, StreamRange
+from consumers.config.settings import Settings
+from consumers.decode.record_format import RecordFormat
+from consumers.errors import ConfigError, SourceError
+from consumers.factories import build_source
+from consumers.messages import Partition
+from consumers.sources.recording import RecordingHead
+from consumers.sources.records import from_parts
+from tests.broker.broker import Broker
+from tests.consumers.cli.test_record import Row, produce
+from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S
+
+HEAD = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
+SECOND = 1_700_000_000_000
+
+
+def offsets(
+    source: str,
+    begin: str | None = None,
+    end: str | None = None,
+    positions: Mapping[Partition, int] | None = None,
+    **settings: object,
+) -> dict[int, list[int]]:
+    """Return the offsets of a part of a source, by partition; the next offset lies behind each."""
+    bounds = [None if text is None else Bound.parse(text) for text in (begin, end)]
+    given = Settings.model_validate({"source": source, **settings})
+    built = build_source(given, until_end=True, part=StreamRange(*bounds))
+    built.open((positions or {}).get)
+    found: dict[int, list[int]] = {}
+    try:
+        for _ in range(round(PATIENCE_S * 10)):
+            batches = built.poll(0.1)
+            if not batches and built.at_end():
+                return found
+            for raw in batches:
+                found.setdefault(raw.partition.partition, []).extend(raw.offsets.tolist())
+                assert raw.next_offset > raw.offsets[-1]
+    finally:
+        built.close()
+    pytest.fail(f"no end of {found}")
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> str:
+    """Return a recording of two partitions: a message a second, the second partition's later."""
+    writer = RecordingWriter(tmp_path / "r.gz", HEAD)
+    for number in range(2):
+        times_ms = [SECOND + 1_000 * (i + 5 * number) for i in range(10)]
+        values = [b'{"text":"a"}'] * 10
+        writer.add(
+            from_parts(Partition("t", number), [None] * 10, values, range(10), times_ms, 10, None)
+        )
+    writer.flush()
+    writer.close()
+    return f"recording:{tmp_path / 'r.gz'}"
+
+
+def test_a_part_of_a_recording_by_time_and_by_offset(recording: str) -> None:
+    """The first message at the beginning or behind it, up to the first at the end or behind it."""
+    assert offsets(recording, "2023-11-14T22:13:23", "1700000007000") == {
+        0: [3, 4, 5, 6],
+        1: [0, 1],
+    }
+    assert offsets(recording, "2023-11-14T23:13:28.500+01:00") == {
+        0: [9],
+        1: [4, 5, 6, 7, 8, 9],
+    }
+    assert offsets(recording, "offset:4", "offset:6") == {0: [4, 5], 1: [4, 5]}
+    assert offsets(recording, None, "offset:1") == {0: [0], 1: [0]}
+    assert offsets(recording, "2030-01-01") == {}
+
+
+def test_a_checkpoints_positions_win(recording: str) -> None:
+    """Started again with the same range a run goes on where it was; a gap is an error."""
+    behind = {Partition("t", 0): 5, Partition("t", 1): 1}
+    assert offsets(recording, "1700000003000", "1700000007000", behind) == {0: [5, 6], 1: [1]}
+    ended = {Partition("t", 0): 7, Partition("t", 1): 2}
+    assert offsets(recording, "1700000003000", "1700000007000", ended) == {}
+    for begin in ("1700000008000", "offset:6"):
+        with pytest.raises(SourceError, match=r"lies behind offset 5.*Leave --from out"):
+            offsets(recording, begin, None, behind)
+
+
+@given(
+    times=st.lists(st.integers(0, 20), min_size=1, max_size=20),
+    begin=st.none() | st.integers(0, 21),
+    length=st.none() | st.integers(1, 10),
+)
+def test_any_part_is_what_lies_between_its_first_messages(
+    tmp_path_factory: pytest.TempPathFactory,
+    times: list[int],
+    begin: int | None,
+    length: int | None,
+) -> None:
+    """By time, whatever the order of the times, it is as Kafka's own search by time has it."""
+    path = tmp_path_factory.mktemp("r") / "r.gz"
+    writer = RecordingWriter(path, HEAD)
+    n = len(times)
+    writer.add(from_parts(Partition("t", 0), [None] * n, [b"{}"] * n, range(n), times, n, None))
+    writer.flush()
+    writer.close()
+    end = None if length is None else (begin or 0) + length
+
+    def first(at: int | None, default: int) -> int:
+        return next((i for i, time in enumerate(times) if at is not None and time >= at), default)
+
+    start = 0 if begin is None else first(begin, n)
+    stop = next((i for i in range(start, n) if end is not None and times[i] >= end), n)
+    texts = [None if each is None else str(each) for each in (begin, end)]
+    expected = {0: list(range(start, stop))} if start < stop else {}
+    assert offsets(f"recording:{path}", texts[0], texts[1]) == expected
+
+
+def test_a_file_says_its_times_itself(tmp_path: Path) -> None:
+    """The times of a file stand in its messages; one without is of the time before it."""
+    path = tmp_path / "some.jsonl"
+    lines = [
+        b'{"id":1,"created_at":"2026-11-02T10:00:00Z","text":"a"}\n',
+        b'{"id":2,"created_at":"2026-11-02T11:00:00Z","text":"b"}\n',
+        b"not JSON\n",
+        b'{"id":4,"created_at":"2026-11-02T12:00:00Z","text":"d"}\n',
+    ]
+    path.write_bytes(b"".join(lines))
+    starts = [sum(map(len, lines[:i])) for i in range(4)]
+    source = f"file:{path}"
+    assert offsets(source, "2026-11-02T10:30", "2026-11-02T12:00") == {0: starts[1:3]}
+    assert offsets(source, f"offset:{starts[2]}") == {0: starts[2:]}
+
+
+@pytest.mark.parametrize("source", ["generator", "stdin"])
+def test_what_has_no_past_has_no_parts(source: str) -> None:
+    """A stream that cannot be read again has no range, and the error names what has."""
+    with pytest.raises(ConfigError, match="for a topic, a file or a recording"):
+        offsets(source, "offset:5")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "offset:", "offset:-1", "-5", "1e3", "2026-13-01", "9" * 19, "0x10"]
+)
+def test_other_bounds_are_refused(text: str) -> None:
+    """The error says which forms there are."""
+    with pytest.raises(ValueError, match="must be Unix milliseconds, an ISO time"):
+        Bound.parse(text)
+
+
+def test_an_empty_range_is_refused() -> None:
+    """An end that does not lie behind the beginning is a mistake."""
+    with pytest.raises(ValueError, match="must lie behind --from offset:5"):
+        StreamRange(Bound("offset", 5), Bound("offset", 5))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("client", sorted(CLIENTS))
+def test_a_part_of_a_topic(broker: Broker, new_topic: Callable[..., str], client: str) -> None:
+    """Both clients seek the beginning, end with the range, and refuse a gap behind a position."""
+    topic = new_topic(2)
+    rows: dict[int, list[Row]] = {
+        number: [(i, SECOND + 1_000 * (i + 5 * number), None, b"{}", []) for i in range(10)]
+        for number in range(2)
+    }
+    produce(broker.address, topic, rows)
+    source = f"kafka://{broker.address}/{topic}"
+
+    def part(
+        begin: str | None, end: str | None = None, positions: Mapping[Partition, int] | None = None
+    ) -> dict[int, list[int]]:
+        kafka = {"client": client, "group_id": f"{topic}-{client}", "session_timeout_s": 6}
+        return offsets(source, begin, end, positions, kafka=kafka)
+
+    assert part("1700000003000", "1700000007000") == {0: [3, 4, 5, 6], 1: [0, 1]}
+    assert part("offset:8") == {0: [8, 9], 1: [8, 9]}
+    behind = {Partition(topic, 0): 5, Partition(topic, 1): 1}
+    assert part("1700000003000", "1700000007000", behind) == {0: [5, 6], 1: [1]}
+    with pytest.raises(SourceError, match=r"lies behind offset [15].*Leave --from out"):
+        part("1700000008000", None, behind)
