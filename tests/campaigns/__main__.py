@@ -20,6 +20,7 @@ from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
 from tests.campaigns.power_loss import power_loss
+from tests.campaigns.replays import replays
 from tests.campaigns.soak import soak
 
 CAMPAIGNS: dict[str, Campaign] = {
@@ -31,6 +32,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of five kinds", ("deep",)),
+        Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),
         Campaign(record_batches, 1_000, 5, "hundred responses"),
         Campaign(damaged_files, 2_000, 5, "times 50 checkpoints and 25 journals"),
