@@ -32,6 +32,9 @@ from streamnb.state import ModelState
 from streamnb.storage import read
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-(?P<writer>[0-9a-f]{16})\.nb")
+# What a kill amid writing leaves, and what was set aside: they hold words.
+_LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-[0-9a-f]{16}\.nb\.(new|damaged)")
+_LEFT_S = 3600.0  # longer than anybody writes
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -176,10 +179,17 @@ class PartFiles:
             )
 
     def _remove_old(self, folder: Path) -> None:
-        """Remove the files behind the furthest `keep`."""
+        """Remove the files behind the furthest `keep`, also those that were left unfinished."""
         with contextlib.suppress(OSError):  # another member may be at it too
-            for each in sorted(self._files(folder))[: -self._keep]:
+            found = sorted(self._files(folder))
+            for each in found[: -self._keep]:
                 (folder / each.name).unlink(missing_ok=True)
+            old_s = (folder / found[-1].name).stat().st_mtime - _LEFT_S
+            for path in folder.iterdir():
+                left = _LEFT.fullmatch(path.name)
+                is_behind = left and int(left["position"]) < found[-self._keep :][0].position
+                if is_behind and path.stat().st_mtime < old_s:
+                    path.unlink(missing_ok=True)
 
     def _folder_of(self, partition: Partition) -> Path:
         return self._folder / quote(partition.topic, safe="") / str(partition.partition)

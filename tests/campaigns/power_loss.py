@@ -1,4 +1,4 @@
-"""Cut the power at every write of a checkpoint, a journal, an erasure, a sink and the store."""
+"""Cut the power at every write of checkpoints, part files, journal, erasure, sink and store."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
 from consumers.errors import CheckpointError, SinkError
 from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.part_files import PartFiles
 from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
 from tests.campaigns.campaign import Run
@@ -88,6 +89,29 @@ def journal(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
                 assert there.read(offset, len(line) + 1) == line + b"\n", (offset, line)
             at = there.append(b"", b"more").offset
             assert there.read(at, 100) == b"more\n"
+    return n_states
+
+
+def part_file(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Write part files; after a cut the furthest that was acknowledged is there, or one beyond."""
+    keep = chance.randint(1, 3)
+    before = _made(folder / "before")
+    cut = PowerCut(before, lies)
+    with cut.watched():
+        for n in range(1, chance.randint(3, 5)):
+            files = PartFiles(before / "parts", {}, model_of(0), keep)  # each another member's
+            files.write(model_of(n).state, LOG, n)
+            cut.acknowledge(n)
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        after = PartFiles(put_back(folder / "after", left) / "parts", {}, model_of(0), keep)
+        with capture_logs() as said:
+            found = after.load(LOG)
+        last = max(promised, default=0)
+        assert said == []
+        assert (0 if found is None else found.position) in {last, last + 1}
+        assert found is None or found.model.n_examples == found.position
     return n_states
 
 
@@ -196,4 +220,4 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-SCENARIOS: tuple[Scenario, ...] = (checkpoint, journal, erasure, sink, recent_store)
+SCENARIOS: tuple[Scenario, ...] = (checkpoint, part_file, journal, erasure, sink, recent_store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -179,3 +180,19 @@ def test_news_are_what_others_brought_further(tmp_path: Path) -> None:
     taken = group.take_over(OTHER, None)
     assert taken is not None
     assert taken.position == 4
+
+
+def test_what_a_kill_left_goes_as_old_files_do(tmp_path: Path) -> None:
+    """Unfinished and damaged files hold words too: they go, unless somebody may be at them."""
+    files = files_in(tmp_path, keep=2)
+    files.write(learned("a").state, LOG, 5)
+    (folder,) = {path.parent for path in tmp_path.rglob("*.nb")}
+    old = [f".{1:020d}-{'a' * 16}.nb.new", f"{2:020d}-{'b' * 16}.nb.damaged"]
+    kept = [f".{3:020d}-{'c' * 16}.nb.new", f".{9:020d}-{'d' * 16}.nb.new", "notes.txt"]
+    for name in (*old, *kept):
+        (folder / name).write_bytes(b"some")
+        if name != kept[0]:  # that one is being written
+            os.utime(folder / name, (0, 0))
+    files.write(learned("a", "b").state, LOG, 6)
+    assert not set(old) & set(names(tmp_path))
+    assert set(kept) <= set(names(tmp_path))
