@@ -52,7 +52,8 @@ def table(runs: Runs, campaigns: Mapping[str, Campaign]) -> Iterator[str]:
             command = f"python -m tests.campaigns {name}"
             yield f"| {campaign.what} | not yet at length | | | `{command}` |"
             continue
-        size = f"{run['n']:,} {campaign.step}; seed {run['seed']}, {run['seconds']:,.0f} s"
+        of = f" of {campaign.n_full:,}" if run["n"] < campaign.n_full else ""
+        size = f"{run['n']:,}{of} {campaign.step}; seed {run['seed']}, {run['seconds']:,.0f} s"
         found = ", ".join(f"{value:,} {what}" for what, value in run["figures"].items())
         command = f"python -m tests.campaigns {name} --seed {run['seed']} --n {run['n']}"
         yield (
