@@ -26,6 +26,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 # `$${` is how a plain `${` is written.
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+_SHOWN_CHARACTERS = 4  # of a variable's value: up to so many, less one, a message may show it
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
@@ -51,12 +52,14 @@ class Document:
     """What a file holds, and where.
 
     `written` has each scalar as it stands in the file, so with the name of a variable and not its
-    value; `problems` are mistakes that reading itself has found.
+    value; `variables` are those that were filled in; `problems` are mistakes that reading itself
+    has found.
     """
 
     data: Any = None  # variables filled in; None for an empty file
     lines: dict[Path, int] = field(default_factory=dict)  # of each key's value, from 1
     written: dict[Path, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -148,7 +151,9 @@ class _Walk:
                 self._report(
                     path, f"needs the variable {name}, which the environment does not have"
                 )
-            return self._environ.get(name, match[0])
+                return match[0]
+            self._document.variables[name] = self._environ[name]
+            return self._environ[name]
 
         node.value = _VARIABLE.sub(value_of, written)
         node.tag = _TEXT_TAG
@@ -305,4 +310,12 @@ def render(name: str, problems: Sequence[Problem], document: Document) -> str:
         where = f"line {line}: " if line else ""
         path = ".".join(map(str, problem.path))
         lines.append(f"  {where}{path}: {problem.text}")
-    return "\n".join(lines)
+    return _without_values("\n".join(lines), document.variables)
+
+
+def _without_values(text: str, variables: Mapping[str, str]) -> str:
+    """Put each variable's name in the place of its value; a shorter value tells nothing."""
+    for name, value in sorted(variables.items(), key=lambda pair: -len(pair[1])):
+        if len(value) >= _SHOWN_CHARACTERS:
+            text = text.replace(value, f"${{{name}}}").replace(repr(value)[1:-1], f"${{{name}}}")
+    return text

@@ -87,7 +87,8 @@ def _number(value: Any, whose: str) -> float:
             raise wrong(f"{_FORMS}{whose}") from None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value < 0:
-        raise wrong(f"{_FORMS}{whose and f'; that{whose} is {value!r}'}")
+        shown = repr(value) if isinstance(value, int | float | None) else "none of these"
+        raise wrong(f"{_FORMS}{whose and f'; that{whose} is {shown}'}")
     return float(value)
 
 

@@ -105,7 +105,9 @@ def by_kind(default: str, text: str) -> Discriminator:
 
     def kind_of(value: Any) -> str:
         is_section = isinstance(value, dict)
-        return mark(str(value.get("kind", default) if is_section else getattr(value, "kind", None)))
+        kind = value.get("kind", default) if is_section else getattr(value, "kind", None)
+        # Aliases can make a list whose text has no end.
+        return mark(str(kind) if isinstance(kind, str | int | float | None) else "")
 
     return Discriminator(
         kind_of,

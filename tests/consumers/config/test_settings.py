@@ -244,6 +244,31 @@ def test_a_password_is_never_printed(tmp_path: Path) -> None:
     assert SECRET not in at
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka: {servers: ['${PW}']}",
+        "labels: {mapping: {a: '${PW}'}}",
+        "labels: {mapping: {a: 'prefix-${PW}'}}",
+        "http: {allowed_hosts: ['${PW}']}",
+        "model: {classes: ['${PW}', '${PW}']}",
+    ],
+)
+def test_a_mistake_shows_the_name_of_a_variable(tmp_path: Path, text: str) -> None:
+    """Whichever check finds the mistake, the value that a variable had is not in its message."""
+    found = mistakes(tmp_path, text, PW=f"{SECRET}'s \n")
+    assert SECRET not in found
+    assert "${PW}" in found
+
+
+def test_a_list_without_end_is_refused_at_once(tmp_path: Path) -> None:
+    """Aliases that make a billion entries of a few lines are a mistake, and are not spelt out."""
+    lines = ["x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]" for i in range(1, 9)]
+    for key in ("labels: {kind: *x8}", "model: {class_prior: {fixed: *x8}}"):
+        assert len(mistakes(tmp_path, "\n".join([*lines, key]))) < 10_000
+
+
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_secret_may_come_from_a_file(tmp_path: Path, end: str) -> None:
     """Password, key password and token are read from files, and shown by their path alone."""
