@@ -20,6 +20,7 @@ from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
 from tests.campaigns.odd_configurations import odd_configurations
+from tests.campaigns.odd_requests import odd_requests
 from tests.campaigns.power_loss import power_loss
 from tests.campaigns.replays import replays
 from tests.campaigns.soak import soak
@@ -39,6 +40,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(damaged_files, 2_000, 5, "times 50 checkpoints and 25 journals"),
         Campaign(soak, 2_500, 20, "times 20,000 messages", ("deep",), is_chain=True),
         Campaign(odd_configurations, 1_000, 1, "times 100 configurations"),
+        Campaign(odd_requests, 1_000, 3, "times 100 requests"),
     )
 }
 
