@@ -20,6 +20,7 @@ DOCUMENTS = sorted(
     for path in (
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
         ROOT / "deploy" / "README.md",
         *(ROOT / "docs").rglob("*.md"),
     )

@@ -145,6 +145,16 @@ def test_a_configuration_makes_no_objects(
     assert not any("python" in str(key) for key in yaml.SafeLoader.yaml_constructors)
 
 
+def test_each_named_test_is_there() -> None:
+    """Each test that the threat model names stands in its file, and each file is one of tests."""
+    text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 30
+    for path, test in named:
+        found = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^def {test or 'test_|^def '}", found, re.MULTILINE), (path, test)
+
+
 # -- dependencies -----------------------------------------------------------------------------
 
 
