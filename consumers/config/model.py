@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -86,7 +87,7 @@ def _number(value: Any, whose: str) -> float:
         except ValueError:
             raise wrong(f"{_FORMS}{whose}") from None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
+    if not is_number or not 0 <= value <= sys.float_info.max:
         shown = repr(value) if isinstance(value, int | float | None) else "none of these"
         raise wrong(f"{_FORMS}{whose and f'; that{whose} is {shown}'}")
     return float(value)

@@ -120,6 +120,7 @@ port: 1
         ),
         ("kafka: {ssl_key_password_file: ''}", "must be the path of a file that holds the secret"),
         ("kafka: {sasl_password_file: /no/such}", "a file that this user can read (No such file"),
+        (f"model: {{class_prior: {10**400}}}", "model.class_prior: must be a number of at least 0"),
         ("source: kafka://h:9092", "source: must end with /TOPIC"),
         ("source: kafka://h:0/t", "with a port of 1 to 65535"),
         ("source: 'file:'", "source: must name a file"),
