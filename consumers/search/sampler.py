@@ -1,6 +1,6 @@
 """What comes in: which messages are taken, and the queue in which they wait for the writer.
 
-More may come than is worth keeping. Then a sample is taken: about ten times a second a batch gives
+More may come than is worth keeping. Then a sample is taken: about four times a second a batch gives
 as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
 holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
 at the highest rate that is set; of a fast stream, at what the processor budget affords: storing a
@@ -35,8 +35,8 @@ from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
-# as dozens of them. At random, so that the batches of two partitions that take turns both have one.
-_SAMPLE_S = (0.05, 0.15)
+# as ninety of them. At random, so that the batches of two partitions that take turns both have one.
+_SAMPLE_S = (0.15, 0.35)
 _PIECE_S = 0.25  # messages that are then taken at once, at least, as a time at the long run's rate
 _PIECE_TURNS = 1.25  # the same, in times between two turns of the store's thread
 # How long messages are gathered for one transaction, unless somebody waits. A transaction costs as
@@ -59,9 +59,9 @@ _SEED = 20
 _MAKING_S = 5e-6
 _WRITING_S = 20e-6
 _WEIGHT = 500
-# Sums forget by this share with each measurement. Samples are made ten times a second and written
+# Sums forget by this share with each measurement. Samples are made four times a second and written
 # twice a second while they are rationed: half is forgotten within three seconds.
-_MAKING_KEPT = 0.975
+_MAKING_KEPT = 0.94
 _WRITING_KEPT = 0.89
 RATE_MIN_PER_S = 20.0  # a page without any message would be of no use
 
@@ -264,7 +264,7 @@ class Sampler:
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
-        self._sample_tokens = 0.0  # that the next sample waits for
+        self._sample_s = 0.0  # what the next sample waits for, as a time at the long run's rate
         self.is_open = False  # whether what comes is taken
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
@@ -289,6 +289,7 @@ class Sampler:
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
         """Take what may be taken of some rows; see `RecentStore.offer`."""
+        began_s = self._thread_time()
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
         with self._lock:
@@ -298,11 +299,11 @@ class Sampler:
             n = min(len(rows), int(self._refilled() / cost))
             if n < len(rows):
                 self._leave_out()
-                n = n if self._tokens >= self._sample_tokens else 0
+                n = n if self._tokens >= self._sample_s * self._rate_per_s() else 0
             chosen = self._drawn(len(rows), n)
             self._tokens -= len(chosen) * cost
             if 0 < n < len(rows):
-                self._sample_tokens = self._rate_per_s() * self._rng.uniform(*_SAMPLE_S)
+                self._sample_s = self._rng.uniform(*_SAMPLE_S)
             if not n:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
@@ -310,16 +311,10 @@ class Sampler:
         raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
         # It may wait as it is, unless most of what it holds would be of use to nobody.
         is_whole = len(raw) >= _WHOLE_SHARE * n_raw
-        self._append(raw if is_whole else self._measured(raw), n_offered=len(rows))
-
-    def _measured(self, raw: RawBatch) -> Offer:
-        """Make a sample's rows, on the thread that offers them."""
-        began_s = self._thread_time()
-        offer = raw.made(self._row_builder)
-        seconds = self._thread_time() - began_s
-        with self._lock:
-            self._budget.made(len(offer) * offer.cost, seconds)
-        return offer
+        self._append(raw if is_whole else raw.made(self._row_builder), n_offered=len(rows))
+        if not is_whole:
+            with self._lock:
+                self._budget.made(len(raw) * cost, self._thread_time() - began_s)
 
     def _append(self, offer: Offer | RawBatch, n_offered: int) -> None:
         n, n_bytes = len(offer), offer.n_bytes

@@ -111,8 +111,7 @@ class Writer:
         """Write what waits, and let go of what is too old."""
         n_offered = self._sampler.n_offered
         began_s = time.thread_time()
-        self._taken = self._sampler.take()
-        making_s = time.thread_time() - began_s
+        self._taken = taken = self._sampler.take()
         if self._is_moved():
             self._lose_taken()
             self._close()
@@ -125,18 +124,17 @@ class Writer:
             self._lose_taken()
             return
         try:
-            if self._taken:
-                began_s = time.thread_time()
-                if any(isinstance(item, Forget | Remove) for item in self._taken):
+            if taken:
+                if any(isinstance(item, Forget | Remove) for item in taken):
                     # Whether the file that was moved aside holds it nobody knows, and none can take
                     # it out. A kill must find the removal undone, or no such file.
                     drop_aside(self._path)
-                done = self.file.apply(self._taken, n_offered - self._n_offered)
-                self._n_offered, told, self._taken = n_offered, self._taken, ()
-                self._tell(told, done)
-                self._sampler.written(told, making_s + time.thread_time() - began_s)
+                done = self.file.apply(taken, n_offered - self._n_offered)
+                self._n_offered, self._taken = n_offered, ()
+                self._tell(taken, done)
             self.file.let_go(int(self._wall_clock() * 1000))
             self.file.purge()
+            self._sampler.written(taken, time.thread_time() - began_s)
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
         except (sqlite3.Error, ValueError, OverflowError) as error:

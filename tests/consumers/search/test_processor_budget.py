@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,8 @@ from consumers.search.sampler import (
     ProcessorBudget,
     Sampler,
 )
-from tests.consumers.search.stores import CLASSES, LOG, Clock, tweets
+from consumers.search.transactions import Transactions
+from tests.consumers.search.stores import CLASSES, LOG, Clock, running, tell, tweets
 
 BATCH = 500
 SHARE = 0.02
@@ -36,10 +39,12 @@ class CostlyMaker(RowBuilder):
 
     meter = Clock(0.0)
     cost_s = 0.0
+    n_made = 0
 
     def columns(self, messages: Messages, rows: Any, *rest: Any) -> Columns:
         """Make them."""
         type(self).meter.now_s += len(rows) * self.cost_s
+        type(self).n_made += 1
         return super().columns(messages, rows, *rest)
 
 
@@ -123,6 +128,36 @@ def test_a_fast_stream_takes_its_share_of_a_core(make_s: float, write_s: float) 
     assert stream.spent == pytest.approx(SHARE, rel=0.1)
     expected = (SHARE - 2 * stream.turn_s) / (make_s + write_s)
     assert stream.share * 100_000 == pytest.approx(expected, rel=0.15)
+
+
+def test_a_sample_is_made_a_few_times_a_second() -> None:
+    """Rows are made dozens at a time, however small the batches are: to begin with them costs."""
+    stream = Stream(5e-6, 15e-6)
+    stream.settle(100_000)
+    made_before = CostlyMaker.n_made
+    stream.run(100_000, 20)
+    assert 60 < CostlyMaker.n_made - made_before < 110
+
+
+def test_a_whole_turn_of_the_stores_thread_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is let go of, purged and told to listeners counts as what is written."""
+    meter, charged = Clock(0.0), list[tuple[int, float]]()
+    monkeypatch.setattr("consumers.search.writer.time", SimpleNamespace(thread_time=meter))
+
+    def costly(*_arguments: object) -> None:
+        meter.now_s += 1.0
+
+    monkeypatch.setattr(Transactions, "purge", costly)
+    monkeypatch.setattr(Transactions, "let_go", costly)
+    monkeypatch.setattr(
+        Sampler, "written", lambda _, items, seconds: charged.append((_n_rows(items), seconds))
+    )
+    with running(tmp_path / "recent.db") as store:
+        store.listeners.append(costly)
+        tell(store, ["good day"] * 3)
+    assert sum(seconds for n, seconds in charged if n) == 3.0
 
 
 def test_less_is_kept_while_it_costs_more() -> None:
