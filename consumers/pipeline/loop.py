@@ -37,7 +37,7 @@ from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.records import prediction_record, reject_record
-from streamnb import Answer, Codes, Learner, Predictor
+from streamnb import Answer, Codes, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 from streamnb.labels import to_indices
 
@@ -192,8 +192,11 @@ class Pipeline:
             n = self.learner.n_until_due() or len(to_learn) + 1
             end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else len(messages)
             n_before = int(np.searchsorted(to_predict, end))
-            self._predict(messages, to_predict[:n_before])
+            snapshot = self.learner.snapshot
+            # First, so that recent messages are always stored in the same order: labelled ones,
+            # then those that the predictor's thread judges.
             self._learn(messages, to_learn[:n])
+            self._predict(messages, to_predict[:n_before], snapshot)
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
                 return
@@ -226,12 +229,11 @@ class Pipeline:
         self.positions[partition] = part.position
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
-    def _predict(self, messages: Messages, rows: NDArray[np.int64]) -> None:
+    def _predict(self, messages: Messages, rows: NDArray[np.int64], snapshot: Snapshot) -> None:
         if len(rows):
             columns = columns_of(messages, rows, self.statistics.fields)
             n_before = self.statistics.n_messages
             then = partial(self._write_predictions, messages, rows, n_before, time.perf_counter())
-            snapshot = self.learner.snapshot
             self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
 
     def _apply_corrections(self) -> bool:
