@@ -123,6 +123,7 @@ def start(folder: Path) -> Daemon:
     )
 
 
+@pytest.mark.deep
 def test_a_kill_and_a_busy_core_change_no_byte(tmp_path: Path) -> None:
     """Model, outputs, metrics and summary of a killed replay are those of an undisturbed one."""
     lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
