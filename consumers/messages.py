@@ -263,6 +263,7 @@ class Metadata(NamedTuple):
 
 OPERATIONS = tuple(Operation)
 _DELETE = OPERATIONS.index(Operation.DELETE)
+_UPDATE = OPERATIONS.index(Operation.UPDATE)
 NO_LABEL = -1
 
 
@@ -287,6 +288,8 @@ class Messages:
         Each message's place in `OPERATIONS`.
     texts : TextColumn, of length n
         A deletion's text is missing; all are if neither the model nor the labels need texts.
+    ids : TextColumn, of length n
+        Missing where a message has none.
     fields : dict of str to TextColumn or ndarray of shape (n,), float64
         The other fields that the model reads: words and categories as text, numbers and flags (0
         and 1) as floats, nan if missing.
@@ -296,6 +299,8 @@ class Messages:
         The messages of `raw` that cannot be used: all that are not in `at`.
     n_ambiguous : int
         Messages with emoticons of more than one class: they are predicted, never learned.
+    n_superseded : int
+        Messages left out because the stream had deleted or updated them before they came.
     """
 
     raw: RawColumns
@@ -304,10 +309,12 @@ class Messages:
     labels: NDArray[np.int32]
     operations: NDArray[np.int8]
     texts: TextColumn
+    ids: TextColumn
     fields: dict[str, Column]
     metadata: Callable[[RawColumns, NDArray[np.int64]], Metadata]
     rejects: list[Reject] = field(default_factory=list)
     n_ambiguous: int = 0
+    n_superseded: int = 0
 
     def __len__(self) -> int:
         return len(self.at)
@@ -336,6 +343,11 @@ class Messages:
     def to_predict(self) -> NDArray[np.int64]:
         """Rows without a label that are no deletion, ascending, int64."""
         return np.flatnonzero((self.labels == NO_LABEL) & (self.operations != _DELETE))
+
+    @property
+    def updated(self) -> NDArray[np.int64]:
+        """Rows that take the place of the message of their id, ascending, int64."""
+        return np.flatnonzero(self.operations == _UPDATE)
 
     @property
     def deleted(self) -> NDArray[np.int64]:
@@ -388,6 +400,11 @@ class Messages:
                 rows.tolist(), at.tolist(), self.metadata(raw, at).ids, strict=True
             )
         ]  # fmt: skip
+        rejects = sorted([*self.rejects, *rejects], key=lambda each: each.offset)
+        return replace(self.without(rows), rejects=rejects)
+
+    def without(self, rows: NDArray[np.int64]) -> Messages:
+        """Return the messages without some, which nothing else is told of."""
         kept = np.delete(np.arange(len(self)), rows)
         return replace(
             self,
@@ -395,8 +412,8 @@ class Messages:
             labels=self.labels[kept],
             operations=self.operations[kept],
             texts=take_texts(self.texts.texts, kept),
+            ids=take_texts(self.ids.texts, kept),
             fields={name: rows_of(column, kept) for name, column in self.fields.items()},
-            rejects=sorted([*self.rejects, *rejects], key=lambda each: each.offset),
         )
 
 

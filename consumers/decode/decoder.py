@@ -29,6 +29,7 @@ from consumers.decode.fields import (
     FieldSpec,
     ValueType,
     field_specs,
+    id_of,
     marked_ids,
     missing_column,
     place_name,
@@ -50,7 +51,7 @@ from consumers.decode.kernels.json_scan import (
 )
 from consumers.decode.labels import Labeller
 from consumers.decode.record_format import RecordFormat
-from consumers.decode.rows import DecodedRows, RowDecoder
+from consumers.decode.rows import DecodedRows, RowDecoder, key_id
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
@@ -79,6 +80,7 @@ class _Columns:
     labels: NDArray[np.int32]
     texts: Texts
     fields: dict[str, Column]
+    ids: Texts
     n_ambiguous: int = 0
 
 
@@ -134,6 +136,7 @@ class Decoder:
             self._log_failure(error)
             columns = self._empty_columns(len(raw))
         columns.undecided[list(errors)] = False
+        self._set_tombstones(columns, raw, errors)
         at = np.flatnonzero(columns.undecided)
         if len(at):
             rows = self._decode_rows([raw.value(i) or b"" for i in at.tolist()])
@@ -214,6 +217,7 @@ class Decoder:
             labels=columns.labels[at],
             operations=columns.operations[at],
             texts=take_texts(columns.texts, at),
+            ids=take_texts(columns.ids, at),
             fields={name: take(column, at) for name, column in columns.fields.items()},
             metadata=self._metadata,
             rejects=[
@@ -232,8 +236,9 @@ class Decoder:
         null = raw.value_ends < 0
         large = ~null & (sizes > self._settings.max_bytes)
         errors = {
-            i: DecodeError(Reason.TOMBSTONE, "the value is null")
+            i: DecodeError(Reason.TOMBSTONE, "the value is null, and its key spells no id")
             for i in np.flatnonzero(null).tolist()
+            if key_id(raw, i) is None
         }
         for i in np.flatnonzero(large).tolist():
             detail = f"{sizes[i]} bytes, message.max_bytes is {self._settings.max_bytes}"
@@ -272,10 +277,34 @@ class Decoder:
             fields={
                 name: _field(scan, spec, deleted, undecided) for name, spec in self._reads.items()
             },
+            ids=self._scanned_ids(scan),
         )
         if self._labeller.reads_text:
             self._label_by_text(columns)
         return columns
+
+    def _set_tombstones(
+        self, columns: _Columns, raw: RawColumns, errors: Mapping[int, DecodeError]
+    ) -> None:
+        """Let a null value delete the message whose id is its key."""
+        at = np.setdiff1d(np.flatnonzero(raw.value_ends < 0), list(errors))
+        if len(at):
+            columns.undecided[at] = False
+            columns.operations[at] = _CODES[Operation.DELETE]
+            columns.ids = with_texts(columns.ids, at, [key_id(raw, i) for i in at.tolist()])
+
+    def _scanned_ids(self, scan: ScanResult) -> Texts:
+        """Return the ids of messages; one of several parts is put together one by one."""
+        paths = self._settings.id_paths
+        parts = [scan.texts(path, (INTEGER,)) for path in paths]
+        if len(parts) == 1:
+            return parts[0]
+        columns = []
+        for data, starts, ends in parts:
+            plain, bounds = data.tobytes(), zip(starts.tolist(), ends.tolist(), strict=True)
+            columns.append([plain[a:b].decode() if b >= 0 else None for a, b in bounds])
+        names = [id_of(each) for each in zip(*columns, strict=True)]
+        return with_texts(missing_text(len(names)).texts, np.arange(len(names)), names)
 
     def _empty_columns(self, n: int) -> _Columns:
         """Return the columns of `n` undecided messages."""
@@ -285,6 +314,7 @@ class Decoder:
             labels=np.full(n, NO_LABEL, np.int32),
             texts=missing_text(n).texts,
             fields={name: missing_column(spec, n) for name, spec in self._reads.items()},
+            ids=missing_text(n).texts,
         )
 
     def _label_by_text(self, columns: _Columns) -> None:
@@ -304,6 +334,7 @@ class Decoder:
         """Set the entries of messages that were decoded one by one."""
         columns.operations[at] = [_CODES[operation] for operation in rows.operations]
         columns.labels[at] = [self._code_of[label] for label in rows.labels]
+        columns.ids = with_texts(columns.ids, at, rows.ids)
         if self._needs_text:
             columns.texts = with_texts(columns.texts, at, rows.texts)
         for name, column in columns.fields.items():

@@ -54,6 +54,7 @@ class DecodedRows:
     operations: list[Operation] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     labels: list[str | None] = field(default_factory=list)
+    ids: list[str | None] = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     errors: dict[int, DecodeError] = field(default_factory=dict)
     n_ambiguous: int = 0
@@ -64,6 +65,7 @@ class DecodedRows:
         self.operations += rows.operations
         self.texts += rows.texts
         self.labels += rows.labels
+        self.ids += rows.ids
         for name, column in rows.fields.items():
             self.fields.setdefault(name, []).extend(column)
         self.errors |= {first + k: error for k, error in rows.errors.items()}
@@ -143,6 +145,7 @@ class RowDecoder:
             operations=kept(operations),
             texts=kept(labelled.texts),
             labels=kept(labelled.labels),
+            ids=[None if name is None else str(name) for name in self._ids(kept(rows))],
             fields={name: kept(column) for name, column in fields.items()},
             errors=errors
             | {at[k]: self._with_id(found, rows[k]) for k, found in errors_by_row.items()},
@@ -170,9 +173,14 @@ class RowDecoder:
         A message without an id, or without a part of it, is named by its partition and offset; one
         without a time has the source's.
         """
-        rows, _ = self.reader.rows([value or b"" for value in raw.values(places)])
+        values = raw.values(places)
+        # A tombstone says no more than which message is gone.
+        rows, _ = self.reader.rows([b"{}" if value is None else value for value in values])
         offsets = raw.offsets[places].tolist()
         names = [None if name is None else str(name) for name in self._ids(rows)]
+        for k, (value, place) in enumerate(zip(values, places.tolist(), strict=True)):
+            if value is None:
+                names[k] = key_id(raw, place)
         names = marked_ids(raw.partition, names)
         own = zip(
             map(to_unix_ms, map(self._time, rows)), raw.times_ms[places].tolist(), strict=True
@@ -294,6 +302,14 @@ class RowDecoder:
         for k in errors_by_row:
             values[k] = None
         return values
+
+
+def key_id(raw: RawColumns, i: int) -> str | None:
+    """Return the id that a message's key spells: the message that a tombstone deletes."""
+    try:
+        return (raw.key(i) or b"").decode() or None
+    except UnicodeDecodeError:
+        return None
 
 
 def _nothing(_row: Any) -> None:
