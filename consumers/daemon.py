@@ -34,6 +34,7 @@ from consumers.factories import (
     build_decoder,
     build_erasure,
     build_group,
+    build_memory,
     build_sink,
     build_source,
     known_classes,
@@ -55,6 +56,7 @@ from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.publishing import Publishing
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
+from consumers.pipeline.revision import Reviser
 from consumers.process import short_pauses
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
@@ -163,8 +165,9 @@ class Daemon:
             settings, classes, self._statistics, self._metrics, stack, self._clock,
             self._checkpoint.is_moved,
         )  # fmt: skip
+        self._learned = build_memory(settings, stack)
         self._erasure = build_erasure(
-            settings, self._checkpoint, self._components, stack, self._clock
+            settings, self._checkpoint, self._components, stack, self._clock, self._learned
         )
         self._board = SnapshotBoard()
         self._predictor = predictor = Predictor(self._board, settings.predictor.queue_size_max)
@@ -232,6 +235,12 @@ class Daemon:
         self.reporter.note = None
         return True
 
+    def _before_checkpoint(self) -> None:
+        """Have the source confirmed, and the files synced that the checkpoint will name."""
+        self.reader.confirm()
+        if self._learned is not None:
+            self._learned.sync()
+
     def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
         """Hand on to the group what was saved, and erase what the kept files know as deleted."""
         if self._group is not None:
@@ -252,7 +261,11 @@ class Daemon:
         consumed += publishing.entries
         predicted: list[Checkpointed] = [*self._files]
         predicted += [statistics.judged_entry()] if by_examples else []
+        memory = self._learned
+        consumed += [] if memory is None else [memory]
         self._checkpoint.restore_entries((*consumed, *predicted))
+        if memory is not None:
+            memory.begin(positions)
         self._classes.grow(model.classes)
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
@@ -272,7 +285,7 @@ class Daemon:
                 self._predictor,
                 (self._predictions, self._rejects, self._erasure),
                 self._stop,
-                before=self.reader.confirm,
+                before=self._before_checkpoint,
                 after=self._after_checkpoint,
                 stop_timeout_s=settings.shutdown_timeout_s / 2,
                 consumed=consumed,
@@ -288,6 +301,7 @@ class Daemon:
             erasure=self._erasure,
             logs=logs,
             group=self._group,
+            reviser=None if memory is None else Reviser(memory),
             positions=positions,
             has_outputs=bool(self._files),
         )

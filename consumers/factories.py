@@ -45,6 +45,7 @@ from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
@@ -327,12 +328,23 @@ def open_components(
     return Components(recent, corrections, quality)
 
 
+def build_memory(settings: Settings, stack: contextlib.ExitStack) -> LearnedMemory | None:
+    """Return the memory of what messages taught, or None if it is off; the stack closes it."""
+    n, checkpoint = settings.learned.messages_max, settings.checkpoint
+    if not n:
+        return None
+    memory = LearnedMemory(checkpoint.folder, kinds_of(settings.model), n, checkpoint.keep)
+    stack.callback(memory.close)
+    return memory
+
+
 def build_erasure(
     settings: Settings,
     checkpoint: Checkpoint,
     components: Components,
     stack: contextlib.ExitStack,
     clock: Callable[[], float] = time.monotonic,
+    learned: LearnedMemory | None = None,
 ) -> Erasure:
     """Return what erases the texts of deleted messages from the state folder's files.
 
@@ -372,6 +384,7 @@ def build_erasure(
         clock,
         OtherPlaces(unused, [] if source is None else [source], elsewhere, journal_unread=unread),
         checkpoint.is_moved,
+        learned=learned,
     )
     stack.callback(erasure.close)
     return erasure

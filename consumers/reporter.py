@@ -65,6 +65,8 @@ def build_status(
         elapsed_s=statistics.elapsed_s,
         outcomes=dict(statistics.outcomes),
         rejected=dict(statistics.rejected),
+        revisions=statistics.revisions,
+        remembered=statistics.remembered,
         learned_by_class=dict(statistics.learned_by_class),
         predicted_by_class=dict(statistics.predicted_by_class),
         n_predicted=prequential.n,

@@ -423,6 +423,12 @@ class SharedSettings(Section):
     keep: int = Field(default=3, ge=1)
 
 
+class LearnedSettings(Section):
+    """The memory of what each message taught, for the stream's deletes and updates."""
+
+    messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
+
+
 class OutputSettings(Section):
     """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
 

@@ -45,6 +45,7 @@ from consumers.config.sections import (
     HttpSettings,
     KafkaSettings,
     Labels,
+    LearnedSettings,
     LearningSettings,
     MessageSettings,
     OutputSettings,
@@ -69,6 +70,7 @@ __all__ = [
     "HttpSettings",
     "KafkaSettings",
     "Labels",
+    "LearnedSettings",
     "LearningSettings",
     "MessageSettings",
     "ModelSettings",
@@ -99,6 +101,7 @@ class Settings(Section):
     labels: Labels = FieldLabels()
     model: ModelSettings = ModelSettings()
     learning: LearningSettings = LearningSettings()
+    learned: LearnedSettings = LearnedSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     group: SharedSettings = SharedSettings()
     predictions: OutputSettings = OutputSettings()

@@ -1,6 +1,8 @@
 """Applies corrections between two batches of the stream; it belongs to the consuming thread.
 
-A correction takes back what its message taught and teaches the label that was given instead. It is
+A correction takes back what its message taught and teaches the label that was given instead. What
+that is, the memory says if there is one: a daemon that began later never learned the message, and
+the stream may have updated or deleted it meanwhile. A correction is
 held until the model has learned the message: after a restart the stream is read again from the
 checkpoint, and what is to be taken back may still be on its way. The log's position moves on with
 each correction, and is saved with the counts: so a kill neither loses one nor applies it twice.
@@ -10,7 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 import structlog
 
@@ -33,6 +37,30 @@ GONE = (
     "journal belongs to its checkpoint; to learn anew, begin with an empty checkpoint.folder"
 )
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What is remembered of a message: whether it `teaches`, is `gone`, or was `never` learned.
+
+    `before`: its log is known from a later place on. `record` is the memory's own.
+    """
+
+    state: Literal["teaches", "gone", "never", "before"]
+    record: Any = None
+
+
+class TaughtMemory(Protocol):
+    """Whoever remembers what messages taught; called on the consuming thread."""
+
+    def taught(self, said: Correction, /) -> Taught | None:
+        """Return what the message of a correction teaches now; None if that is not known."""
+
+    def correct(self, said: Correction, taught: Taught, part: str, learner: Learner, /) -> None:
+        """Take back what the message taught and teach its new label in a part; remember both.
+
+        Both are done or, at an InputError, neither.
+        """
 
 
 class CorrectionApplier:
@@ -58,6 +86,7 @@ class CorrectionApplier:
         self._metrics = metrics
         self._clock = clock
         self._not_applied = not_applied
+        self._memory: TaughtMemory | None = None
         self._holds = False
         self._is_behind = False
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
@@ -68,8 +97,13 @@ class CorrectionApplier:
         self,
         positions: Mapping[Partition, int],
         logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
+        memory: TaughtMemory | None = None,
     ) -> None:
-        """Begin to read the log, at the checkpoint's positions in the logs that it knows."""
+        """Begin to read the log, at the checkpoint's positions in the logs that it knows.
+
+        What a message taught is asked of `memory`; what that does not know is taken from the log.
+        """
+        self._memory = memory
         self._reading.start(positions, logs)
 
     def beginnings(self) -> Mapping[Partition, LogFacts]:
@@ -148,7 +182,9 @@ class CorrectionApplier:
         if said.gone:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, GONE))
-        if place is not None and not _has_passed(said, positions) and place not in assigned:
+        taught = None if self._memory is None or place is None else self._memory.taught(said)
+        is_others = place is not None and place not in assigned
+        if (is_others and not _has_passed(said, positions)) or _is_not_ours(said, taught):
             self.n_skipped += 1
             self._not_applied(said)
             self._metrics.count("skipped")
@@ -158,7 +194,11 @@ class CorrectionApplier:
             detail = over_limit(said.label)
             return self._refuse(_reject(entry, said, detail, Reason.UNKNOWN_LABEL))
         try:
-            _teach(said, entry.part, learner)
+            if taught is None or self._memory is None:
+                _teach(said, entry.part, learner)
+            else:
+                _check_was_taught(said, taught)
+                self._memory.correct(said, taught, entry.part, learner)
         except InputError as error:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, str(error)))
@@ -221,6 +261,20 @@ def _has_passed(said: Correction, positions: Mapping[Partition, int]) -> bool:
     """Return whether the model has learned the message, as far as it was to be learned."""
     assert said.place is not None
     return positions.get(said.place, 0) > said.offset
+
+
+def _is_not_ours(said: Correction, taught: Taught | None) -> bool:
+    """Return whether there is nothing to correct: taken back since, or of before our beginning."""
+    if taught is None:
+        return False
+    is_gone = taught.state == "gone" and said.label is not None
+    return is_gone or (taught.state == "before" and said.was is not None)
+
+
+def _check_was_taught(said: Correction, taught: Taught) -> None:
+    """Refuse to take back what a message never taught."""
+    if taught.state == "never" and said.was is not None:
+        raise InputError(f"its message never taught {said.was!r:.200} here.")
 
 
 def _teach(said: Correction, part: str, learner: Learner) -> None:

@@ -35,7 +35,11 @@ PREDICT_BUCKETS_S = (
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 DECODERS = ("columns", "records", "librdkafka")
-OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete")
+OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete", "superseded")
+REVISIONS = (
+    ("delete", "matched"), ("delete", "unmatched"), ("delete", "repeated"),
+    ("update", "matched"), ("update", "unmatched"),
+)  # fmt: skip
 CORRECTIONS = ("label", "delete", "refused", "skipped")
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
@@ -50,6 +54,13 @@ STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]],
      lambda s: s.n_restarts),
     (COUNTER, "messages_lost", "Messages that the source had removed before they were read.",
      lambda s: s.n_lost),
+    (COUNTER, "examples_unlearned", "Examples that deletes and updates of the stream took back.",
+     lambda s: s.revisions.get("unlearned", 0)),
+    (COUNTER, "examples_not_unlearned", "Examples that could not be taken back.",
+     lambda s: s.revisions.get("refused", 0)),
+    (GAUGE, "learned_messages", "Messages of which is known what they taught.",
+     lambda s: s.remembered[0]),
+    (GAUGE, "learned_bytes", "Size of what is known of them.", lambda s: s.remembered[1]),
     (GAUGE, "alive", "1 while /healthz answers 200, else 0.", lambda s: s.health.alive),
     (GAUGE, "ready", "1 while /readyz answers 200, else 0.", lambda s: s.health.ready),
     (GAUGE, "prequential_window_accuracy_ratio",
@@ -86,6 +97,9 @@ LABELLED_METRICS: tuple[
 ] = (
     (COUNTER, "messages", "Messages read, by outcome.", ("outcome",),
      lambda s, _: {(name,): s.outcomes.get(name, 0) for name in OUTCOMES}),
+    (COUNTER, "revisions", "Deletes and updates of the stream, by what they found.",
+     ("operation", "outcome"),
+     lambda s, _: {each: s.revisions.get("_".join(each), 0) for each in REVISIONS}),
     (COUNTER, "rejects", "Messages rejected, by reason.", ("reason",),
      lambda s, _: {(str(r.value),): s.rejected.get(r.value, 0) for r in Reason}),
     (GAUGE, "consumer_lag_messages", "Messages of a partition still unread.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,8 @@ class RunStatistics:
         self.n_judged = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.revisions: Mapping[str, int] = {}
+        self.remembered = 0, 0
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()
         self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
@@ -134,7 +136,13 @@ class RunStatistics:
             ambiguous=n_ambiguous,
             rejected=len(messages.rejects),
             delete=len(messages) - n_learned - n_without,
+            superseded=messages.n_superseded,
         )
+
+    def revised(self, counts: Mapping[str, int], sizes: tuple[int, int]) -> None:
+        """Take in what came of deletes and updates, and the memory's records and bytes."""
+        self.revisions = dict(counts)
+        self.remembered = sizes
 
     def learned(
         self,

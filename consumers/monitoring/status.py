@@ -74,6 +74,8 @@ class Status:
     note: str | None = None  # what the daemon is doing, if that explains a pause
     outcomes: Mapping[str, int] = field(default_factory=dict)  # messages by what became of them
     rejected: Mapping[str, int] = field(default_factory=dict)  # by reason
+    revisions: Mapping[str, int] = field(default_factory=dict)  # what deletes and updates took back
+    remembered: tuple[int, int] = (0, 0)  # records of what was learned, and their bytes
     learned_by_class: Mapping[str, int] = field(default_factory=dict)
     predicted_by_class: Mapping[str, int] = field(default_factory=dict)  # without a label
     n_predicted: int = 0  # examples predicted before they were learned

@@ -25,7 +25,8 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -84,6 +85,15 @@ class MessageStore(Protocol):
         """Forget messages; the event is set once they are forgotten."""
 
 
+class TextMemory(Protocol):
+    """What erasure calls of the memory of what was learned; `keep` checkpoints may name it."""
+
+    keep: int
+
+    def erase(self, deleted: Mapping[str, tuple[Partition, int]]) -> None:
+        """Overwrite the texts of deleted messages, of each id up to an offset of its log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A file of JSON lines, and the function that removes a message's text from a line."""
@@ -116,7 +126,7 @@ class Erasure:
     A file of pending deletions that cannot be read is a `SinkError`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each place where texts may stand
         self,
         folder: Path | None,
         applied: Callable[[Partition], int],
@@ -126,6 +136,8 @@ class Erasure:
         clock: Callable[[], float] = time.monotonic,
         others: OtherPlaces = OtherPlaces(),
         is_moved: Callable[[], bool] = lambda: False,
+        *,
+        learned: TextMemory | None = None,
     ) -> None:
         self._folder = folder
         self._path = None if folder is None else folder / FILE_NAME
@@ -141,6 +153,8 @@ class Erasure:
         }
         self._refused: set[Path] = set()
         self._recent = recent
+        self._learned = learned
+        self._n_checkpoints: Counter[Deletion] = Counter()  # since each deletion was noted
         self._clock = clock
         self._lock = threading.Lock()
         self._pending: dict[Deletion, threading.Event] = {}
@@ -210,6 +224,8 @@ class Erasure:
         """Start a pass on the erasing thread; called after each checkpoint."""
         if self._closing or not self._pending:
             return
+        with self._lock:
+            self._n_checkpoints.update(list(self._pending))
         is_busy = self._pass is not None and not self._pass.done()
         self._is_due = is_busy or self._clock() < self._not_before_s
         if not self._is_due:
@@ -262,8 +278,13 @@ class Erasure:
         began_s = self._clock()
         with self._lock:
             pending = dict(self._pending)
+        # An older kept checkpoint would have to take back what these taught.
+        n_min = 0 if self._learned is None else self._learned.keep
+        known = [each for each in pending if self._n_checkpoints[each] >= n_min]
         try:
             left = None if self._is_moved() else self._pass_over(pending, applied)
+            if left is not None and self._learned is not None and known:
+                self._learned.erase(_offsets_by_id(known))
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
@@ -277,9 +298,11 @@ class Erasure:
         if left is None:
             return
         done = [each for each, stored in pending.items() if stored.is_set() and each.id not in left]
+        done = [each for each in done if each in known]
         with self._lock:
             for each in done:
                 self._pending.pop(each, None)
+                del self._n_checkpoints[each]
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
@@ -288,13 +311,7 @@ class Erasure:
 
         A file that fails is logged, and the others and the journal are erased all the same.
         """
-        offsets_by_id: dict[str, tuple[Partition, int]] = {}
-        for each in pending:
-            partition, offset = Partition(each.topic, each.partition), each.offset
-            before = offsets_by_id.get(each.id)
-            if before is not None and before[0] == partition:
-                offset = max(offset, before[1])
-            offsets_by_id[each.id] = partition, offset
+        offsets_by_id = _offsets_by_id(pending)
         ids = {msgspec.json.encode(name) for name in offsets_by_id}
         failed = self._delete_unused()
         for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
@@ -373,6 +390,18 @@ class Erasure:
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
+
+
+def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, tuple[Partition, int]]:
+    """Return of each id the log and the offset up to which it is erased."""
+    found: dict[str, tuple[Partition, int]] = {}
+    for each in pending:
+        partition, offset = Partition(each.topic, each.partition), each.offset
+        before = found.get(each.id)
+        if before is not None and before[0] == partition:
+            offset = max(offset, before[1])
+        found[each.id] = partition, offset
+    return found
 
 
 def _overwrite(

@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -34,6 +34,7 @@ from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
+from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.records import prediction_record, reject_record
@@ -71,6 +72,7 @@ class Pipeline:
     erasure: Erasure | None = None
     logs: KnownLogs | None = None
     group: GroupParts | None = None
+    reviser: Reviser | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
@@ -88,7 +90,7 @@ class Pipeline:
         known = {} if self.logs is None else self.logs.facts
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
-            self.corrections.start(self.positions, known)
+            self.corrections.start(self.positions, known, self.reviser)
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():
@@ -122,12 +124,17 @@ class Pipeline:
         self._is_mid_batch = True
         messages = within_limit(messages, self.learner.model)
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
-        self._judge_and_learn(messages)
+        if self.reviser is None:
+            self._judge_and_learn(messages)
+        else:
+            messages = self._learn_and_take_back(self.reviser, messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))
         if self.erasure is not None and len(messages.deleted):
             self._after_predictions(partial(self._erase, self.erasure, messages))
+        if self.recent is not None and len(messages.updated):
+            self._after_predictions(partial(self._forget_versions, self.recent, messages))
         self.positions[messages.partition] = messages.next_offset
         self._is_mid_batch = False
         self.statistics.count(len(messages.raw), messages)
@@ -181,6 +188,32 @@ class Pipeline:
 
     # ---- learning and predicting ---------------------------------------------------------------
 
+    def _learn_and_take_back(self, reviser: Reviser, messages: Messages) -> Messages:
+        """Learn a batch and take back what it deletes; return what was not superseded.
+
+        If snapshots are published by examples, each delete and update has its effect in its place,
+        so that what a snapshot knows is a function of the log; else all do behind the batch, as the
+        counts come out the same.
+        """
+        cuts = [len(messages)]
+        if self.learner.n_until_due() is not None:
+            asked = np.union1d(messages.updated, messages.deleted) + 1
+            cuts = [*np.setdiff1d(asked, cuts).tolist(), *cuts]
+        superseded, begin = [], 0
+        for end in cuts:
+            others = np.r_[0:begin, end : len(messages)]
+            piece = messages.without(others) if len(others) else messages
+            revision = reviser.revise(piece, self.learner.model.classes)
+            self._judge_and_learn(revision.messages)
+            reviser.remember(revision, self.learner)
+            superseded += [begin + row for row in revision.superseded]
+            begin = end
+        self.statistics.revised(reviser.counts, reviser.memory.sizes())
+        if not superseded:
+            return messages
+        n = len(superseded)
+        return replace(messages.without(np.array(superseded)), n_superseded=n)
+
     def _judge_and_learn(self, messages: Messages) -> None:
         """Predict and learn a batch, cut where the number of examples makes a snapshot due.
 
@@ -227,6 +260,8 @@ class Pipeline:
         """Know what another member of the group has learned of a partition."""
         self.learner.set_part(part_name(partition), part.model)
         self.positions[partition] = part.position
+        if self.reviser is not None:
+            self.reviser.memory.restart(partition)
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
     def _predict(self, messages: Messages, rows: NDArray[np.int64], snapshot: Snapshot) -> None:
@@ -302,6 +337,12 @@ class Pipeline:
         deleted = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
         erasure.add(deleted, from_stream=True)
 
+    def _forget_versions(self, recent: RecentStore, messages: Messages) -> None:
+        """Let the page forget what stood in the place of updates, and keep the updates."""
+        rows = messages.updated
+        ids = messages.metadata(messages.raw, messages.at[rows]).ids
+        recent.forget_ids(ids, (messages.partition, (messages.offsets[rows] - 1).tolist()))
+
     # ---- checkpoints ---------------------------------------------------------------------------
 
     def _save_beginnings(self) -> None:
@@ -354,6 +395,8 @@ class Pipeline:
             self._saved_positions = saved.positions
             self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
             self.reader.commit(saved.positions)
+            if self.reviser is not None:
+                self.reviser.memory.saved()
 
     def _note_failed_checkpoint(self, error: CheckpointError) -> None:
         self._checkpoint_trouble = str(error)

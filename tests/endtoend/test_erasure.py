@@ -41,7 +41,7 @@ class Stream:
 def holders(folder: Path, secrets: tuple[str, ...]) -> dict[str, list[str]]:
     """Return which files hold which secrets, in any letters."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(each for each in folder.rglob("*") if not each.is_dir()):
         try:
             data = path.read_bytes().lower()
         except FileNotFoundError:  # a checkpoint that was moved meanwhile

@@ -1,0 +1,573 @@
+"""The memory of what was learned: for each partition, the records of its newest messages.
+
+A log's records are numbered from 0 and stand in segments of `SEGMENT_RECORDS`, one file each, which
+only ever grow; so what is remembered is a function of the partition's log, however it was cut into
+batches. The consuming thread owns the memory. A thread of its own writes sealed segments, and all
+that a checkpoint names before that appears; it may lie `WAITING_MAX` segments behind, then the
+consuming thread waits for it. The checkpoint names each file and its length: at the start files are
+cut to it, and what it does not name is removed.
+
+Records are found by a keyed 64-bit hash of their id, in sorted arrays that are made when first
+asked for. The id itself is compared afterwards, so a collision changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from consumers.checkpoint_entry import CheckpointEntry
+from consumers.config.model import Kind
+from consumers.decode.fields import place_name
+from consumers.errors import CheckpointError
+from consumers.messages import Column, Partition, part_name, partition_of
+from consumers.pipeline.learned_records import (
+    EARLY_DELETE,
+    EARLY_UPDATE,
+    ERASED,
+    UNCHECKED,
+    DamagedError,
+    LearnedRecord,
+    RecordChunk,
+    pack,
+    parse,
+)
+from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
+from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
+from streamnb.tokenizer import fingerprints_of, hash_key_words
+
+SEGMENT_RECORDS = 1 << 15
+WAITING_MAX = 4  # sealed segments that are not written yet
+FOLDER_NAME = "learned"
+_CHUNKS_KEPT = 512  # parsed ones of a log
+_FILE = re.compile(r"([0-9]+)\.records")
+Hashes = NDArray[np.uint64]
+log = structlog.get_logger(__name__)
+
+
+class Segment:
+    """Some records of a log: their chunks, and where each hash of an id stands among them.
+
+    `firsts` and `places` hold the first record and the first byte of each chunk. The chunks stay
+    in memory until the file has them; `n_written` bytes of it are known to be there.
+    """
+
+    def __init__(self, number: int, path: Path | None) -> None:
+        self.number, self.path = number, path
+        self.n = self.n_bytes = self.n_written = self.n_synced = 0
+        self.firsts: list[int] = []
+        self.places: list[int] = []
+        self.chunks: list[bytes] = []
+        self.is_sealed = False
+        self._unsorted: list[Hashes] = []
+        self._runs: list[tuple[Hashes, NDArray[np.uint32]]] = []
+        self._mapped: mmap.mmap | None = None
+
+    def append(self, data: bytes, hashes: Hashes) -> None:
+        """Add a chunk."""
+        self.chunks.append(data)
+        self.note(len(hashes), len(data), hashes)
+
+    def note(self, n: int, n_bytes: int, hashes: Hashes) -> None:
+        """Take in that a chunk of so many records and bytes follows."""
+        self.firsts.append(self.n)
+        self.places.append(self.n_bytes)
+        self._unsorted.append(hashes)
+        self.n += n
+        self.n_bytes += n_bytes
+
+    def find(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the records here with one of some hashes."""
+        self._sort()
+        found = []
+        for held, at in self._runs:
+            first = np.searchsorted(held, hashes, "left")
+            hit = np.flatnonzero(held[np.minimum(first, len(held) - 1)] == hashes)
+            last = np.searchsorted(held, hashes[hit], "right")
+            found += [at[a:b] for a, b in zip(first[hit], last, strict=True)]
+        return np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
+
+    def _sort(self) -> None:
+        """Sort what came since; an open segment has few runs, each twice as long as the next."""
+        if self._unsorted:
+            new = np.concatenate(self._unsorted)
+            begin = self.n - len(new)
+            order = np.argsort(new, kind="stable")
+            self._runs.append((new[order], (order + begin).astype(np.uint32)))
+            self._unsorted.clear()
+        while len(self._runs) > 1 and (
+            self.is_sealed or len(self._runs[-2][0]) <= 2 * len(self._runs[-1][0])
+        ):
+            (held, at), (other, other_at) = self._runs[-2:]
+            held, at = np.concatenate((held, other)), np.concatenate((at, other_at))
+            order = np.argsort(held, kind="stable")
+            self._runs[-2:] = [(held[order], at[order])]
+
+    def chunk(self, k: int) -> RecordChunk:
+        """Return a chunk: from memory, or from the file once all of that is written."""
+        if self.chunks:
+            return parse(memoryview(self.chunks[k]), 0)
+        if self._mapped is None:
+            assert self.path is not None
+            with self.path.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
+        return parse(memoryview(self._mapped), self.places[k])
+
+    def release(self) -> None:
+        """Free the memory of chunks that the file has; an open segment's stay."""
+        if self.is_sealed and self.n_written == self.n_bytes:
+            self.chunks = []
+
+    def store(self, n_bytes: int, *, sync: bool) -> None:
+        """Write the file up to a length; on the writing thread."""
+        if self.path is None or (self.n_written >= n_bytes and not sync):
+            return
+        make_private_folder(self.path.parent)
+        chunks, places = self.chunks, self.places
+        fd = open_private(self.path, os.O_WRONLY)
+        try:
+            for place, data in zip(places, chunks, strict=False):
+                if self.n_written <= place < n_bytes:
+                    write_at(fd, data, place)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.n_written = max(self.n_written, n_bytes)
+        if sync:
+            self.n_synced = max(self.n_synced, n_bytes)
+
+
+class LogMemory:
+    """The newest records of one partition; `hashed` returns the hashes of ids."""
+
+    def __init__(self, folder: Path | None, records_max: int) -> None:
+        self.folder = folder
+        self.records_max = records_max
+        self.n = 0  # records so far, those forgotten included
+        self.is_whole = True  # the log was remembered from its beginning
+        self.first_offset: int | None = None  # from where on what was learned is known
+        self.segments: dict[int, Segment] = {}
+        self._pending: Hashes = np.empty(0, np.uint64)  # sorted: ids whose message is to come
+        self._new_pending: set[int] = set()
+        self._parsed: OrderedDict[tuple[int, int], RecordChunk] = OrderedDict()
+
+    def floor(self, number: int) -> int:
+        """Return the first record that is still known when a record of this number comes."""
+        return max(0, number // SEGMENT_RECORDS * SEGMENT_RECORDS - self.records_max)
+
+    @property
+    def n_kept(self) -> int:
+        """How many records are kept."""
+        return sum(each.n for each in self.segments.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes they take."""
+        return sum(each.n_bytes for each in self.segments.values())
+
+    def append(
+        self,
+        offsets: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        kinds: NDArray[np.uint8],
+        ids: TextColumn,
+        fields: Mapping[str, Column],
+        hashes: Hashes,
+    ) -> list[Segment]:
+        """Remember records; return the segments that they have sealed."""
+        if self.first_offset is None and len(offsets):
+            self.first_offset = int(offsets[0])
+        early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
+        self._new_pending.update(hashes[early].tolist())
+        sealed, begin = [], 0
+        while begin < len(offsets):
+            number = self.n // SEGMENT_RECORDS
+            end = min(len(offsets), begin + (number + 1) * SEGMENT_RECORDS - self.n)
+            segment = self.segments.get(number)
+            if segment is None:
+                path = None if self.folder is None else self.folder / f"{number}.records"
+                segment = self.segments[number] = Segment(number, path)
+            rows = slice(begin, end)
+            own = {name: _cut(column, rows) for name, column in fields.items()}
+            data = pack(offsets[rows], labels[rows], kinds[rows], _cut_text(ids, rows), own)
+            segment.append(data, hashes[rows])
+            self.n += end - begin
+            if self.n % SEGMENT_RECORDS == 0:
+                segment.is_sealed = True
+                sealed.append(segment)
+            begin = end
+        return sealed
+
+    def forget(self) -> list[Segment]:
+        """Drop the segments beyond the bound, and return them."""
+        floor = self.floor(self.n)
+        ends = {number: (number + 1) * SEGMENT_RECORDS for number in self.segments}
+        gone = [each for number, each in self.segments.items() if ends[number] <= floor]
+        for each in gone:
+            del self.segments[each.number]
+        return gone
+
+    def is_pending(self, hashes: Hashes) -> NDArray[np.bool_] | None:
+        """Return which hashes are of ids whose message is still to come, or None if no id is.
+
+        One may be among them that is not any more: only its records tell.
+        """
+        if len(self._new_pending) > len(self._pending) // 8:
+            new = np.fromiter(self._new_pending, np.uint64, len(self._new_pending))
+            self._pending = np.union1d(self._pending, new)
+            self._new_pending.clear()
+        if not len(self._pending):
+            return None
+        at = np.minimum(np.searchsorted(self._pending, hashes), len(self._pending) - 1)
+        found: NDArray[np.bool_] = self._pending[at] == hashes
+        if self._new_pending:
+            found |= np.isin(hashes, np.fromiter(self._new_pending, np.uint64))
+        return found
+
+    def find(self, hashes: Hashes) -> list[LearnedRecord]:
+        """Return the records with one of some hashes that have an id, in their order."""
+        found = []
+        for segment in self.segments.values():
+            found += self._records(segment, np.sort(segment.find(hashes)))
+        return [each for each in found if each.has_id and each.kind != ERASED]
+
+    def at_offset(self, offset: int) -> list[LearnedRecord]:
+        """Return the records of a message without an id, which is known by its place alone."""
+        found = []
+        for segment in self.segments.values():
+            for k, first in enumerate(segment.firsts):
+                at = np.flatnonzero(self._chunk(segment, k).offsets == offset)
+                found += self._records(segment, at + first)
+        return [each for each in found if not each.has_id and each.kind != ERASED]
+
+    def knows_from(self) -> int:
+        """Return the offset from which on it is known whether a message taught something."""
+        first = min(self.segments, default=0)
+        if self.is_whole and not first:
+            return 0
+        if first not in self.segments:
+            return 1 << 62
+        return int(self._chunk(self.segments[first], 0).offsets[0])
+
+    def read(self, numbers: Iterable[int]) -> list[LearnedRecord]:
+        """Return the records of some numbers, in their order."""
+        every = np.unique(np.fromiter(numbers, np.int64))
+        found = []
+        for number in np.unique(every // SEGMENT_RECORDS).tolist():
+            at = every[every // SEGMENT_RECORDS == number] - number * SEGMENT_RECORDS
+            found += self._records(self.segments[number], at)
+        return found
+
+    def _records(self, segment: Segment, at: NDArray[np.int64]) -> list[LearnedRecord]:
+        first, records = segment.number * SEGMENT_RECORDS, []
+        chunks = np.searchsorted(segment.firsts, at, "right") - 1
+        for position, k in zip(at.tolist(), chunks.tolist(), strict=True):
+            chunk, row = self._chunk(segment, k), position - segment.firsts[k]
+            kind, label = chunk.buffer[chunk.kinds_at + row], int(chunk.labels[row])
+            offset, name = int(chunk.offsets[row]), chunk.id(row) or b""
+            records.append(LearnedRecord(first + position, kind, offset, label, name, chunk, row))
+        return records
+
+    def _chunk(self, segment: Segment, k: int) -> RecordChunk:
+        key = segment.number, k
+        found = self._parsed.get(key)
+        if found is None:
+            found = self._parsed[key] = segment.chunk(k)
+            if len(self._parsed) > _CHUNKS_KEPT:
+                self._parsed.popitem(last=False)
+        return found
+
+    def load(self, number: int, n_bytes: int, hashed: Callable[[Texts], Hashes]) -> None:
+        """Take up a segment from its file, cut to a length."""
+        assert self.folder is not None
+        segment = Segment(number, self.folder / f"{number}.records")
+        path = segment.path
+        assert path is not None
+        data = path.read_bytes()
+        if len(data) < n_bytes:
+            raise DamagedError(f"{len(data)} bytes long, not {n_bytes}")
+        if len(data) > n_bytes:
+            os.truncate(path, n_bytes)
+        view = memoryview(data)[:n_bytes]
+        while segment.n_bytes < n_bytes:
+            chunk = parse(view, segment.n_bytes, check=True)
+            hashes, kinds = hashed(chunk.ids()), chunk.kinds()
+            early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
+            self._new_pending.update(hashes[early].tolist())
+            segment.note(len(chunk), chunk.end - chunk.at, hashes)
+        segment.n_written = segment.n_synced = n_bytes
+        segment.is_sealed = segment.n == SEGMENT_RECORDS
+        if not segment.is_sealed:  # it grows on in memory
+            segment.chunks = [
+                data[begin:end]
+                for begin, end in zip(segment.places, [*segment.places[1:], n_bytes], strict=True)
+            ]
+        self.segments[number] = segment
+
+
+class LearnedMemory:
+    """The memory of all partitions; without a folder it is kept in memory alone.
+
+    `fields` are those that the model reads, with what its groups make of them; `records_max` bounds
+    the records of a partition, and `keep` checkpoints are kept.
+    """
+
+    name = "learned"
+
+    def __init__(
+        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int
+    ) -> None:
+        self.folder = None if folder is None else folder / FOLDER_NAME
+        self.fields = dict(fields)
+        self.records_max = records_max
+        self.keep = keep
+        self.logs: dict[Partition, LogMemory] = {}
+        self._key = hash_key_words(secrets.randbits(128))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
+        self._waiting: deque[Future[None]] = deque()
+        self._synced: Future[None] | None = None
+        # What the kept checkpoints may name: the files that each one had no use for any more.
+        self._leaving: deque[list[Segment]] = deque([[]], maxlen=keep + 1)
+
+    def log(self, partition: Partition) -> LogMemory:
+        """Return the memory of a partition, which may be empty."""
+        found = self.logs.get(partition)
+        if found is None:
+            found = self.logs[partition] = LogMemory(self._path(partition), self.records_max)
+        return found
+
+    def restart(self, partition: Partition) -> None:
+        """Forget a partition of which another member of the group has learned more.
+
+        What that has learned is not remembered here. Records go on in a segment of their own, as
+        kept checkpoints name the files of the others.
+        """
+        old = self.log(partition)
+        self._leaving[-1] += old.segments.values()
+        new = self.logs[partition] = LogMemory(old.folder, self.records_max)
+        new.n = -(-old.n // SEGMENT_RECORDS) * SEGMENT_RECORDS
+        new.is_whole = False
+
+    def _path(self, partition: Partition) -> Path | None:
+        if self.folder is None:
+            return None
+        return self.folder / quote(part_name(partition), safe="")
+
+    def sizes(self) -> tuple[int, int]:
+        """Return how many records are kept, and their bytes."""
+        logs = self.logs.values()
+        return sum(each.n_kept for each in logs), sum(each.n_bytes for each in logs)
+
+    def hashed(self, texts: Texts) -> Hashes:
+        """Return the hash of each id; a missing one is as good as empty."""
+        starts = np.minimum(texts.starts, np.maximum(texts.ends, 0))
+        ends = np.maximum(texts.ends, starts)
+        return fingerprints_of(Texts(texts.data, starts, ends), self._key)
+
+    def wrote(self, memory: LogMemory, sealed: Iterable[Segment]) -> None:
+        """Have sealed segments written; wait if too many do not stand in their files yet."""
+        for segment in sealed:
+            if self.folder is not None:
+                self._submit([(segment, segment.n_bytes)], sync=False)
+        for gone in memory.forget():
+            self._leaving[-1].append(gone)
+        while len(self._waiting) > WAITING_MAX or (self._waiting and self._waiting[0].done()):
+            with contextlib.suppress(OSError):  # the next checkpoint tries again, and says why
+                self._waiting.popleft().result()
+        for segment in memory.segments.values():
+            segment.release()
+
+    def hash(self, name: bytes) -> np.uint64:
+        """Return the hash of one id."""
+        ends = np.array([len(name)], np.int64)
+        own = Texts(np.frombuffer(bytearray(name), np.uint8), np.zeros(1, np.int64), ends)
+        found: np.uint64 = self.hashed(own)[0]
+        return found
+
+    def _submit(self, targets: Sequence[tuple[Segment, int]], *, sync: bool) -> Future[None]:
+        future = self._thread.submit(_store, targets, self.folder, sync=sync)
+        self._waiting.append(future)
+        return future
+
+    # ---- the checkpoint ------------------------------------------------------------------------
+
+    def pack(self) -> CheckpointEntry:
+        """Return what the files hold up to now, and have it synced."""
+        targets = [
+            (segment, segment.n_bytes)
+            for memory in self.logs.values()
+            for segment in memory.segments.values()
+            if segment.n_synced < segment.n_bytes
+        ]
+        if self.folder is not None:
+            self._synced = self._submit(targets, sync=True)
+        return CheckpointEntry(
+            {
+                part_name(partition): {
+                    "records": memory.n,
+                    "is_whole": memory.is_whole,
+                    "first_offset": memory.first_offset,
+                    "files": [[each.number, each.n_bytes] for each in memory.segments.values()],
+                }
+                for partition, memory in self.logs.items()
+            }
+        )
+
+    def sync(self) -> None:
+        """Wait until the files have all that `pack` named; on the checkpoint thread."""
+        synced = self._synced
+        if synced is None:
+            return
+        try:
+            synced.result()
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.folder}: what was learned of each message cannot be written"
+                f" ({error.strerror or error}). See to the folder and the disk's room."
+            ) from error
+
+    def saved(self) -> None:
+        """Remove the files that no kept checkpoint names any more; after each checkpoint."""
+        if len(self._leaving) == self._leaving.maxlen:
+            used = self._paths()
+            for segment in self._leaving[0]:
+                if segment.path is not None and segment.path not in used:
+                    with contextlib.suppress(OSError):
+                        segment.path.unlink(missing_ok=True)
+        self._leaving.append([])
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Take up the files that a checkpoint names; without a damaged one the rest goes on."""
+        for name, values in entry.values.items():
+            partition = partition_of(name)
+            memory = self.log(partition)
+            memory.n = int(values["records"])
+            memory.is_whole = bool(values["is_whole"])
+            memory.first_offset = values["first_offset"]
+            for number, n_bytes in values["files"]:
+                try:
+                    memory.load(int(number), int(n_bytes), self.hashed)
+                except (OSError, DamagedError) as error:
+                    memory.is_whole = False
+                    log.error(  # noqa: TRY400 -- the detail says it all
+                        "learned_damaged",
+                        file=f"{name}/{number}",
+                        detail=f"{error}; deletes and updates of its messages take nothing back",
+                    )
+
+    def begin(self, positions: Iterable[Partition]) -> None:
+        """Go on from a checkpoint: of its other partitions what they taught is not known.
+
+        Called after `unpack`, or without it where the checkpoint has no entry.
+        """
+        for partition in positions:
+            if partition not in self.logs:
+                self.log(partition).is_whole = False
+        if self.folder is None or not self.folder.is_dir():
+            return
+        named = self._paths()
+        # Older kept checkpoints may name what this one does not; those files leave by and by.
+        for folder in self.folder.iterdir():
+            for path in folder.iterdir() if folder.is_dir() else ():
+                found = _FILE.fullmatch(path.name)
+                if found and path not in named:
+                    self._leaving[-1].append(Segment(int(found[1]), path))
+
+    def _paths(self) -> set[Path | None]:
+        """Return the files in use."""
+        return {each.path for memory in self.logs.values() for each in memory.segments.values()}
+
+    def close(self) -> None:
+        """End the writing thread."""
+        self._thread.shutdown()
+
+    # ---- erasure -------------------------------------------------------------------------------
+
+    def erase(self, deleted: Mapping[str, tuple[Partition, int]]) -> None:
+        """Overwrite the texts of deleted messages in all files; on the erasing thread.
+
+        Of each id, records of that log up to the offset go.
+        """
+        if self.folder is None or not self.folder.is_dir():
+            return
+        for partition in {partition for partition, _ in deleted.values()}:
+            own = {name: at for name, (log_, at) in deleted.items() if log_ == partition}
+            ids = {name.encode(): at for name, at in own.items()}
+            # Of a message without an id the name is its place.
+            places = [at for name, at in own.items() if name == place_name(partition, at)]
+            folder = self._path(partition)
+            assert folder is not None
+            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if _FILE.fullmatch(path.name):
+                    self._erase_file(path, ids, places)
+
+    def _erase_file(self, path: Path, ids: Mapping[bytes, int], places: Sequence[int]) -> None:
+        sizes = np.array([len(name) for name in ids], np.int64)
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        names = np.frombuffer(bytearray(b"".join(ids)), np.uint8)
+        wanted = self.hashed(Texts(names, starts, ends))
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            data, place = memoryview(path.read_bytes()), 0
+            while place < len(data):
+                try:
+                    chunk = parse(data, place)
+                except DamagedError:  # the last one may be half written yet
+                    return
+                kinds = chunk.kinds()
+                meant = np.isin(self.hashed(chunk.ids()), wanted) | np.isin(chunk.offsets, places)
+                for row in np.flatnonzero(meant & (kinds != ERASED)).tolist():
+                    name, offset = chunk.id(row), int(chunk.offsets[row])
+                    if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
+                        _erase_record(fd, chunk, row)
+                place = chunk.end
+        finally:
+            os.close(fd)
+
+
+def _erase_record(fd: int, chunk: RecordChunk, row: int) -> None:
+    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum."""
+    write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
+    os.fdatasync(fd)
+    write_at(fd, bytes([ERASED]), chunk.kinds_at + row)
+    for place, size in chunk.contents(row):
+        write_at(fd, b"\0" * size, place)
+    os.fdatasync(fd)
+
+
+def _store(targets: Iterable[tuple[Segment, int]], folder: Path | None, *, sync: bool) -> None:
+    """Write segments up to a length each; with `sync`, wait until the disk has them."""
+    folders = set()
+    for segment, n_bytes in targets:
+        segment.store(n_bytes, sync=sync)
+        if segment.path is not None:
+            folders.add(segment.path.parent)
+    for each in folders if sync else ():
+        sync_folder(each)
+    if sync and folders and folder is not None:
+        sync_folder(folder)
+        sync_folder(folder.parent)
+
+
+def _cut(column: Column, rows: slice) -> Column:
+    return _cut_text(column, rows) if isinstance(column, TextColumn) else column[rows]
+
+
+def _cut_text(column: TextColumn, rows: slice) -> TextColumn:
+    data, starts, ends = column.texts
+    return TextColumn(Texts(data, starts[rows], ends[rows]))

@@ -1,0 +1,231 @@
+"""Records of what was learned, as columns in one piece of bytes: a chunk.
+
+A chunk holds the records of one batch. Its structure (offsets, labels, ids, and where each value
+ends) and its contents (kinds and the values of the model's fields) have a checksum each: to erase
+a text, its bytes are overwritten in place, and the second checksum is given up.
+
+Layout, little endian: the head; for each field whether it has numbers, and its bytes; `offsets`
+int64; `labels` int32; `ends` of the ids and of each field of texts, int64, −1−end where there is
+none; the ids' bytes; `kinds` uint8; the fields' bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.decode.kernels.json_scan import ABSENT, N_KINDS, PLAIN, copy_texts
+from consumers.messages import Column
+from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
+
+CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
+CORRECTED, TAKEN_BACK, ERASED = range(7, 10)
+
+_MAGIC = b"SNL1"
+_HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
+_CONTENT_CHECK_AT = 16
+_FIELD = struct.Struct("<QQ")
+UNCHECKED = 0  # the contents' checksum once something of them was erased
+_ONLY_PLAIN: NDArray[np.bool_] = np.zeros(N_KINDS, np.bool_)
+Longs: TypeAlias = NDArray[np.int64]
+
+
+class DamagedError(Exception):
+    """A chunk is not what was written."""
+
+
+class LearnedRecord(NamedTuple):
+    """What one message did; `number` counts the records of its log."""
+
+    number: int
+    kind: int
+    offset: int
+    label: int
+    id: bytes
+    chunk: RecordChunk | None  # None as long as it is not appended
+    row: int
+
+    @property
+    def has_id(self) -> bool:
+        """Whether its message has one: not by its place alone."""
+        return self.chunk is None or bool(self.chunk.id_ends[self.row] >= 0)
+
+    def taught_part(self, n_fields: int) -> str | None:
+        """Return the part that a correction has taught; None if its own log's did."""
+        if self.chunk is None or len(self.chunk.fields) == n_fields:
+            return None
+        value = self.chunk.value(self.row, n_fields)
+        return value.decode() if isinstance(value, bytes) else None
+
+
+@dataclass(slots=True)
+class RecordChunk:
+    """A chunk in a buffer, over which its arrays are views; it begins at byte `at`."""
+
+    buffer: memoryview
+    at: int
+    end: int
+    offsets: Longs
+    labels: NDArray[np.int32]
+    id_ends: Longs
+    ids_at: int
+    kinds_at: int
+    fields: list[tuple[int, Longs | None]]  # where its bytes begin; where texts end, None: numbers
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def id(self, row: int) -> bytes | None:
+        """Return a record's id; None if it has none."""
+        return _text(self.buffer, self.ids_at, self.id_ends, row)
+
+    def ids(self) -> Texts:
+        """Return all ids; that of a record without one is empty."""
+        ends = np.where(self.id_ends < 0, -1 - self.id_ends, self.id_ends)
+        starts = np.concatenate((np.zeros(min(1, len(ends)), np.int64), ends[:-1]))
+        size = int(ends[-1]) if len(ends) else 0
+        return Texts(
+            np.frombuffer(self.buffer, np.uint8, size, self.ids_at).copy(), starts, ends.copy()
+        )
+
+    def kinds(self) -> NDArray[np.uint8]:
+        """Return each record's kind."""
+        return np.frombuffer(self.buffer, np.uint8, len(self), self.kinds_at)
+
+    def value(self, row: int, field: int) -> bytes | float | None:
+        """Return a record's value of a field; None for a text that is missing."""
+        begin, ends = self.fields[field]
+        if ends is None:
+            number: float = struct.unpack_from("<d", self.buffer, begin + 8 * row)[0]
+            return number
+        return _text(self.buffer, begin, ends, row)
+
+    def contents(self, row: int) -> Iterator[tuple[int, int]]:
+        """Yield place and size of the bytes of all values of a record."""
+        for begin, ends in self.fields:
+            if ends is None:
+                yield begin + 8 * row, 8
+            else:
+                first, last = _bounds(ends, row)
+                yield begin + first, last - first
+
+    @property
+    def content_check_at(self) -> int:
+        """Where the checksum of the contents stands."""
+        return self.at + _CONTENT_CHECK_AT
+
+
+def _bounds(ends: Longs, row: int) -> tuple[int, int]:
+    last, first = int(ends[row]), int(ends[row - 1]) if row else 0
+    return (-1 - first if first < 0 else first), (-1 - last if last < 0 else last)
+
+
+def _text(buffer: memoryview, begin: int, ends: Longs, row: int) -> bytes | None:
+    if ends[row] < 0:
+        return None
+    first, last = _bounds(ends, row)
+    return bytes(buffer[begin + first : begin + last])
+
+
+def pack(
+    offsets: Longs,
+    labels: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    ids: TextColumn,
+    fields: Mapping[str, Column],
+) -> bytes:
+    """Return records as the bytes of a chunk."""
+    id_ends, id_bytes = _compact(ids.texts)
+    heads, ends, contents = [], [id_ends], [kinds.tobytes()]
+    for column in fields.values():
+        if isinstance(column, TextColumn):
+            own_ends, data = _compact(column.texts)
+            ends.append(own_ends)
+        else:
+            data = np.ascontiguousarray(column, np.float64).tobytes()
+        heads.append(_FIELD.pack(not isinstance(column, TextColumn), len(data)))
+        contents.append(data)
+    structure = b"".join(
+        [*heads, offsets.tobytes(), labels.tobytes(), *(each.tobytes() for each in ends), id_bytes]
+    )
+    body = b"".join(contents)
+    size = _HEAD.size + len(structure) + len(body)
+    checks = zlib.crc32(structure), zlib.crc32(body) or 1
+    head = _HEAD.pack(_MAGIC, len(offsets), len(heads), *checks, len(structure), size)
+    return b"".join((head, structure, body))
+
+
+def _compact(texts: Texts) -> tuple[Longs, bytes]:
+    """Return where each text ends once they stand one behind the other, and their bytes."""
+    present = texts.ends >= 0
+    sizes = np.where(present, texts.ends - texts.starts, 0)
+    ends = np.cumsum(sizes)
+    out = Texts(np.empty(int(sizes.sum()), np.uint8), np.empty_like(ends), np.empty_like(ends))
+    data = texts.data.view()
+    data.flags.writeable = False
+    kinds = np.where(present, PLAIN, ABSENT).astype(np.uint8)
+    copy_texts(data, kinds, texts.starts, texts.ends, _ONLY_PLAIN, out)
+    return np.where(present, ends, -1 - ends), out.data.tobytes()
+
+
+def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
+    """Return the chunk that begins at a byte; one that is not as it was written is damaged."""
+    try:
+        magic, n, n_fields, crc, content_crc, n_structure, size = _HEAD.unpack_from(buffer, at)
+        begin, end = at + _HEAD.size, at + size
+        body = begin + n_structure
+        if magic != _MAGIC or end > len(buffer) or body > end:
+            raise DamagedError(f"no chunk begins at byte {at}")
+        if check and zlib.crc32(buffer[begin:body]) != crc:
+            raise DamagedError(f"the structure at byte {at} does not match its checksum")
+        if (
+            check
+            and content_crc != UNCHECKED
+            and (zlib.crc32(buffer[body:end]) or 1) != content_crc
+        ):
+            raise DamagedError(f"the contents at byte {at} do not match their checksum")
+        heads = [_FIELD.unpack_from(buffer, begin + _FIELD.size * k) for k in range(n_fields)]
+        place = begin + _FIELD.size * n_fields
+        offsets = np.frombuffer(buffer, np.int64, n, place)
+        labels = np.frombuffer(buffer, np.int32, n, place + 8 * n)
+        place += 12 * n
+        id_ends = np.frombuffer(buffer, np.int64, n, place)
+        place += 8 * n
+        content, fields = body + n, list[tuple[int, Longs | None]]()
+        for is_numbers, n_bytes in heads:
+            ends = None
+            if not is_numbers:
+                ends = np.frombuffer(buffer, np.int64, n, place)
+                place += 8 * n
+            fields.append((content, ends))
+            content += n_bytes
+    except (struct.error, ValueError) as error:
+        raise DamagedError(f"no chunk begins at byte {at} ({error})") from error
+    return RecordChunk(buffer, at, end, offsets, labels, id_ends, place, body, fields)
+
+
+def columns(records: Sequence[LearnedRecord], names: Sequence[str]) -> dict[str, Column]:
+    """Return the values of some records as the columns that the model learned."""
+    found: dict[str, Column] = {}
+    places = [(each.chunk, each.row) for each in records if each.chunk is not None]
+    for k, name in enumerate(names):
+        values = [chunk.value(row, k) for chunk, row in places]
+        if places[0][0].fields[k][1] is None:
+            found[name] = np.array(values, np.float64)
+            continue
+        sizes = [-1 if value is None else len(value) for value in values]  # type: ignore[arg-type]  # a text
+        ends = np.cumsum(np.maximum(sizes, 0))
+        missing = np.array(sizes) < 0
+        data = b"".join([value for value in values if isinstance(value, bytes)])
+        starts = ends - np.maximum(sizes, 0)
+        found[name] = TextColumn(
+            Texts(np.frombuffer(bytearray(data), np.uint8), starts, np.where(missing, -1, ends))
+        )
+    return found

@@ -1,0 +1,377 @@
+"""What the deletes and updates of a batch take back, by the memory of what was learned.
+
+The rules, in the order of the partition's log:
+
+- Messages of the same id are each an example. A delete takes back all of them that are living.
+- An update takes them back too, and is learned in their place.
+- A delete or an update that finds nothing came early: the first later message of its id is not
+  learned. A delete of messages that were taken back before does nothing.
+- A label that a person gave holds: an update is learned with it.
+- What is older than the memory is as good as never seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from consumers.corrections.applier import Taught
+from consumers.corrections.model import Correction
+from consumers.decode.fields import ID_MARK, place_name
+from consumers.decode.labels import keep_classes
+from consumers.features import columns_of
+from consumers.messages import (
+    NO_LABEL,
+    OPERATIONS,
+    Column,
+    Messages,
+    Operation,
+    part_name,
+    take_texts,
+)
+from consumers.pipeline.learned_memory import Hashes, LearnedMemory, LogMemory
+from consumers.pipeline.learned_records import (
+    CONSUMED,
+    CORRECTED,
+    CREATED,
+    DELETED,
+    EARLY_DELETE,
+    EARLY_UPDATE,
+    RELABELLED,
+    TAKEN_BACK,
+    UPDATED,
+    LearnedRecord,
+    columns,
+)
+from streamnb import Codes, Learner, TextColumn
+from streamnb.errors import InputError
+from streamnb.kernels.layout import Texts
+from streamnb.labels import Label, to_indices
+
+_DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
+_NOTHING = 255  # of this message nothing is remembered
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What a batch changes: the messages to go on with, what to remember and to take back.
+
+    `kinds` has what is remembered of each message of `whole`, the batch as it came.
+    """
+
+    messages: Messages
+    whole: Messages
+    kinds: NDArray[np.uint8]
+    hashes: Hashes
+    taken: list[int] = field(default_factory=list)  # numbers of records
+    superseded: list[int] = field(default_factory=list)  # rows of `whole`
+
+
+def living(records: Iterable[LearnedRecord]) -> tuple[list[LearnedRecord], bool]:
+    """Return the records of an id that teach now, and whether its message is still to come."""
+    found: list[LearnedRecord] = []
+    is_early = False
+    for each in records:
+        if each.kind in (UPDATED, RELABELLED, DELETED, EARLY_UPDATE):
+            found = []
+        elif each.kind in (CORRECTED, TAKEN_BACK):
+            found = [other for other in found if other.offset != each.offset]
+        if each.kind in (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED):
+            found.append(each)
+        if each.kind in (EARLY_UPDATE, EARLY_DELETE, CONSUMED):
+            is_early = each.kind != CONSUMED
+    return found, is_early
+
+
+class Reviser:
+    """Revises batches on the consuming thread; `counts` says what came of deletes and updates."""
+
+    def __init__(self, memory: LearnedMemory) -> None:
+        self.memory = memory
+        self.counts: Counter[str] = Counter()
+        self._fields = memory.fields
+
+    def revise(self, messages: Messages, classes: Sequence[Label]) -> Revision:
+        """Return what a batch changes; `classes` are the model's."""
+        memory = self.memory.log(messages.partition)
+        hashes = self.memory.hashed(messages.ids.texts)
+        has_id = messages.ids.texts.ends >= 0
+        is_update = messages.operations == _UPDATE
+        is_delete = messages.operations == _DELETE
+        is_taught = (messages.labels != NO_LABEL) & ~is_delete
+        kinds = np.where(is_taught, np.uint8(CREATED), np.uint8(_NOTHING))
+        asked = is_update | is_delete
+        pending = memory.is_pending(hashes)
+        if pending is not None:
+            asked |= pending
+        asked &= has_id
+        if not asked.any():
+            return Revision(messages, messages, kinds, hashes)
+        wanted = np.unique(hashes[asked])
+        at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+        rows = np.flatnonzero((wanted[at] == hashes) & has_id)
+        fold = _Fold(memory, messages, kinds, classes, self.counts)
+        fold.run(rows, memory.find(wanted))
+        whole = replace(messages, labels=fold.labels, classes=fold.label_names)
+        gone = fold.superseded
+        kept = whole.without(np.array(gone)) if gone else whole
+        return Revision(kept, whole, kinds, hashes, fold.taken, gone)
+
+    def remember(self, revision: Revision, learner: Learner) -> None:
+        """Remember what a batch taught, now that it is learned, and take back what it deletes."""
+        whole, kinds = revision.whole, revision.kinds
+        rows = np.flatnonzero(kinds != _NOTHING)
+        if not len(rows):
+            return
+        kinds = kinds[rows]
+        classes = [str(label) for label in learner.model.classes]
+        labels = to_indices(Codes(np.maximum(whole.labels[rows], 0), whole.classes), classes)
+        taught = np.isin(kinds, (CREATED, UPDATED, RELABELLED, EARLY_UPDATE))
+        memory = self.memory.log(whole.partition)
+        sealed = memory.append(
+            whole.offsets[rows],
+            np.where(taught, labels, np.int32(NO_LABEL)),
+            kinds,
+            take_texts(whole.ids.texts, rows),
+            _only(columns_of(whole, rows, list(self._fields)), taught),
+            revision.hashes[rows],
+        )
+        if revision.taken:
+            part = part_name(whole.partition)
+            self._take_back(memory.read(revision.taken), part, learner)
+        self.memory.wrote(memory, sealed)
+
+    def _take_back(self, records: Sequence[LearnedRecord], part: str, learner: Learner) -> None:
+        """Unlearn what some records taught; `part` is the one of their log."""
+        by_part: dict[str, list[LearnedRecord]] = {}
+        for each in records:
+            by_part.setdefault(self._part(each, part), []).append(each)
+        for name, own in by_part.items():
+            try:
+                self._unlearn(own, name, learner)
+                self.counts["unlearned"] += len(own)
+            except InputError:
+                for each in own:  # the others are taken back all the same
+                    try:
+                        self._unlearn([each], name, learner)
+                        self.counts["unlearned"] += 1
+                    except InputError as error:
+                        self.counts["refused"] += 1
+                        detail = str(error)
+                        log.error("not_taken_back", offset=each.offset, detail=detail)  # noqa: TRY400
+
+    def _part(self, record: LearnedRecord, own: str) -> str:
+        return record.taught_part(len(self._fields)) or own
+
+    def _unlearn(self, records: list[LearnedRecord], part: str, learner: Learner) -> None:
+        codes = np.array([each.label for each in records], np.int32)
+        labels = Codes(codes, tuple(learner.model.classes))
+        learner.unlearn_many(part, columns(records, list(self._fields)), labels)
+
+    # ---- corrections by people -----------------------------------------------------------------
+
+    def taught(self, said: Correction) -> Taught | None:
+        """Return what the message of a correction teaches now; None if that is not known."""
+        assert said.place is not None
+        memory = self.memory.logs.get(said.place)
+        if memory is None:
+            return None
+        records = self._of_message(memory, said)
+        alive, _ = living(records)
+        own = [each for each in alive if each.offset == said.offset]
+        updates = (UPDATED, RELABELLED, EARLY_UPDATE)
+        own = own or [e for e in alive if e.offset > said.offset and e.kind in updates]
+        if own:
+            return Taught("teaches", own[-1])
+        if any(each.offset == said.offset for each in records):
+            return Taught("gone")
+        if said.offset < memory.knows_from():
+            return None
+        first = memory.first_offset
+        return Taught("before" if first is None or said.offset < first else "never")
+
+    def _of_message(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
+        """Return the records of the id of a corrected message, or of its place."""
+        assert said.place is not None
+        if said.id == place_name(said.place, said.offset):
+            return memory.at_offset(said.offset)
+        names = {said.id.encode(), said.id.removeprefix(ID_MARK).encode()}
+        found = memory.find(np.unique([self.memory.hash(name) for name in names]))
+        return [each for each in found if each.id in names]
+
+    def correct(self, said: Correction, taught: Taught, part: str, learner: Learner) -> None:
+        """Take back what a message taught and teach its new label; see `TaughtMemory`."""
+        record: LearnedRecord | None = taught.record
+        assert said.place is not None
+        own = part_name(said.place)
+        if record is not None:
+            self._unlearn([record], self._part(record, own), learner)
+        elif said.label is None:
+            return  # it taught nothing, and teaches nothing
+        if record is not None and record.offset != said.offset:
+            fields = columns([record], list(self._fields))
+        else:
+            fields = {name: self._column(name, said.example) for name in self._fields}
+        if said.label is not None:
+            try:
+                learner.learn(part, fields, [said.label])
+            except InputError:
+                if record is not None:
+                    classes = tuple(learner.model.classes)
+                    codes = Codes(np.array([record.label], np.int32), classes)
+                    back = columns([record], list(self._fields))
+                    learner.learn(self._part(record, own), back, codes)
+                raise
+            keep_classes(learner.model)
+        self._note(said, record, fields, part, learner)
+
+    def _column(self, name: str, example: Mapping[str, Any]) -> Column:
+        """Return an example's value of a field as a column of one row."""
+        value = example.get(name)
+        if self._fields[name] in {"numbers", "flags"}:
+            return np.array([np.nan if value is None else value], np.float64)
+        return _text_column(None if value is None else str(value).encode())
+
+    def _note(
+        self,
+        said: Correction,
+        record: LearnedRecord | None,
+        fields: dict[str, Column],
+        part: str,
+        learner: Learner,
+    ) -> None:
+        """Remember a correction, in the memory of its message's partition."""
+        assert said.place is not None
+        memory = self.memory.log(said.place)
+        offset = said.offset if record is None else record.offset
+        is_nameless = said.id == place_name(said.place, said.offset)
+        name = None if is_nameless else said.id.encode() if record is None else record.id
+        ids = _text_column(name)
+        kind, label = TAKEN_BACK, NO_LABEL
+        if said.label is not None:
+            kind, label = CORRECTED, list(learner.model.classes).index(said.label)
+            fields = fields | {"": _text_column(part.encode())}  # behind those of the model
+        else:
+            fields = _only(fields, np.zeros(1, np.bool_))
+        sealed = memory.append(
+            np.array([offset], np.int64), np.array([label], np.int32), np.array([kind], np.uint8),
+            ids, fields, self.memory.hashed(ids.texts),
+        )  # fmt: skip
+        self.memory.wrote(memory, sealed)
+
+
+def _text_column(value: bytes | None) -> TextColumn:
+    data = np.frombuffer(bytearray(value or b""), np.uint8)
+    end = -1 if value is None else len(value)
+    return TextColumn(Texts(data, np.zeros(1, np.int64), np.array([end], np.int64)))
+
+
+class _Fold:
+    """Goes through the messages of some ids in the order of their log."""
+
+    def __init__(
+        self,
+        memory: LogMemory,
+        messages: Messages,
+        kinds: NDArray[np.uint8],
+        classes: Sequence[Label],
+        counts: Counter[str],
+    ) -> None:
+        self.memory, self.messages, self.kinds = memory, messages, kinds
+        self.classes, self.counts = classes, counts
+        self.labels, self.label_names = messages.labels, messages.classes
+        self.taken: list[int] = []
+        self.superseded: list[int] = []
+
+    def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
+        """Set the kinds of some rows, by what is remembered of their ids."""
+        known: dict[bytes, list[LearnedRecord]] = {}
+        for each in records:
+            known.setdefault(each.id, []).append(each)
+        data, starts, ends = self.messages.ids.texts
+        plain = data.tobytes()
+        bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+        offsets = self.messages.offsets
+        # The number of a record is that of the log's records before it.
+        before = np.cumsum(self.kinds != _NOTHING) - (self.kinds != _NOTHING)
+        n_more = 0
+        for row, (start, end) in zip(rows.tolist(), bounds, strict=True):
+            number = self.memory.n + int(before[row]) + n_more
+            name, floor = plain[start:end], self.memory.floor(number)
+            own = [each for each in known.get(name, ()) if each.number >= floor]
+            was_remembered = self.kinds[row] != _NOTHING
+            kind = self._kind(row, own)
+            self.kinds[row] = kind
+            n_more += int(kind != _NOTHING) - int(was_remembered)
+            if kind != _NOTHING:
+                own.append(
+                    LearnedRecord(number, kind, int(offsets[row]), NO_LABEL, name, None, row)
+                )
+                known[name] = own
+
+    def _kind(self, row: int, records: list[LearnedRecord]) -> int:
+        """Return what is to be remembered of a message, with what its id's records say."""
+        alive, is_early = living(records)
+        operation = self.messages.operations[row]
+        if operation in (_UPDATE, _DELETE):
+            self.taken += [each.number for each in alive]
+            return self._revising_kind(row, records, alive)
+        if is_early:
+            self.superseded.append(row)
+            return CONSUMED
+        return CREATED if self.labels[row] != NO_LABEL else _NOTHING
+
+    def _revising_kind(
+        self, row: int, records: list[LearnedRecord], alive: list[LearnedRecord]
+    ) -> int:
+        """Return the kind of a delete or an update, and count it."""
+        is_update = self.messages.operations[row] == _UPDATE
+        what = "update" if is_update else "delete"
+        none = "repeated" if records and not is_update else "unmatched"
+        found = "matched" if alive else none
+        self.counts[f"{what}_{found}"] += 1
+        if is_update and self._keep_label(row, alive):
+            return RELABELLED
+        if is_update and self.labels[row] != NO_LABEL:
+            return UPDATED if records else EARLY_UPDATE
+        if alive:
+            return DELETED
+        return _NOTHING if records else EARLY_DELETE
+
+    def _keep_label(self, row: int, alive: Sequence[LearnedRecord]) -> bool:
+        """Give an update the label that a person gave the message; return whether one did."""
+        given = [each for each in alive if each.kind in (CORRECTED, RELABELLED)]
+        if not given:
+            return False
+        last = given[-1]
+        if last.chunk is None:  # of this batch
+            code = int(self.labels[last.row])
+        else:
+            name = str(self.classes[last.label])
+            if name not in self.label_names:
+                self.label_names = (*self.label_names, name)
+            code = self.label_names.index(name)
+        self.labels = self.labels.copy()
+        self.labels[row] = code
+        return True
+
+
+def _only(fields: Mapping[str, Column], taught: NDArray[np.bool_]) -> dict[str, Column]:
+    """Return columns without the values of what is not taught: these must not be kept."""
+    if taught.all():
+        return dict(fields)
+    found: dict[str, Column] = {}
+    for name, column in fields.items():
+        if isinstance(column, TextColumn):
+            data, starts, ends = column.texts
+            found[name] = TextColumn(Texts(data, starts, np.where(taught, ends, -1)))
+        else:
+            found[name] = np.where(taught, column, np.nan)
+    return found

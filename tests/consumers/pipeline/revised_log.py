@@ -1,0 +1,157 @@
+"""A log with deletes and updates, as the daemon's components and a page of Python read it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from consumers.config.model import Kind
+from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import Settings
+from consumers.corrections.model import Correction
+from consumers.features import build_model
+from consumers.messages import Partition, RawColumns, part_name
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.revision import Reviser
+from streamnb import Codes, EveryExamples, Learner, NaiveBayes, SnapshotBoard
+from tests.consumers.decoded_messages import decoder
+from tests.endtoend.expected_counts import Counts, counts
+
+LOG = Partition("t", 0)
+FIELDS: dict[str, Kind] = {"text": "words"}
+KEEP = 2
+
+
+class Said(NamedTuple):
+    """One entry of a log; a tombstone has only a key."""
+
+    operation: str
+    id: str | None
+    text: str = ""
+    label: str | None = None
+
+    def value(self) -> bytes | None:
+        """Return its value on the wire."""
+        if self.operation == "tombstone":
+            return None
+        message = {"operation": self.operation, "id": self.id, "text": self.text}
+        message |= {"label": self.label}
+        return json.dumps({k: v for k, v in message.items() if v is not None}).encode()
+
+
+def raw(log: Sequence[Said], first: int) -> RawColumns:
+    """Return entries of a log as Kafka hands them over; each has its id as the key."""
+    buffer, key_ends, value_ends = b"", [], []
+    keys, values = [], []
+    for each in log:
+        keys.append(len(buffer))
+        buffer += (each.id or "").encode()
+        key_ends.append(len(buffer))
+        values.append(len(buffer))
+        value = each.value()
+        buffer += value or b""
+        value_ends.append(-1 if value is None else len(buffer))
+    return RawColumns(
+        partition=LOG,
+        buffer=buffer,
+        value_starts=np.array(values, np.int64),
+        value_ends=np.array(value_ends, np.int64),
+        key_starts=np.array(keys, np.int64),
+        key_ends=np.array(key_ends, np.int64),
+        offsets=np.arange(first, first + len(log)),
+        times_ms=np.full(len(log), -1),
+        next_offset=first + len(log),
+    )
+
+
+class Run:
+    """The components that learn and take back, over a state folder or without one."""
+
+    def __init__(self, folder: Path | None, records_max: int = 1_000_000) -> None:
+        settings = CheckpointSettings(folder=folder, keep=KEEP)
+        self.checkpoint = Checkpoint(settings, {})
+        self.memory = LearnedMemory(folder, FIELDS, records_max, KEEP)
+        model, positions = self.checkpoint.restore(build_model(Settings().model))
+        self.checkpoint.restore_entries([self.memory])
+        self.memory.begin(positions)
+        self.position = positions.get(LOG, 0)
+        self.learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 40), lambda: 0.0)
+        self.reviser = Reviser(self.memory)
+        self.decoder = decoder()
+        self.n_superseded = 0
+
+    def read(self, log: Sequence[Said], until: int) -> None:
+        """Read the log from where it stands up to an offset, as one batch."""
+        messages = self.decoder.decode(raw(log[self.position : until], self.position))
+        assert not messages.rejects
+        revision = self.reviser.revise(messages, self.learner.model.classes)
+        own = revision.messages
+        rows = own.to_learn
+        labels = Codes(own.labels[rows], own.classes)
+        texts = own.texts.texts
+        columns = {
+            "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
+        }
+        self.learner.learn(part_name(LOG), columns, labels)
+        self.reviser.remember(revision, self.learner)
+        self.n_superseded += len(revision.superseded)
+        self.position = until
+
+    def state(self, said: Correction) -> str | None:
+        """Return what the memory says of a corrected message."""
+        found = self.reviser.taught(said)
+        return None if found is None else found.state
+
+    def correct(self, said: Correction) -> None:
+        """Apply a correction as the applier does."""
+        taught = self.reviser.taught(said)
+        assert taught is not None
+        if taught.state != "gone" or said.label is None:
+            self.reviser.correct(said, taught, "journal/0", self.learner)
+
+    def save(self) -> None:
+        """Write a checkpoint in the order of its steps."""
+        entry = self.memory.pack()
+        self.memory.sync()
+        self.checkpoint.write(self.learner.model, {LOG: self.position}, {"learned": entry})
+        self.memory.saved()
+
+    @property
+    def counts(self) -> Counts:
+        """What the model counts."""
+        return counts(self.learner.model)
+
+
+def expected(log: Sequence[Said]) -> tuple[Counts, int]:
+    """Return the counts that a log leaves by the rules alone, and how many it superseded."""
+    alive: dict[str | None, list[tuple[str, str]]] = defaultdict(list)
+    seen: set[str] = set()
+    early: set[str] = set()
+    nameless, n_superseded = [], 0
+    for each in log:
+        example = [] if each.label is None else [(each.text, each.label)]
+        if each.id is None:
+            nameless += example if each.operation in {"create", "update"} else []
+        elif each.operation == "create":
+            if each.id in early:
+                early.remove(each.id)
+                n_superseded += 1
+                seen.add(each.id)
+            elif example:
+                alive[each.id] += example
+                seen.add(each.id)
+        else:
+            if each.id not in seen:
+                early.add(each.id)
+            alive[each.id] = example if each.operation == "update" else []
+            seen.add(each.id)
+    model: NaiveBayes = build_model(Settings().model)
+    for text, label in [*nameless, *(pair for own in alive.values() for pair in own)]:
+        model.learn_one({"text": text}, label, part=part_name(LOG))
+    return counts(model), n_superseded

@@ -1,0 +1,294 @@
+"""Deletes and updates of the stream leave the counts of the log without what they take back."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from consumers.config.settings import Settings
+from consumers.corrections.model import Correction
+from consumers.errors import CheckpointError
+from consumers.features import build_model
+from consumers.pipeline import learned_memory
+from consumers.pipeline.learned_memory import FOLDER_NAME
+from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
+from tests.endtoend.expected_counts import counts as counts_of
+
+LABELS = st.none() | st.sampled_from(["negative", "positive"])
+TEXTS = st.lists(st.sampled_from(["sun", "rain", "not", "love", "snow"]), max_size=4).map(" ".join)
+IDS = st.none() | st.sampled_from(["a", "b", "c", 'd"\\é', "17"])
+OPERATIONS = st.sampled_from(["create"] * 4 + ["update", "delete", "tombstone"])
+
+
+def _entry(operation: str, id: str | None, text: str, label: str | None) -> Said:  # noqa: A002
+    if operation == "tombstone":
+        return Said(operation, id or "a")
+    if operation == "delete":
+        return Said(operation, id)
+    return Said(operation, id, text, label)
+
+
+LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS), max_size=40)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_segments() -> Iterator[None]:
+    """Seal a segment every few records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+        yield
+
+
+@given(LOGS, st.lists(st.integers(1, 9), min_size=40, max_size=40), st.data())
+def test_a_log_leaves_what_it_does_not_take_back(
+    log: list[Said], sizes: list[int], data: st.DataObject
+) -> None:
+    """Whatever the batches, and killed between any two of them, the counts are the page's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run, n_superseded = Run(folder), 0
+        for size in sizes:
+            if run.position == len(log):
+                break
+            run.read(log, min(len(log), run.position + size))
+            step = data.draw(st.sampled_from(["go on", "save", "kill"]))
+            if step == "save":
+                run.save()
+                n_superseded = run.n_superseded
+            elif step == "kill":
+                run.memory.close()
+                run = Run(folder)
+                run.n_superseded = n_superseded
+        run.read(log, len(log))
+        assert (run.counts, run.n_superseded) == expected(log)
+        assert not run.reviser.counts["refused"]
+        run.memory.close()
+
+
+CREATE, AGAIN = Said("create", "a", "sun sun", "positive"), Said("create", "b", "rain", "negative")
+DELETE, UPDATE = Said("delete", "a"), Said("update", "a", "snow", "negative")
+
+
+@pytest.mark.parametrize(
+    ("log", "n_left", "counts"),
+    [
+        ([CREATE, DELETE], 0, {"delete_matched": 1, "unlearned": 1}),
+        ([CREATE, Said("tombstone", "a")], 0, {"delete_matched": 1, "unlearned": 1}),
+        ([CREATE, CREATE, DELETE], 0, {"delete_matched": 1, "unlearned": 2}),
+        ([CREATE, DELETE, DELETE], 0, {"delete_matched": 1, "delete_repeated": 1, "unlearned": 1}),
+        ([CREATE, DELETE, CREATE], 1, {"delete_matched": 1, "unlearned": 1}),
+        ([DELETE, CREATE], 0, {"delete_unmatched": 1}),
+        ([DELETE, CREATE, CREATE], 1, {"delete_unmatched": 1}),
+        ([UPDATE, CREATE], 1, {"update_unmatched": 1}),
+        ([CREATE, UPDATE, UPDATE], 1, {"update_matched": 2, "unlearned": 2}),
+        ([CREATE, Said("update", "a", "snow")], 0, {"update_matched": 1, "unlearned": 1}),
+        ([Said("create", None, "sun", "positive"), Said("delete", None)], 1, {}),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 100])
+def test_the_rules(log: list[Said], n_left: int, counts: dict[str, int], batch: int) -> None:
+    """Each rule by itself: what is left, and what is counted."""
+    run = Run(None)
+    while run.position < len(log):
+        run.read(log, min(len(log), run.position + batch))
+    assert run.counts == expected(log)[0]
+    assert run.learner.model.n_examples == n_left
+    assert dict(run.reviser.counts) == counts
+    run.memory.close()
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_what_is_older_than_the_memory_is_not_taken_back(tmp_path: Path, batch: int) -> None:
+    """The bound is a function of the log: it falls on the same message however that is cut."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(20)]
+    log += [Said("delete", f"m{i}") for i in range(20)]
+    run = Run(tmp_path, records_max=18)
+    while run.position < len(log):
+        run.read(log, min(len(log), run.position + batch))
+        run.save()
+    # A delete is record 20 + i, and its segment's first 4 · (5 + i // 4): 18 before that are known.
+    known = [i for i in range(20) if i >= 4 * (5 + i // 4) - 18]
+    assert sorted(run.learner.model.words()) == sorted(
+        {f"word{i}" for i in range(20) if i not in known}
+    )
+    assert run.reviser.counts["delete_unmatched"] == 20 - len(known) == 10
+    for _ in range(KEEP + 1):
+        run.save()
+    files = {path.name for path in (tmp_path / FOLDER_NAME / "t%2F0").iterdir()}
+    assert files == {f"{number}.records" for number in range(5, 10)}
+    run.memory.close()
+
+
+def test_files_are_cut_to_what_the_checkpoint_names(tmp_path: Path) -> None:
+    """What was written after the checkpoint is gone at the start, whole segments as well."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(12)]
+    run = Run(tmp_path)
+    run.read(log, 5)
+    run.save()
+    before = {path: path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records")}
+    run.read(log, 12)
+    run.memory.pack()
+    run.memory.sync()
+    run.memory.close()
+    assert len(list((tmp_path / FOLDER_NAME).rglob("*.records"))) == 3
+    again = Run(tmp_path)
+    assert again.memory.sizes()[0] == 5
+    assert {path: path.read_bytes() for path in before} == before
+    again.read([*log[:5], *(Said("delete", f"m{i}") for i in range(5))], 10)
+    assert again.learner.model.n_examples == 0
+    again.memory.close()
+
+
+@pytest.mark.parametrize("at", [0, 5, 40, -1])
+def test_a_damaged_file_is_told_and_the_rest_goes_on(tmp_path: Path, at: int) -> None:
+    """Its messages are not taken back any more; those of other files are."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    run = Run(tmp_path)
+    run.read(log, 8)
+    run.save()
+    run.memory.close()
+    path = tmp_path / FOLDER_NAME / "t%2F0" / "0.records"
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    with capture_logs() as logs:
+        again = Run(tmp_path)
+    assert [each["event"] for each in logs if each["log_level"] == "error"] == ["learned_damaged"]
+    again.read([*log, *(Said("delete", f"m{i}") for i in range(8))], 16)
+    assert sorted(again.learner.model.words()) == [f"word{i}" for i in range(4)]
+    again.memory.close()
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    """They hold people's texts: only their owner may read them."""
+    run = Run(tmp_path)
+    run.read([CREATE], 1)
+    run.save()
+    run.memory.close()
+    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in tmp_path.rglob("learned/**/*")}
+    assert modes == {True: 0o700, False: 0o600}
+
+
+def test_a_checkpoint_fails_if_the_memory_cannot_be_written(tmp_path: Path) -> None:
+    """Then the one before stands, learning goes on, and the next try writes everything."""
+    run = Run(tmp_path)
+    (tmp_path / FOLDER_NAME).write_text("in the way")
+    run.read([CREATE], 1)
+    run.memory.pack()
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        run.memory.sync()
+    (tmp_path / FOLDER_NAME).unlink()
+    run.read([CREATE, AGAIN], 2)
+    run.save()
+    run.memory.close()
+    again = Run(tmp_path)
+    again.read([CREATE, AGAIN, DELETE], 3)
+    assert again.learner.model.n_examples == 1
+    again.memory.close()
+
+
+def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
+    """The deleted message's bytes are overwritten; the other records still stand and load."""
+    run = Run(tmp_path)
+    run.read([CREATE, AGAIN, DELETE], 3)
+    run.save()
+    run.memory.erase({"a": (LOG, 2)})
+    run.memory.close()
+    files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
+    assert b"sun" not in files
+    assert b"rain" in files
+    again = Run(tmp_path)
+    again.read([CREATE, AGAIN, DELETE, Said("delete", "b")], 4)
+    assert again.learner.model.n_examples == 0
+    again.memory.close()
+
+
+RELABEL = Correction(
+    "label", "a", 5, {"text": "sun sun"}, "negative", "positive", "t/0", ("t", 0), offset=0
+)
+TAKE_BACK = replace(RELABEL, kind="delete", label=None)
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "left"),
+    [
+        (RELABEL, UPDATE, [("snow", "negative")]),
+        (RELABEL, Said("update", "a", "snow", "positive"), [("snow", "negative")]),
+        (RELABEL, DELETE, []),
+        (TAKE_BACK, DELETE, []),
+        (RELABEL, CREATE, [("sun sun", "negative"), ("sun sun", "positive")]),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_person_and_the_stream_agree_in_any_order(
+    tmp_path: Path,
+    said: Correction,
+    message: Said,
+    left: list[tuple[str, str]],
+    is_first: bool,
+    is_killed: bool,
+) -> None:
+    """The label of a person and the text of the stream hold, and a delete takes back all."""
+    log = [CREATE, message]
+    run = Run(tmp_path)
+    run.read(log, 1)
+    for is_said in (is_first, not is_first):
+        if is_said:
+            run.correct(said)
+        else:
+            run.read(log, 2)
+        if is_killed:
+            run.save()
+            run.memory.close()
+            run = Run(tmp_path)
+    model = build_model(Settings().model)
+    for text, label in left:
+        model.learn_one({"text": text}, label)
+    assert run.counts == counts_of(model)
+    run.memory.close()
+
+
+def test_what_was_never_learned_here_is_not_taken_back() -> None:
+    """Nor is what was taken back before, nor what stands before the beginning of the memory."""
+    run = Run(None)
+    run.position = 7
+    log = [CREATE] * 7 + [AGAIN, Said("create", "c", "snow")]
+    run.read(log, 9)
+    before = replace(RELABEL, offset=3)
+    assert run.state(before) == "before"
+    assert run.state(replace(RELABEL, id="b", offset=7)) == "teaches"
+    assert run.state(replace(RELABEL, id="c", offset=8)) == "never"
+    run.correct(replace(TAKE_BACK, id="b", offset=7))
+    assert run.state(replace(RELABEL, id="b", offset=7)) == "gone"
+    assert run.learner.model.n_examples == 0
+    run.memory.close()
+
+
+def test_an_update_without_a_label_has_that_of_a_person() -> None:
+    """It is learned with the label that the version before was given."""
+    run = Run(None)
+    run.read([CREATE], 1)
+    run.correct(RELABEL)
+    run.read([CREATE, Said("update", "a", "snow")], 2)
+    assert run.learner.model.class_counts.tolist() == [1.0, 0.0]
+    assert run.learner.model.words() == ["snow"]
+    run.memory.close()
+
+
+def test_a_message_without_an_id_is_known_by_its_place() -> None:
+    """People name it so; what it taught is taken back."""
+    run = Run(None)
+    run.read([Said("create", None, "sun", "positive"), AGAIN], 2)
+    run.correct(replace(RELABEL, id="t-0-0"))
+    assert run.learner.model.class_counts.tolist() == [2.0, 0.0]
+    run.correct(replace(TAKE_BACK, id="t-0-0"))
+    assert run.learner.model.class_counts.tolist() == [1.0, 0.0]
+    run.memory.close()
