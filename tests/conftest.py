@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from streamnb import vocabulary
 from streamnb.kernels.jit import check_types
 
-pytest_plugins = ["tests.kafka_fixtures"]
+pytest_plugins = ["tests.kafka_fixtures", "consumers.testing"]
 
 # In the tests' own process; the daemons they start run as in earnest. Tables begin small there, so
 # that few words make them grow.

@@ -29,23 +29,13 @@ from streamnb import (
     Words,
 )
 from streamnb.inspection.summary import values_dropped
+from streamnb.testing import ManualClock
 from tests.consumers.decoded_messages import messages
 from tests.consumers.scripted_source import ScriptedSource
 
 CLASSES = ("negative", "positive")
 FIRST, SECOND = Partition("t", 0), Partition("t", 1)
 LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 10.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
 
 
 class KeptView:
@@ -74,7 +64,7 @@ class Run:
     """A reporter among real rooms, with a source, a view and a clock that the test holds."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock(10.0)
         self.registry = CollectorRegistry()
         self.source, self.view, self.board = ScriptedSource(), KeptView(), SnapshotBoard()
         self.health = Health(self.clock, 30.0)

@@ -19,6 +19,7 @@ from rich.console import Console
 from consumers.monitoring import logs
 from consumers.monitoring.status import Judged, Status
 from consumers.terminal import LiveView, LogView, frame, make_view, plain
+from streamnb.testing import ManualClock
 
 SIZES = [(80, 24), (120, 40)]
 CLASSES = ("negative", "positive")
@@ -36,17 +37,6 @@ HARD_TEXTS = {
     "half": "\ud83d alone \udcff",
     "empty": "",
 }
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 10.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
 
 
 def judged(
@@ -257,7 +247,7 @@ def test_the_live_view_gives_the_screen_back() -> None:
     """The live view takes the other screen, draws the newest status, and gives it back once."""
     file = io.StringIO()
     console = terminal(file, 80, 24)
-    view = make_view("auto", console, Clock())
+    view = make_view("auto", console, ManualClock(10.0))
     assert isinstance(view, LiveView)
     view.stop()  # before a start
     assert file.getvalue() == ""
@@ -279,9 +269,9 @@ def test_without_a_terminal_there_are_lines() -> None:
     """The automatic view is the log where nobody watches; each view can be asked for."""
     file = io.StringIO()
     console = Console(file=file, _environ={})
-    assert isinstance(make_view("auto", console, Clock()), LogView)
-    assert isinstance(make_view("log", terminal(file, 80, 24), Clock()), LogView)
-    assert isinstance(make_view("live", console, Clock()), LiveView)
+    assert isinstance(make_view("auto", console, ManualClock(10.0)), LogView)
+    assert isinstance(make_view("log", terminal(file, 80, 24), ManualClock(10.0)), LogView)
+    assert isinstance(make_view("live", console, ManualClock(10.0)), LiveView)
 
 
 @pytest.fixture
@@ -299,7 +289,7 @@ def log_stream() -> Iterator[io.StringIO]:
 
 def test_the_log_has_a_line_every_few_seconds(log_stream: io.StringIO) -> None:
     """However often it is updated, the log view writes the first status and one each interval."""
-    clock = Clock()
+    clock = ManualClock(10.0)
     view = LogView(structlog.get_logger("streamnb"), clock, interval_s=5.0)
     view.start()
     for n in range(21):  # a status each half second
@@ -315,7 +305,7 @@ def test_the_log_has_a_line_every_few_seconds(log_stream: io.StringIO) -> None:
 
 def test_the_log_tells_news_at_once_and_the_end(log_stream: io.StringIO) -> None:
     """Trouble and notes are logged when they come and go; stop logs what was left, once."""
-    view = LogView(structlog.get_logger("streamnb"), Clock())
+    view = LogView(structlog.get_logger("streamnb"), ManualClock(10.0))
     view.stop()  # before a start
     view.start()
     for n, news in enumerate([{}, {}, {"trouble": "away"}, {"trouble": "away"}, {"note": "x"}, {}]):
@@ -331,7 +321,7 @@ def test_the_log_tells_news_at_once_and_the_end(log_stream: io.StringIO) -> None
 
 def test_a_log_line_leaves_out_what_is_unknown(log_stream: io.StringIO) -> None:
     """A field without a value is absent from the line, and so are the messages themselves."""
-    view = LogView(structlog.get_logger("streamnb"), Clock())
+    view = LogView(structlog.get_logger("streamnb"), ManualClock(10.0))
     view.start()
     view.update(Status(source="stdin", newest=(judged("secret"),)))
     line = json.loads(log_stream.getvalue())

@@ -14,6 +14,7 @@ from consumers.cli.replay import Pace, Replayed, replay
 from consumers.config.settings import GeneratorSettings
 from consumers.errors import ConfigError
 from consumers.sources.generated_tweets import TweetMaker
+from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
 
@@ -32,29 +33,12 @@ ROWS = (
 )
 
 
-class Clockwork:
-    """A clock that moves only when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.waits_s: list[float] = []
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-    def wait(self, seconds: float) -> None:
-        """Let the time pass at once."""
-        self.waits_s.append(seconds)
-        self.now_s += seconds
-
-
 @pytest.mark.integration
 def test_json_lines_go_as_they_are(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
     """Each line arrives byte for byte, in order, keyed by its id; broken ones too."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"\n".join(LINES))
-    topic, clock = new_topic(), Clockwork()
+    topic, clock = new_topic(), ManualClock(100.0)
     done = replay(path, (broker.address,), topic, 10.0, show=False, clock=clock, wait=clock.wait)
     assert done == Replayed(5, 1, 2, sum(map(len, LINES)))
     assert clock.waits_s == pytest.approx([0.5, 5.5])
@@ -73,7 +57,7 @@ def test_rows_of_sentiment140_become_objects(
     """Rows as Sentiment140 was published become JSON that the default configuration reads."""
     path = tmp_path / "tweets.csv"
     path.write_text(ROWS, encoding="latin-1")
-    topic, clock = new_topic(), Clockwork()
+    topic, clock = new_topic(), ManualClock(100.0)
     done = replay(path, (broker.address,), topic, show=False, clock=clock, wait=clock.wait)
     assert (done.sent, done.unreadable, done.without_time) == (2, 0, 0)
     assert clock.waits_s == pytest.approx([10.0])
@@ -98,7 +82,7 @@ def test_without_keys_partitions_take_turns(
     path = tmp_path / "stream.jsonl"
     lines = [b'{"id": %d, "text": "t"}' % i for i in range(3_000)]
     path.write_bytes(b"\n".join(lines) + b"\n")
-    topic, clock = new_topic(3), Clockwork()
+    topic, clock = new_topic(3), ManualClock(100.0)
     replay(
         path, (broker.address,), topic, "max", keyed=False, show=False, clock=clock, wait=clock.wait
     )
@@ -127,7 +111,7 @@ def test_the_made_up_stream_plays_as_far_as_asked(broker: Broker, new_topic: New
 )
 def test_the_pace_is_the_recordings(times_ms: list[int | None], speed: float) -> None:
     """No record goes before it is due, and each wait ends exactly when one is."""
-    clock = Clockwork()
+    clock = ManualClock(100.0)
     pace = Pace(speed, clock, clock.wait)
     known = [time_ms for time_ms in times_ms if time_ms is not None]
     latest_s = 0.0
@@ -142,4 +126,4 @@ def test_the_pace_is_the_recordings(times_ms: list[int | None], speed: float) ->
 def test_no_other_speed_is_taken(speed: object) -> None:
     """A speed that is no pace is refused with what is allowed."""
     with pytest.raises(ConfigError, match="recorded, max or a number above 0"):
-        Pace(speed, Clockwork(), Clockwork().wait)  # type: ignore[arg-type]
+        Pace(speed, ManualClock(100.0), ManualClock(100.0).wait)  # type: ignore[arg-type]

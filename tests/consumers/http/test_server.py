@@ -22,34 +22,24 @@ from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.health import Health
 from consumers.monitoring.status import Status
+from streamnb.testing import ManualClock
 from tests.consumers.http.loopback_server import app_state, served, settings
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-
 @pytest.fixture(scope="module")
-def clock() -> Clock:
+def clock() -> ManualClock:
     """Return a clock."""
-    return Clock()
+    return ManualClock()
 
 
 @pytest.fixture(scope="module")
-def health(clock: Clock) -> Health:
+def health(clock: ManualClock) -> Health:
     """Return the health of a daemon that has just begun."""
     return Health(clock, settings().http.stuck_after_s)
 
 
 @pytest.fixture(scope="module")
-def open_state(clock: Clock, health: Health) -> Iterator[AppState]:
+def open_state(clock: ManualClock, health: Health) -> Iterator[AppState]:
     """Yield the state of a daemon that has just begun."""
     with app_state(settings(), clock=clock, health=health) as made:
         yield made
@@ -78,7 +68,7 @@ def test_metrics_are_in_the_form_that_is_asked_for(client: httpx.Client) -> None
     assert asked.text.endswith("# EOF\n")
 
 
-def test_health_is_told_in_json(client: httpx.Client, health: Health, clock: Clock) -> None:
+def test_health_is_told_in_json(client: httpx.Client, health: Health, clock: ManualClock) -> None:
     """The status code is for machines, the body says why; both paths differ where they should."""
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503

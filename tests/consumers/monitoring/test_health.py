@@ -5,24 +5,14 @@ from __future__ import annotations
 import pytest
 
 from consumers.monitoring.health import READING_WITHIN_S, START_LIMIT_S, Health, State
+from streamnb.testing import ManualClock
 
 STUCK_AFTER_S = 30.0
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 500.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-
-def started() -> tuple[Clock, Health]:
+def started() -> tuple[ManualClock, Health]:
     """Return a daemon's health just after its start, and its clock."""
-    clock = Clock()
+    clock = ManualClock(500.0)
     return clock, Health(clock, STUCK_AFTER_S)
 
 
@@ -50,7 +40,7 @@ def test_a_start_has_an_end() -> None:
 
 def test_a_longer_limit_for_turns_holds_for_the_start_too() -> None:
     """Where turns may take longer than `START_LIMIT_S`, so may the start."""
-    clock = Clock()
+    clock = ManualClock(500.0)
     health = Health(clock, 2 * START_LIMIT_S)
     clock.now_s += 2 * START_LIMIT_S
     assert health.report().state is State.STARTING

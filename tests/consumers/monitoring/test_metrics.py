@@ -17,17 +17,7 @@ from consumers.monitoring.quality import Shares
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.reporter import Increase, build_status
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
+from streamnb.testing import ManualClock
 
 
 @pytest.fixture
@@ -37,13 +27,13 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> ManualClock:
     """Return a clock."""
-    return Clock()
+    return ManualClock(1_000.0)
 
 
 @pytest.fixture
-def metrics(registry: CollectorRegistry, clock: Clock) -> Metrics:
+def metrics(registry: CollectorRegistry, clock: ManualClock) -> Metrics:
     """Return metrics of two classes."""
     return Metrics(registry, ["negative", "positive"], clock)
 
@@ -74,7 +64,7 @@ def test_every_series_is_there_from_the_start(
 
 
 def test_a_scrape_between_a_class_joining_and_its_share_succeeds(
-    registry: CollectorRegistry, clock: Clock
+    registry: CollectorRegistry, clock: ManualClock
 ) -> None:
     """The shares may be older than the classes: the one that joined has none yet."""
     classes = KnownClasses(["negative", "positive"], open=True)
@@ -145,7 +135,7 @@ def test_a_label_that_is_not_configured_is_other(
 
 
 def test_ages_grow_while_nothing_happens(
-    registry: CollectorRegistry, metrics: Metrics, clock: Clock
+    registry: CollectorRegistry, metrics: Metrics, clock: ManualClock
 ) -> None:
     """Ages are taken when asked for: unknown at first, then growing with the clock."""
     assert math.isnan(value(registry, "snapshot_age_seconds") or 0.0)

@@ -20,27 +20,17 @@ from consumers.reporter import build_status
 from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
 from streamnb.inspection.summary import top_features
 from streamnb.serving.publisher import EveryExamples
+from streamnb.testing import ManualClock
 
 CLASSES = ("negative", "positive")
 CONFUSION = [[900, 100], [300, 700]]
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 10.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
 
 
 class Room:
     """A quality room with its metrics, over a prequential window that the test fills."""
 
     def __init__(self) -> None:
-        self.clock, self.registry = Clock(), CollectorRegistry()
+        self.clock, self.registry = ManualClock(10.0), CollectorRegistry()
         statistics = RunStatistics(CLASSES, ("text",), 4_000, self.clock)
         self.prequential = statistics.prequential
         self.quality = Quality(

@@ -21,28 +21,18 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.reporter import build_status
 from streamnb import Answer
+from streamnb.testing import ManualClock
 from tests.consumers import raw_batches as decoding
 
 CLASSES = ("negative", "positive")
 PLACE = Partition("t", 0)
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 10.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-
 class Figures:
     """Statistics with the metrics behind it."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = ManualClock(10.0)
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, CLASSES, self.clock)
         self.statistics = RunStatistics(CLASSES, ("text",), 100, self.clock)

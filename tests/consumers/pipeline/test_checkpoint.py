@@ -22,20 +22,10 @@ from consumers.pipeline.checkpoint import (
 )
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.storage import older_files
+from streamnb.testing import ManualClock
 
 FIRST, SECOND = Partition("tweets", 0), Partition("tweets", 11)
 STREAM = {"source": "kafka", "topic": "tweets"}
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
 
 
 def fresh(max_words: int = 1_000, **changed: Any) -> NaiveBayes:
@@ -48,11 +38,11 @@ def fresh(max_words: int = 1_000, **changed: Any) -> NaiveBayes:
 
 
 def checkpoint(
-    folder: Path | None, stream: Mapping[str, Any] = STREAM, clock: Clock | None = None
+    folder: Path | None, stream: Mapping[str, Any] = STREAM, clock: ManualClock | None = None
 ) -> Checkpoint:
     """Return the checkpoint of a folder."""
     settings = CheckpointSettings(folder=folder, interval_s=10.0, keep=3)
-    return Checkpoint(settings, stream, clock or Clock())
+    return Checkpoint(settings, stream, clock or ManualClock(100.0))
 
 
 def teach(model: NaiveBayes, n: int, partition: Partition = FIRST) -> None:
@@ -110,7 +100,7 @@ def test_nothing_saved_yet_means_a_new_beginning(tmp_path: Path) -> None:
 
 def test_without_a_folder_nothing_is_kept() -> None:
     """Where the configuration names no folder, nothing is written, restored or ever due."""
-    clock = Clock()
+    clock = ManualClock(100.0)
     nowhere = checkpoint(None, clock=clock)
     model = fresh()
     clock.now_s += 1_000.0
@@ -123,7 +113,7 @@ def test_without_a_folder_nothing_is_kept() -> None:
 
 def test_it_is_due_each_interval(tmp_path: Path) -> None:
     """A checkpoint is due when the interval is over, and its age counts from its writing."""
-    clock = Clock()
+    clock = ManualClock(100.0)
     state = checkpoint(tmp_path, clock=clock)
     assert not state.is_due()
     assert state.age_s() is None

@@ -16,30 +16,14 @@ from sklearn.naive_bayes import BernoulliNB
 from consumers.config.settings import GeneratorSettings
 from consumers.messages import Partition
 from consumers.sources.generator import BATCH_MESSAGES_MAX, GeneratorSource
+from streamnb.testing import ManualClock
 
 PARTITION = Partition("generator", 0)
 
 
-class Clock:
-    """A clock that moves only when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now_s = 50.0
-        self.waits_s: list[float] = []
-
-    def __call__(self) -> float:
-        """Tell the time."""
-        return self.now_s
-
-    def wait(self, seconds: float) -> None:
-        """Pass the time at once."""
-        self.waits_s.append(seconds)
-        self.now_s += seconds
-
-
 def values(settings: GeneratorSettings, n: int, position: int | None = None) -> list[bytes]:
     """Return the first `n` messages from a position on, as fast as they come."""
-    clock = Clock()
+    clock = ManualClock(50.0)
     source = GeneratorSource(settings, clock, clock.wait)
     source.open({PARTITION: position}.get)
     found: list[bytes] = []
@@ -87,7 +71,7 @@ def test_offsets_are_the_numbers_of_the_messages() -> None:
 
 def test_the_rate_is_kept() -> None:
     """At 2,000 a second, ten seconds of the clock bring 20,000 messages, in small batches."""
-    clock = Clock()
+    clock = ManualClock(50.0)
     source = GeneratorSource(GeneratorSettings(rate_per_s=2000), clock, clock.wait)
     source.open(lambda _: None)
     sizes = []
@@ -99,7 +83,7 @@ def test_the_rate_is_kept() -> None:
 
 def test_a_poll_waits_no_longer_than_it_may() -> None:
     """A slow stream's poll comes back empty when its time is up, and the message comes in time."""
-    clock = Clock()
+    clock = ManualClock(50.0)
     source = GeneratorSource(GeneratorSettings(rate_per_s=0.5), clock, clock.wait)
     source.open(lambda _: None)
     assert [len(source.poll(0.75)) for _ in range(3)] == [0, 0, 1]
@@ -109,7 +93,7 @@ def test_a_poll_waits_no_longer_than_it_may() -> None:
 
 def test_a_caller_that_was_away_is_not_flooded() -> None:
     """After an hour away about a second's messages are waiting, and not an hour's."""
-    clock = Clock()
+    clock = ManualClock(50.0)
     source = GeneratorSource(GeneratorSettings(rate_per_s=100), clock, clock.wait)
     source.open(lambda _: None)
     clock.now_s += 3600
