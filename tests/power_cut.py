@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from tests.system_calls import Call, hooked
+from tests.system_calls import Call, hooked, real_path
 
 FOLDER = -2  # the file of a name that is a folder's
 _SECTOR = 512
@@ -204,7 +204,7 @@ class PowerCut:
         return self._numbers[inode]
 
     def _name(self, path: Any) -> str:
-        below = Path(path).absolute().relative_to(self._folder)
+        below = real_path(path).relative_to(self._folder)
         return "" if below == Path() else str(below)
 
     def _note(self, call: Call, act: Any) -> Any:

@@ -63,4 +63,10 @@ def _path_of(where: Any) -> Path | None:
             return Path(str(Path(f"/proc/self/fd/{where}").readlink()).removesuffix(" (deleted)"))
         except OSError:
             return None
-    return Path(os.fsdecode(where)).absolute()
+    return real_path(where)
+
+
+def real_path(where: str | bytes | os.PathLike[Any]) -> Path:
+    """Return a path as it is from the root, also if it begins at a folder's descriptor."""
+    path = Path(os.fsdecode(where)).absolute()
+    return Path(os.path.realpath(path.parent)) / path.name if path.parts[1:2] == ("proc",) else path

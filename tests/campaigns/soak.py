@@ -15,7 +15,7 @@ from tests.endtoend.daemon_process import Daemon, write_config
 
 N_MESSAGES = 20_000
 WORDS = ("sun", "rain", "monday", "coffee", "good", "bad")
-LONG = 100  # steps; a short run has not filled yet what is filled once
+LONG = 1_000  # steps; a short run has not filled yet what is filled once
 GROWTH_MAX, SHORT_GROWTH_MAX = 1.05, 1.15
 
 
