@@ -223,7 +223,7 @@ class RunStatistics:
                 self.learned_by_class.update(values["learned_by_class"])
                 self._predicted.extend(entry.arrays["predicted"].tolist())
 
-        return StatisticsEntry("learned", self._pack_learned, unpack)
+        return StatisticsEntry("prequential", self._pack_learned, unpack)
 
     def judged_entry(self) -> StatisticsEntry:
         """Return the entry of the predictor's thread: its sums."""
