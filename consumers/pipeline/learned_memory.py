@@ -326,7 +326,7 @@ class LearnedMemory:
     the records of a partition, and `keep` checkpoints are kept.
     """
 
-    name = "learned"
+    name = "memory"
 
     def __init__(
         self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int

@@ -119,7 +119,7 @@ class Run:
         """Write a checkpoint in the order of its steps."""
         entry = self.memory.pack()
         self.memory.sync()
-        self.checkpoint.write(self.learner.model, {LOG: self.position}, {"learned": entry})
+        self.checkpoint.write(self.learner.model, {LOG: self.position}, {"memory": entry})
         self.memory.saved()
 
     @property
