@@ -94,7 +94,7 @@ def _learned(folder: Path, source: str, state: str) -> int:
         folder / f"{state}.yaml", source=source, kafka=kafka, checkpoint={"folder": state}
     )
     with Daemon(config, "--until-end") as daemon:
-        assert daemon.wait() == 0
+        assert daemon.wait() == 0, (source, daemon.lines[-3:])
         return int(daemon.summary["learned"])
 
 
