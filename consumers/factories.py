@@ -328,12 +328,14 @@ def open_components(
     return Components(recent, corrections, quality)
 
 
-def build_memory(settings: Settings, stack: contextlib.ExitStack) -> LearnedMemory | None:
+def build_memory(
+    settings: Settings, checkpoint: Checkpoint, stack: contextlib.ExitStack
+) -> LearnedMemory | None:
     """Return the memory of what messages taught, or None if it is off; the stack closes it."""
-    n, checkpoint = settings.learned.messages_max, settings.checkpoint
+    n, keep = settings.learned.messages_max, settings.checkpoint.keep
     if not n:
         return None
-    memory = LearnedMemory(checkpoint.folder, kinds_of(settings.model), n, checkpoint.keep)
+    memory = LearnedMemory(checkpoint.own_folder, kinds_of(settings.model), n, keep)
     stack.callback(memory.close)
     return memory
 

@@ -96,12 +96,16 @@ class Checkpoint:
         return None if folder is None else folder / FILE_NAME
 
     @property
+    def own_folder(self) -> Path | None:
+        """The locked folder itself, so that a write never lands in one that has its name by now."""
+        if self._settings.folder is None or self._folder is None:
+            return self._settings.folder
+        return Path(_DESCRIPTORS, str(self._folder))
+
+    @property
     def _own_path(self) -> Path | None:
-        """The file by the locked folder itself, so that a write never lands in another's folder."""
-        path = self.path
-        if path is None or self._folder is None:
-            return path
-        return Path(_DESCRIPTORS, str(self._folder), path.name)
+        folder = self.own_folder
+        return None if folder is None else folder / FILE_NAME
 
     def is_moved(self) -> bool:
         """Return whether the folder that is locked is no longer at its path; any thread may ask."""
