@@ -37,6 +37,7 @@ from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
     ERASED,
+    TEACHING,
     UNCHECKED,
     DamagedError,
     LearnedRecord,
@@ -243,7 +244,7 @@ class LogMemory:
         found = []
         for segment in self.segments.values():
             found += self._records(segment, np.sort(segment.find(hashes)))
-        return [each for each in found if each.has_id and each.kind != ERASED]
+        return [each for each in found if each.has_id]
 
     def at_offset(self, offset: int) -> list[LearnedRecord]:
         """Return the records of a message without an id, which is known by its place alone."""
@@ -252,7 +253,7 @@ class LogMemory:
             for k, first in enumerate(segment.firsts):
                 at = np.flatnonzero(self._chunk(segment, k).offsets == offset)
                 found += self._records(segment, at + first)
-        return [each for each in found if not each.has_id and each.kind != ERASED]
+        return [each for each in found if not each.has_id]
 
     def knows_from(self) -> int:
         """Return the offset from which on it is known whether a message taught something."""
@@ -359,7 +360,7 @@ class LearnedMemory:
         old = self.log(partition)
         self._leaving[-1] += old.segments.values()
         new = self.logs[partition] = LogMemory(old.folder, self.records_max)
-        new.n = -(-old.n // SEGMENT_RECORDS) * SEGMENT_RECORDS
+        new.n = _next_segment(old.n)
         new.is_whole = False
 
     def _path(self, partition: Partition) -> Path | None:
@@ -436,7 +437,7 @@ class LearnedMemory:
             synced.result()
         except OSError as error:
             raise CheckpointError(
-                f"{self.folder}: what was learned of each message cannot be written"
+                "checkpoint.folder: what was learned of each message cannot be written"
                 f" ({error.strerror or error}). See to the folder and the disk's room."
             ) from error
 
@@ -468,6 +469,8 @@ class LearnedMemory:
                         file=f"{name}/{number}",
                         detail=f"{error}; deletes and updates of its messages take nothing back",
                     )
+            if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
+                memory.n = _next_segment(memory.n)
 
     def begin(self, positions: Iterable[Partition]) -> None:
         """Go on from a checkpoint: of its other partitions what they taught is not known.
@@ -531,7 +534,7 @@ class LearnedMemory:
                     return
                 kinds = chunk.kinds()
                 meant = np.isin(self.hashed(chunk.ids()), wanted) | np.isin(chunk.offsets, places)
-                for row in np.flatnonzero(meant & (kinds != ERASED)).tolist():
+                for row in np.flatnonzero(meant & np.isin(kinds, TEACHING)).tolist():
                     name, offset = chunk.id(row), int(chunk.offsets[row])
                     if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
                         _erase_record(fd, chunk, row)
@@ -540,11 +543,20 @@ class LearnedMemory:
             os.close(fd)
 
 
+def _next_segment(n: int) -> int:
+    """Return the first number from `n` on with which a segment begins."""
+    return -(-n // SEGMENT_RECORDS) * SEGMENT_RECORDS
+
+
 def _erase_record(fd: int, chunk: RecordChunk, row: int) -> None:
-    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum."""
+    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum.
+
+    That it was there stays known, and that the message of an update is still to come.
+    """
+    is_early = chunk.kinds()[row] == EARLY_UPDATE
     write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
     os.fdatasync(fd)
-    write_at(fd, bytes([ERASED]), chunk.kinds_at + row)
+    write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
     for place, size in chunk.contents(row):
         write_at(fd, b"\0" * size, place)
     os.fdatasync(fd)

@@ -27,6 +27,7 @@ from streamnb.kernels.layout import Texts
 
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
 CORRECTED, TAKEN_BACK, ERASED = range(7, 10)
+TEACHING = (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED)  # these have contents
 
 _MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes

@@ -45,6 +45,7 @@ from consumers.pipeline.learned_records import (
     EARLY_UPDATE,
     RELABELLED,
     TAKEN_BACK,
+    TEACHING,
     UPDATED,
     LearnedRecord,
     columns,
@@ -83,7 +84,7 @@ def living(records: Iterable[LearnedRecord]) -> tuple[list[LearnedRecord], bool]
             found = []
         elif each.kind in (CORRECTED, TAKEN_BACK):
             found = [other for other in found if other.offset != each.offset]
-        if each.kind in (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED):
+        if each.kind in TEACHING:
             found.append(each)
         if each.kind in (EARLY_UPDATE, EARLY_DELETE, CONSUMED):
             is_early = each.kind != CONSUMED
@@ -187,7 +188,8 @@ class Reviser:
         alive, _ = living(records)
         own = [each for each in alive if each.offset == said.offset]
         updates = (UPDATED, RELABELLED, EARLY_UPDATE)
-        own = own or [e for e in alive if e.offset > said.offset and e.kind in updates]
+        versions = {each.offset for each in records if each.kind in updates}
+        own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
         if own:
             return Taught("teaches", own[-1])
         if any(each.offset == said.offset for each in records):

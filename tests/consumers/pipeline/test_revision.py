@@ -166,6 +166,29 @@ def test_a_damaged_file_is_told_and_the_rest_goes_on(tmp_path: Path, at: int) ->
     again.memory.close()
 
 
+@pytest.mark.parametrize("n", [3, 6])
+@pytest.mark.parametrize("batch", [1, 100])
+def test_records_go_on_behind_a_damaged_segment(tmp_path: Path, n: int, batch: int) -> None:
+    """A batch that takes back what it brings itself finds that, and so does the next start."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(n)]
+    run = Run(tmp_path)
+    run.read(log, n)
+    run.save()
+    run.memory.close()
+    path = max((tmp_path / FOLDER_NAME).rglob("*.records"))
+    path.write_bytes(path.read_bytes()[:-1])
+    log += [AGAIN, CREATE, DELETE, Said("create", "c", "snow", "positive"), Said("delete", "b")]
+    run = Run(tmp_path)
+    while run.position < len(log):
+        run.read(log, min(len(log), run.position + batch))
+    run.save()
+    run.memory.close()
+    run = Run(tmp_path)
+    run.read([*log, Said("delete", "c")], len(log) + 1)
+    assert sorted(run.learner.model.words()) == [f"word{i}" for i in range(n)]
+    run.memory.close()
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     """They hold people's texts: only their owner may read them."""
     run = Run(tmp_path)
@@ -208,6 +231,33 @@ def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
     again.read([CREATE, AGAIN, DELETE, Said("delete", "b")], 4)
     assert again.learner.model.n_examples == 0
     again.memory.close()
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [DELETE, CREATE],
+        [UPDATE, DELETE, CREATE],
+        [CREATE, DELETE, DELETE, CREATE],
+        [CREATE, DELETE, UPDATE, CREATE],
+    ],
+)
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_an_erased_deletion_is_still_known(
+    tmp_path: Path, log: list[Said], is_killed: bool
+) -> None:
+    """What the log means does not depend on when texts are erased, nor on a start behind that."""
+    at = log.index(DELETE)
+    run = Run(tmp_path)
+    run.read(log, at + 1)
+    run.save()
+    run.memory.erase({"a": (LOG, at)})
+    if is_killed:
+        run.memory.close()
+        run = Run(tmp_path)
+    run.read(log, len(log))
+    assert (run.counts, run.n_superseded) == expected(log)
+    run.memory.close()
 
 
 RELABEL = Correction(
@@ -280,6 +330,19 @@ def test_an_update_without_a_label_has_that_of_a_person() -> None:
     run.read([CREATE, Said("update", "a", "snow")], 2)
     assert run.learner.model.class_counts.tolist() == [1.0, 0.0]
     assert run.learner.model.words() == ["snow"]
+    run.memory.close()
+
+
+@pytest.mark.parametrize("second", [TAKE_BACK, RELABEL])
+def test_a_second_correction_finds_what_the_first_one_taught(second: Correction) -> None:
+    """Both were sent before the stream's update was known, so both name the version before."""
+    run = Run(None)
+    run.read([CREATE, UPDATE], 2)
+    run.correct(replace(RELABEL, label="positive"))
+    assert run.learner.model.class_counts.tolist() == [0.0, 1.0]
+    run.correct(second)
+    n_left = 0.0 if second.label is None else 1.0
+    assert run.learner.model.class_counts.tolist() == [n_left, 0.0]
     run.memory.close()
 
 
