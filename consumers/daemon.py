@@ -31,6 +31,7 @@ from consumers.config.addresses import StreamRange
 from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import ConsumerError, MismatchError
 from consumers.factories import (
+    Publishing,
     build_decoder,
     build_erasure,
     build_group,
@@ -54,7 +55,6 @@ from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
-from consumers.pipeline.publishing import Publishing
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.process import short_pauses
