@@ -4,8 +4,9 @@ A log's records are numbered from 0 and stand in segments of `SEGMENT_RECORDS`, 
 only ever grow; so what is remembered is a function of the partition's log, however it was cut into
 batches. The consuming thread owns the memory. A thread of its own writes sealed segments, and all
 that a checkpoint names before that appears; it may lie `WAITING_MAX` segments behind, then the
-consuming thread waits for it. The checkpoint names each file and its length: at the start files are
-cut to it, and what it does not name is removed.
+consuming thread waits for it. The checkpoint names each file and how many records the log had, but
+no bytes, as these depend on the batches: at the start files are cut to that, and what it does not
+name is removed.
 
 Records are found by a keyed 64-bit hash of their id, in sorted arrays that are made when first
 asked for. The id itself is compared afterwards, so a collision changes nothing.
@@ -292,25 +293,24 @@ class LogMemory:
                 self._parsed.popitem(last=False)
         return found
 
-    def load(self, number: int, n_bytes: int, hashed: Callable[[Texts], Hashes]) -> None:
-        """Take up a segment from its file, cut to a length."""
+    def load(self, number: int, hashed: Callable[[Texts], Hashes]) -> None:
+        """Take up a segment from its file, cut to the log's records so far."""
         assert self.folder is not None
         segment = Segment(number, self.folder / f"{number}.records")
         path = segment.path
         assert path is not None
-        data = path.read_bytes()
-        if len(data) < n_bytes:
-            raise DamagedError(f"{len(data)} bytes long, not {n_bytes}")
-        if len(data) > n_bytes:
-            os.truncate(path, n_bytes)
-        view = memoryview(data)[:n_bytes]
-        while segment.n_bytes < n_bytes:
-            chunk = parse(view, segment.n_bytes, check=True)
+        data, n = path.read_bytes(), min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
+        while segment.n < n:
+            chunk = parse(memoryview(data), segment.n_bytes, check=True)
             hashes, kinds = hashed(chunk.ids()), chunk.kinds()
             early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
             self._new_pending.update(hashes[early].tolist())
             segment.note(len(chunk), chunk.end - chunk.at, hashes)
-        segment.n_written = segment.n_synced = n_bytes
+        if segment.n > n:
+            raise DamagedError(f"it has {segment.n} records, not {n}")
+        n_bytes = segment.n_written = segment.n_synced = segment.n_bytes
+        if len(data) > n_bytes:
+            os.truncate(path, n_bytes)
         segment.is_sealed = segment.n == SEGMENT_RECORDS
         if not segment.is_sealed:  # it grows on in memory
             segment.chunks = [
@@ -422,7 +422,7 @@ class LearnedMemory:
                     "records": memory.n,
                     "is_whole": memory.is_whole,
                     "first_offset": memory.first_offset,
-                    "files": [[each.number, each.n_bytes] for each in memory.segments.values()],
+                    "files": list(memory.segments),
                 }
                 for partition, memory in self.logs.items()
             }
@@ -459,9 +459,9 @@ class LearnedMemory:
             memory.n = int(values["records"])
             memory.is_whole = bool(values["is_whole"])
             memory.first_offset = values["first_offset"]
-            for number, n_bytes in values["files"]:
+            for number in values["files"]:
                 try:
-                    memory.load(int(number), int(n_bytes), self.hashed)
+                    memory.load(int(number), self.hashed)
                 except (OSError, DamagedError) as error:
                     memory.is_whole = False
                     log.error(  # noqa: TRY400 -- the detail says it all
