@@ -176,7 +176,9 @@ def build_group(settings: Settings) -> GroupParts | None:
         return None
     like = build_model(settings.model)
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
-    return GroupParts(files, settings.source_address.topic or "", shared.interval_s)
+    is_late = settings.kafka.start_from == "latest"
+    topic = settings.source_address.topic or ""
+    return GroupParts(files, topic, shared.interval_s, is_late=is_late)
 
 
 def known_classes(settings: Settings, model: NaiveBayes | None) -> KnownClasses:

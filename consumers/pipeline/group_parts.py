@@ -56,10 +56,14 @@ class GroupParts:
     topic: str
     interval_s: float
     clock: Callable[[], float] = time.time
+    is_late: bool = False  # who sees the topic first begins at its end, who comes later at a later
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[Partition, _Known] = field(default_factory=dict)
     _news: dict[Partition, LoadedPart] = field(default_factory=dict)
     _own: frozenset[Partition] = frozenset()
+    _taken_over: set[Partition] = field(default_factory=set)  # by the reading thread
+    _to_begin: dict[Partition, int] = field(default_factory=dict)
+    _given: dict[Partition, int] = field(default_factory=dict)  # how far files brought the model
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -69,13 +73,35 @@ class GroupParts:
     def take_over(self, partition: Partition, position: int | None) -> LoadedPart | None:
         """Return the part of a partition that is ours now, if a file has got beyond `position`.
 
-        If the files cannot be reached it is a `GroupError`: what others learned must not be learned
-        again.
+        From here on no news of it are given, until `keep_only` says that it is not ours. If the
+        files cannot be reached, or that of the model's part is gone, it is a `GroupError`: what
+        others learned must not be learned again.
         """
-        loaded = self.files.load(partition, -1 if position is None else position)
+        begin = -1 if position is None else position
+        with self._lock:
+            self._taken_over.add(partition)
+            self._news.pop(partition, None)
+            given = self._given.get(partition, -1)
+        loaded = self.files.load(partition, begin)
         if loaded is not None:
+            with self._lock:
+                self._given[partition] = loaded.position
             self._note(partition, loaded.position, loaded.written_s)
+        elif given > begin:
+            raise GroupError(
+                f"group.folder: the file of {partition} up to {given}, which was loaded before, is "
+                "gone. All members of the group must reach the folder: see to it, then start again."
+            )
         return loaded
+
+    def keep_only(self, own: Collection[Partition]) -> None:
+        """Know again what others bring of the partitions that were taken over and are not ours."""
+        if own == self._taken_over:
+            return
+        with self._lock:
+            for partition in self._taken_over.difference(own):
+                self._known.pop(partition, None)  # files that came meanwhile were passed over
+            self._taken_over.intersection_update(own)
 
     # ---- the consuming thread -------------------------------------------------------------------
 
@@ -85,14 +111,15 @@ class GroupParts:
         self._thread.start()
 
     def begin(self, beginnings: Mapping[Partition, int]) -> None:
-        """Let the group know where partitions begin that are not read from their start.
+        """Let the group know where partitions begin that may not be read from their start.
 
-        Another member, which saw the topic later, would begin later. A `GroupError` says that the
-        folder cannot be used.
+        Another member, which saw the topic later, would begin later. What cannot be written is
+        told, and tried again by `write`.
         """
-        for partition, position in beginnings.items():
-            if position:
-                self.files.begin(partition, position)
+        wanted = {each: at for each, at in beginnings.items() if at or self.is_late}
+        with self._lock:
+            self._to_begin |= wanted
+        self._write_beginnings()
 
     def take_news(
         self, own: Collection[Partition], positions: Mapping[Partition, int]
@@ -105,17 +132,21 @@ class GroupParts:
         if not self._news:
             return {}
         with self._lock:
-            news, self._news = self._news, {}
-        return {
-            each: loaded
-            for each, loaded in news.items()
-            if each not in own and loaded.position > positions.get(each, -1)
-        }
+            news = self._news
+            # Of what was lost, the last batches may still be on their way here.
+            self._news = {each: news[each] for each in news if each in self._own}
+            found = {
+                each: loaded
+                for each, loaded in news.items()
+                if each not in self._own and loaded.position > positions.get(each, -1)
+            }
+            self._given |= {each: loaded.position for each, loaded in found.items()}
+        return found
 
     def is_behind(self, positions: Mapping[Partition, int]) -> bool:
         """Return whether a part of the model stands in no file yet, at its position or beyond."""
         with self._lock:
-            return any(
+            return bool(self._to_begin) or any(
                 each not in self._known or self._known[each].position < at
                 for each, at in self._ours(positions)
             )
@@ -133,6 +164,8 @@ class GroupParts:
 
         The checkpoint holds them all the same, and the next one tries again.
         """
+        if not self._write_beginnings():
+            return
         for partition, position in self._ours(positions):
             with self._lock:
                 known = self._known.get(partition)
@@ -145,6 +178,18 @@ class GroupParts:
                 return
             self._note(partition, position, self.clock())
         self._say("write", None)
+
+    def _write_beginnings(self) -> bool:
+        """Write where partitions begin; return whether none is left to be written."""
+        for partition, position in list(self._to_begin.items()):
+            try:
+                self.files.begin(partition, position)
+            except GroupError as error:
+                self._say("write", str(error))
+                return False
+            with self._lock:
+                del self._to_begin[partition]
+        return True
 
     # ---- any thread -----------------------------------------------------------------------------
 
@@ -163,7 +208,7 @@ class GroupParts:
     def _run(self) -> None:
         while True:
             try:
-                self._look()
+                self.look()
             except GroupError as error:
                 self._say("read", str(error))
             except Exception as error:
@@ -174,7 +219,8 @@ class GroupParts:
             if self._closing.wait(self.interval_s):
                 return
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Load what others brought further than is known."""
         for partition in self.files.partitions():
             if partition.topic != self.topic or partition in self._own:
                 continue
@@ -184,7 +230,8 @@ class GroupParts:
             if loaded is not None:
                 self._note(partition, loaded.position, loaded.written_s)
                 with self._lock:
-                    self._news[partition] = loaded
+                    if partition not in self._taken_over:
+                        self._news[partition] = loaded
 
     def _ours(self, positions: Mapping[Partition, int]) -> list[tuple[Partition, int]]:
         """Return the partitions of the stream, without those of other logs."""

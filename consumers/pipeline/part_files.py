@@ -117,9 +117,14 @@ class PartFiles:
                 with self._errors(path):
                     written_s = path.stat().st_mtime
                 stored = read(path)
-            except StreamnbError as error:
-                if not path.exists():  # further files are there by now
-                    return self.load(partition, beyond)
+            except (StreamnbError, GroupError) as error:
+                with self._errors(path):
+                    if not path.exists():  # further files are there by now
+                        return self.load(partition, beyond)
+                if isinstance(error, GroupError):
+                    raise
+                if isinstance(error.__cause__, OSError):  # it may be whole
+                    raise GroupError(f"group.folder: {error}") from error
                 # Set aside, or as the furthest it would keep others from being written.
                 with contextlib.suppress(OSError):
                     path.rename(path.with_name(f"{path.name}.damaged"))

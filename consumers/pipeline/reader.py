@@ -253,6 +253,8 @@ class Reader:
         for partition in self._own - self._status.assigned:
             self._own.discard(partition)
             self._queue.put_handover(Handover(partition, is_ours=False))
+        if self._group is not None:
+            self._group.keep_only(self._own)
 
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._closing.is_set()

@@ -119,6 +119,48 @@ def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
         files.load(LOG)
 
 
+def test_a_file_that_cannot_be_read_now_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    """It may be whole: it stays as it is, and nobody goes on without it."""
+    files = files_in(tmp_path)
+    files.write(learned("a").state, LOG, 1)
+    folder = next(tmp_path.rglob("*.nb")).parent
+    (folder / f"{9:020d}-{'0' * 16}.nb").mkdir()  # even root cannot read that as a file
+    before = names(tmp_path)
+    with pytest.raises(GroupError, match=r"group\.folder: .*cannot be read"):
+        files.load(LOG)
+    assert names(tmp_path) == before
+
+
+def test_no_news_are_given_of_what_is_taken_over(tmp_path: Path) -> None:
+    """Its last owner may bring it further until then: here it goes on where it was told to."""
+    theirs, group = files_in(tmp_path), GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
+    theirs.write(learned("a", "b").state, LOG, 2)
+    assert group.take_over(LOG, 2) is None
+    theirs.write(learned("a", "b", "c").state, LOG, 3)
+    group.start()
+    group.close()  # it has looked once
+    assert group.take_news(set(), {LOG: 2}) == {}
+    group.keep_only(set())  # it was given to others again
+    group.look()
+    assert group.take_news({LOG}, {LOG: 2}) == {}  # before its last batches came
+    assert group.take_news(set(), {LOG: 2}).keys() == {LOG}
+
+
+def test_a_folder_that_vanished_is_never_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """The model knows more than the next batch begins at: it would learn messages twice."""
+    shared = tmp_path / "shared"
+    group = GroupParts(files_in(shared), LOG.topic, 3600.0)
+    files_in(shared).write(learned("a", "b").state, LOG, 2)
+    group.look()
+    assert group.take_news(set(), {LOG: 1}).keys() == {LOG}
+    shared.rename(tmp_path / "elsewhere")
+    with pytest.raises(GroupError, match="up to 2, which was loaded before, is gone"):
+        group.take_over(LOG, 1)
+    (tmp_path / "elsewhere").rename(shared)
+    assert group.take_over(LOG, 1) is not None
+    assert group.take_over(LOG, 4) is None  # further than any file
+
+
 def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
     """The first member to see the topic decides; a part that is there already is not touched."""
     one, two = GroupParts(files_in(tmp_path), LOG.topic, 1.0), files_in(tmp_path)
@@ -129,6 +171,23 @@ def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
     assert (found.position, found.model.n_examples) == (100, 0)
     assert found.model.parts.keys() == {part_name(LOG)}
     assert two.furthest(OTHER) is None
+
+
+def test_with_latest_an_empty_partition_begins_once_too(tmp_path: Path) -> None:
+    """Who comes later would begin behind what was written since; what fails is tried again."""
+    shared = tmp_path / "shared"
+    shared.write_text("", encoding="utf-8")
+    group = GroupParts(files_in(shared), LOG.topic, 1.0, is_late=True)
+    group.begin({LOG: 0})
+    assert "group.folder" in (group.status().trouble or "")
+    assert group.is_behind({})
+    shared.unlink()
+    group.write(build_model(ModelSettings()).state, {})
+    assert group.status().trouble is None
+    assert not group.is_behind({})
+    found = files_in(shared).load(LOG)
+    assert found is not None
+    assert (found.position, found.model.n_examples) == (0, 0)
 
 
 def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
