@@ -247,6 +247,7 @@ class Reporter:
             learned=statistics.n_learned,
             judged=statistics.n_judged,
             deletions=statistics.outcomes["delete"],
+            superseded=statistics.outcomes["superseded"],
             rejected=dict(statistics.rejected),
             ambiguous=statistics.outcomes["ambiguous"],
             accuracy=statistics.prequential.accuracy,

@@ -99,7 +99,7 @@ EXIT_CODES = {
     75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",
     78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
     130: "a command other than run and record was interrupted",
-    141: "nobody reads the output of a command other than run any more, as in `| head`",
+    141: "nobody reads the output of a command other than run any more",
 }
 
 

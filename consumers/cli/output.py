@@ -132,11 +132,12 @@ def print_summary(console: Console, summary: Summary) -> None:
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
-        "messages": f"{number(summary.messages)} = learned + judged + deleted + rejected; "
-        f"in {summary.seconds:.1f} s, {number(summary.messages_per_s)} a second",
+        "messages": f"{number(summary.messages)} = learned + judged + deleted + superseded +"
+        f" rejected; in {summary.seconds:.1f} s, {number(summary.messages_per_s)} a second",
         "learned": number(summary.learned),
         "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",
         "deleted": number(summary.deletions),
+        "superseded": number(summary.superseded),
         "rejected": number(rejected)
         + "".join(f", {reason} {number(count)}" for reason, count in summary.rejected.items()),
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",

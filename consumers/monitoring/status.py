@@ -102,10 +102,11 @@ class Summary:
     """
 
     source: str
-    messages: int  # the sum of those learned, judged, rejected and of deletions
+    messages: int  # the sum of those learned, judged, rejected, superseded and of deletions
     learned: int
     judged: int  # those without a label
     deletions: int  # messages that ask to delete, which teach nothing
+    superseded: int  # deleted or updated before they came, and left out
     rejected: Mapping[str, int]  # by reason
     ambiguous: int  # of those judged, the ones with contradicting emoticons
     accuracy: float | None  # prequential, over everything that was learned in this run

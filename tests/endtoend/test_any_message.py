@@ -182,7 +182,8 @@ def counts_of(summary: Summary) -> tuple[int, int, int, dict[str, int]]:
 def check_places(folder: Path, summary: Summary, n: int) -> None:
     """Compare a summary with what was written: each message stands in one place, and is JSON."""
     n_rejected = sum(summary.rejected.values())
-    assert summary.learned + summary.judged + summary.deletions + n_rejected == n
+    n_left_out = summary.deletions + summary.superseded
+    assert summary.learned + summary.judged + n_left_out + n_rejected == n
     assert "decoder_failed" not in summary.rejected
     predictions, rejects = (
         [json.loads(line) for line in (folder / f"{name}.jsonl").read_bytes().splitlines()]

@@ -50,7 +50,6 @@ export const goOn = (labels) => classNames().every((label, i) => i >= labels.len
 
 export const look = (label) => looks.get(label) ?? looks.values().next().value;
 
-/** Return a class's mark; its name stands beside it. */
 export const mark = (label) =>
   svg(
     "svg.mark",
@@ -60,7 +59,6 @@ export const mark = (label) =>
 
 export const named = (label) => el("span.named", mark(label), label);
 
-/** Return a bar that takes a share of its track, from some place on. */
 export function bar(label, share, from = 0) {
   const { colour, pattern } = look(label);
   return el(`span.bar.${pattern}`, { "--class": colour, "--from": from, "--share": share });

@@ -27,7 +27,6 @@ export const el = (spec, ...parts) => make((name) => document.createElement(name
 export const svg = (spec, ...parts) =>
   make((name) => document.createElementNS("http://www.w3.org/2000/svg", name), spec, parts);
 
-/** Set an attribute, or with null take it away; only where it differs. */
 export function attr(node, name, value) {
   if (value === null || value === undefined) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
@@ -62,7 +61,6 @@ export function keyed(parent, items, keyOf, create) {
   return [...after.values()];
 }
 
-/** Return a function that has `work` done once before the next frame. */
 export function coalesced(work) {
   let frame = 0;
   return () => {
@@ -73,7 +71,6 @@ export function coalesced(work) {
   };
 }
 
-/** Return a function that has `work` done after a pause; `stop()` calls it off. */
 export function debounced(work, pauseMs) {
   let timer = 0;
   const stop = () => clearTimeout(timer);

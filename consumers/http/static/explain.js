@@ -6,14 +6,12 @@ import { count, likelihood, signed } from "./format.js";
 
 const CLASSES_MAX = 3; // of more, the two that are weighed against each other
 
-/** Return what was learned of a feature in a class; numbers have no counts. */
 function learned({ counts, likelihoods }, label) {
   const theta = likelihoods?.[label];
   const small = Number.isFinite(theta) && el("small", ` θ ${likelihood(theta)}`);
   return el("td.number", label in (counts ?? {}) && count(counts[label]), small);
 }
 
-/** Return an explanation as a table. */
 export function explanationTable({ label, other, intercept, features }) {
   const labels = classNames();
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];

@@ -10,7 +10,6 @@ import { makeBars, makeRing } from "./shares.js";
 export const sharesOf = ({ corrected, raw, classes }) =>
   Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
 
-/** Return "negative 38% ± 4, positive 62% ± 4". */
 export const inWords = (shares) =>
   Object.entries(shares).map(([label, share]) => `${label} ${withError(share)}`).join(", ");
 
@@ -32,7 +31,6 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   return `A sample: ${percent(share, +(share < 0.095))} of the stream is kept here, ${rates}.`;
 }
 
-/** Return what draws a summary. */
 export function makeFigures() {
   const ring = makeRing();
   ring.dataset.testid = "ring";

@@ -21,7 +21,6 @@ export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactl
 export const fine = (x) => percent(x, 1);
 export const likelihood = (x) => write(x, { maximumSignificantDigits: 2 });
 
-/** Return a number with its sign always there. */
 export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);
 
 /** Return a probability: what is nearly certain is not 100%, nor is its opposite 0%. */
@@ -59,14 +58,12 @@ const UNITS = [
   [604_800, "day", 86_400],
 ];
 
-/** Return how long ago something was; beyond a week, when it was. */
 export function ago(timeMs, nowMs) {
   const elapsed = Math.max(0, (nowMs - timeMs) / 1000);
   const unit = UNITS.find(([below]) => elapsed < below);
   return unit ? agoFormat.format(-Math.floor(elapsed / unit[2]), unit[1]) : date(timeMs);
 }
 
-/** Return a span of time: "0.4 sec", "42 sec", "3 min", "2 hr". */
 export function span(seconds) {
   const [unit, size] = seconds < 90 ? ["second", 1] : seconds < 5400 ? ["minute", 60] : ["hour", 3600];
   return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });

@@ -8,7 +8,6 @@ import { classRows, confusionRows, drawCalibration, drawLine, movingWords, telli
 
 const REFRESH_MS = 2_000;
 
-/** `path` is such as "prequential.window.n". */
 const valueAt = (model, path) => path.split(".").reduce((value, name) => value?.[name], model);
 
 function draw(model) {

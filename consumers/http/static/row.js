@@ -15,7 +15,6 @@ function tint(p) {
   return TINT_MAX * Math.max(0, (p - least) / (1 - least));
 }
 
-/** Return what is known of an opened message. */
 function detail({ id, label, explanation, interval, now, truth }, onGone) {
   const then = now.label === label ? "." : `; when this came it said ${label}.`;
   const sure = ` at ${probability(now.probabilities[now.label])}${then}`;

@@ -15,7 +15,6 @@ const keyOf = ({ q, lang }) => `${lang} ${q}`;
 
 let kept = [];
 
-/** Read those that are kept, each once. */
 export function loadSaved() {
   try {
     const all = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
@@ -27,14 +26,12 @@ export function loadSaved() {
 
 export const savedSearches = () => kept;
 
-/** Save a search, or forget it where it is saved. */
 export function toggleSaved({ q, lang }) {
   const others = kept.filter((one) => keyOf(one) !== keyOf({ q, lang }));
   kept = others.length < kept.length ? others : [...kept, { q, lang }];
   try {
     localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {
-    // They hold for this visit.
   }
 }
 

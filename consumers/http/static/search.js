@@ -62,7 +62,6 @@ export function makeSearch(onQuery, onSaved) {
     onSaved();
   });
 
-  /** Turn to the page before a key, or without one to the newest. */
   async function turn(before) {
     const asking = query;
     try {

@@ -48,7 +48,6 @@ function piece(from, to) {
   return `M${point(OUTER, from)}${arc(OUTER, from, end)}L${point(INNER, end)}${arc(INNER, end, from)}Z`;
 }
 
-/** An arc along the outside, with a tick at each end. */
 function whisker(low, high) {
   const tick = (turn) => `M${point(INNER - 2, turn)}L${point(WHISKER, turn)}`;
   return `${tick(low)}${tick(high)}M${point(WHISKER, low)}${arc(WHISKER, low, high)}`;

@@ -25,7 +25,6 @@
     try {
       localStorage.setItem(KEY, chosen);
     } catch {
-      // It holds for this visit.
     }
   });
 }
