@@ -283,8 +283,12 @@ class Erasure:
         known = [each for each in pending if self._n_checkpoints[each] >= n_min]
         try:
             left = None if self._is_moved() else self._pass_over(pending, applied)
-            if left is not None and self._learned is not None and known:
-                self._learned.erase(_offsets_by_id(known))
+            if left is not None and self._learned is not None:
+                by_log: dict[tuple[str, int], list[Deletion]] = {}  # several may have an id
+                for each in known:
+                    by_log.setdefault((each.topic, each.partition), []).append(each)
+                for own in by_log.values():
+                    self._learned.erase(_offsets_by_id(own))
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return

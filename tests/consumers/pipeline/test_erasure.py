@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -20,12 +21,16 @@ from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
 from consumers.messages import Partition, Reason, Reject
 from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
+from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.learned_records import CREATED
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
     prediction_without_text,
     reject_record,
     reject_without_bytes,
 )
+from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
 from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
 from tests.consumers.full_disk import disk_full_at
 from tests.consumers.pipeline.erasure_folder import LOG, SECRET, Folder, correction
@@ -372,3 +377,30 @@ def test_a_line_without_its_text_is_not_applied_again(tmp_path: Path) -> None:
         (Reason.CORRECTION, True)
     ]
     life.end()
+
+
+def test_an_id_that_two_logs_delete_leaves_the_memory_of_both(tmp_path: Path) -> None:
+    """Deletions of one id in several partitions are each dealt with in their own."""
+    memory = LearnedMemory(tmp_path, {"text": "words"}, 100, keep=0)
+    name = TextColumn(
+        Texts(np.frombuffer(bytearray(b"a"), np.uint8), np.zeros(1, np.int64), np.full(1, 1))
+    )
+    text = TextColumn(
+        Texts(np.frombuffer(bytearray(b"secret"), np.uint8), np.zeros(1, np.int64), np.full(1, 6))
+    )
+    logs = [Partition("t", 0), Partition("t", 1)]
+    for log in logs:
+        memory.log(log).append(
+            np.array([3]), np.zeros(1, np.int32), np.array([CREATED], np.uint8), name,
+            {"text": text}, memory.hashed(name.texts),
+        )  # fmt: skip
+    memory.pack()
+    memory.sync()
+    erasure = Erasure(tmp_path, lambda _log: 0, None, [], None, learned=memory)
+    erasure.add([("a", log, 4) for log in logs], from_stream=True)
+    erasure.begin()
+    erasure.close()
+    memory.close()
+    files = [path.read_bytes() for path in tmp_path.rglob("*.records")]
+    assert [b"secret" in data for data in files] == [False, False]
+    assert erasure.n_pending == 0
