@@ -7,6 +7,7 @@ and with it the way to end the process.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import gc
@@ -46,7 +47,14 @@ def watch_signals() -> threading.Event:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame: None)
     threading.Thread(target=_handle, args=(told, stop), name="signals", daemon=True).start()
+    atexit.register(_ignore_signals)
     return stop
+
+
+def _ignore_signals() -> None:
+    """Ignore all signals: the interpreter's end would let them kill again what has succeeded."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _handle(told: int, stop: threading.Event) -> None:

@@ -59,6 +59,8 @@ def test_a_signal_after_the_summary_changes_nothing(tmp_path: Path) -> None:
             assert daemon.listen(0.01)
         daemon.send(SIGINT)
         daemon.send(SIGTERM)
+        while daemon.listen(0.001):
+            daemon.send(SIGHUP)  # to its very end
         assert daemon.wait() == 0
 
 
