@@ -108,8 +108,10 @@ def librdkafka(address: str, topic: str) -> Iterator[int]:
 def _source(address: str, topic: str, **kafka: str) -> Iterator[int]:
     from consumers.config.settings import Settings  # noqa: PLC0415
     from consumers.factories import build_source  # noqa: PLC0415
+    from consumers.monitoring.logs import configure  # noqa: PLC0415
     from streamnb.kernels import warm_up  # noqa: PLC0415
 
+    configure()  # to standard error: the rate stands alone in standard output
     warm_up()
     group = {"group_id": f"drain-{os.getpid()}"}
     settings = Settings.model_validate(
