@@ -94,15 +94,16 @@ def use(daemon: Daemon) -> None:
 def scraped(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Scraped]:
     """Return a Prometheus that has scraped both daemons, one of them in use."""
     folder = tmp_path_factory.mktemp("scraped")
-    broker.create_topic("dashboard", 2)
+    topic = folder.name  # the broker outlives this fixture, which a worker may need once more
+    broker.create_topic(topic, 2)
     replay(
         GeneratorSettings(rate_per_s=0.0),
         (broker.address,),
-        "dashboard",
+        topic,
         max_messages=5_000,
         show=False,
     )
-    kafka = write_config(folder / "kafka", source=f"kafka://{broker.address}/dashboard")
+    kafka = write_config(folder / "kafka", source=f"kafka://{broker.address}/{topic}")
     made = write_config(folder / "made")
     with Daemon(made) as made_up, Daemon(kafka) as from_kafka:
         targets = [address(each).removeprefix("http://") for each in (made_up, from_kafka)]

@@ -17,7 +17,7 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
 from streamnb import NaiveBayes
-from tests.consumers.http.loopback_server import app_state, served, settings, taught
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
 
 LOANS = {
     "classes": ["granted", "refused"],
@@ -123,7 +123,9 @@ def test_those_who_ask_together_each_get_their_own(tweets: Api) -> None:
         import asyncio  # noqa: PLC0415 -- for this one test
 
         limits = httpx.Limits(max_connections=50)
-        async with httpx.AsyncClient(base_url=port, trust_env=False, limits=limits) as client:
+        async with httpx.AsyncClient(
+            base_url=port, trust_env=False, limits=limits, timeout=PATIENCE_S
+        ) as client:
             return await asyncio.gather(
                 *(client.post("/v1/predict", json={"text": words[i % 7]}) for i in range(300))
             )
