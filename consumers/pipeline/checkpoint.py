@@ -108,14 +108,19 @@ class Checkpoint:
         return None if folder is None else folder / FILE_NAME
 
     def is_moved(self) -> bool:
-        """Return whether the folder that is locked is no longer at its path; any thread may ask."""
+        """Return whether the folder that is locked is elsewhere by now; any thread may ask.
+
+        A deleted one is nowhere: checkpoints fail and are counted, and learning goes on.
+        """
         path, folder = self.path, self._folder
         if path is None or folder is None:
             return False
         try:
             return not os.path.samestat(path.parent.stat(), os.fstat(folder))
         except FileNotFoundError:
-            return True
+            with contextlib.suppress(OSError):
+                return os.fstat(folder).st_nlink > 0
+            return False
         except OSError:  # it may be out of reach for a while
             return False
 

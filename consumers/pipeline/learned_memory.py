@@ -464,10 +464,11 @@ class LearnedMemory:
                     memory.load(int(number), self.hashed)
                 except (OSError, DamagedError) as error:
                     memory.is_whole = False
+                    said = getattr(error, "strerror", None) or error
                     log.error(  # noqa: TRY400 -- the detail says it all
                         "learned_damaged",
                         file=f"{name}/{number}",
-                        detail=f"{error}; deletes and updates of its messages take nothing back",
+                        detail=f"{said}; deletes and updates of its messages take nothing back",
                     )
             if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
                 memory.n = _next_segment(memory.n)
@@ -515,8 +516,13 @@ class LearnedMemory:
             folder = self._path(partition)
             assert folder is not None
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if _FILE.fullmatch(path.name):
+                if not _FILE.fullmatch(path.name):
+                    continue
+                try:
                     self._erase_file(path, ids, places)
+                except OSError as error:  # a path by a descriptor tells people nothing
+                    where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
+                    raise OSError(error.errno, error.strerror, where) from error
 
     def _erase_file(self, path: Path, ids: Mapping[bytes, int], places: Sequence[int]) -> None:
         sizes = np.array([len(name) for name in ids], np.int64)

@@ -70,7 +70,7 @@ def test_two_daemons_never_share_a_folder(tmp_path: Path) -> None:
     with Daemon(first) as one:
         one.until_metric("streamnb_messages_total", N)
         one.until_page("/v1/summary", 200, f'"n":{2 * N},')
-        assert one.count("recent_store_moved_aside") == 0
+        assert one.count("recent_store_moved_aside") == one.count("learned_damaged") == 0
         assert one.stop() == 0
     assert counts_at(state) == counts_of(examples(2 * N))
 
@@ -87,5 +87,6 @@ def test_a_folder_that_is_gone_ends_it(tmp_path: Path, is_there: bool) -> None:
         assert daemon.wait() == 73
         assert not [line for line in daemon.lines if "Traceback" in json.dumps(line)]
     assert counts_at(moved) == counts_of(examples(N))
+    assert [each.name for each in (moved / "learned").rglob("*.records")] == ["0.records"]
     assert state.exists() is is_there
     assert not is_there or not list(state.iterdir())
