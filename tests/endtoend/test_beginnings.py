@@ -10,11 +10,13 @@ import pytest
 
 from streamnb.storage import read
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import CLIENTS, fill
+from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import Daemon, command, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
-pytestmark = [pytest.mark.integration, pytest.mark.parametrize("client", CLIENTS)]
+# The second client has its turn in the long run.
+EACH = ["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)]
+pytestmark = [pytest.mark.integration, pytest.mark.parametrize("client", EACH)]
 NewTopic = Callable[..., str]
 
 
