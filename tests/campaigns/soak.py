@@ -33,6 +33,7 @@ def soak(run: Run) -> None:
             # So small that all is full after the first tenth of a short run too.
             model={"features": {"text": {"kind": "words", "max_words": 50_000}}},
             recent={"messages_max": 2_000},
+            learned={"messages_max": 10_000},
             checkpoint={"folder": "state", "interval_s": 1},
         )
         with Daemon(config, stdin=stdin) as daemon:
