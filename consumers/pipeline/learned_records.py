@@ -1,4 +1,4 @@
-"""Records of what was learned, as columns in one piece of bytes: a chunk.
+"""Records of what was learned, as columns in pieces of bytes: chunks, and segments of them.
 
 A chunk holds the records of one batch. Its structure (offsets, labels, ids, and where each value
 ends) and its contents (kinds and the values of the model's fields) have a checksum each: to erase
@@ -11,10 +11,13 @@ none; the ids' bytes; `kinds` uint8; the fields' bytes.
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +25,7 @@ from numpy.typing import NDArray
 
 from consumers.decode.kernels.json_scan import ABSENT, N_KINDS, PLAIN, copy_texts
 from consumers.messages import Column
+from consumers.private_files import make_private_folder, open_private, write_at
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
@@ -36,6 +40,7 @@ _FIELD = struct.Struct("<QQ")
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 _ONLY_PLAIN: NDArray[np.bool_] = np.zeros(N_KINDS, np.bool_)
 Longs: TypeAlias = NDArray[np.int64]
+Hashes: TypeAlias = NDArray[np.uint64]
 
 
 class DamagedError(Exception):
@@ -230,3 +235,96 @@ def columns(records: Sequence[LearnedRecord], names: Sequence[str]) -> dict[str,
             Texts(np.frombuffer(bytearray(data), np.uint8), starts, np.where(missing, -1, ends))
         )
     return found
+
+
+class Segment:
+    """Some records of a log: their chunks, and where each hash of an id stands among them.
+
+    `firsts` and `places` hold the first record and the first byte of each chunk. The chunks stay
+    in memory until the file has them; `n_written` bytes of it are known to be there.
+    """
+
+    def __init__(self, number: int, path: Path | None) -> None:
+        self.number, self.path = number, path
+        self.n = self.n_bytes = self.n_written = self.n_synced = 0
+        self.firsts: list[int] = []
+        self.places: list[int] = []
+        self.chunks: list[bytes] = []
+        self.is_sealed = False
+        self._unsorted: list[Hashes] = []
+        self._runs: list[tuple[Hashes, NDArray[np.uint32]]] = []
+        self._mapped: mmap.mmap | None = None
+
+    def append(self, data: bytes, hashes: Hashes) -> None:
+        """Add a chunk."""
+        self.chunks.append(data)
+        self.note(len(hashes), len(data), hashes)
+
+    def note(self, n: int, n_bytes: int, hashes: Hashes) -> None:
+        """Take in that a chunk of so many records and bytes follows."""
+        self.firsts.append(self.n)
+        self.places.append(self.n_bytes)
+        self._unsorted.append(hashes)
+        self.n += n
+        self.n_bytes += n_bytes
+
+    def find(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the records here with one of some hashes."""
+        self._sort()
+        found = []
+        for held, at in self._runs:
+            first = np.searchsorted(held, hashes, "left")
+            hit = np.flatnonzero(held[np.minimum(first, len(held) - 1)] == hashes)
+            last = np.searchsorted(held, hashes[hit], "right")
+            found += [at[a:b] for a, b in zip(first[hit], last, strict=True)]
+        return np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
+
+    def _sort(self) -> None:
+        """Sort what came since; an open segment has few runs, each twice as long as the next."""
+        if self._unsorted:
+            new = np.concatenate(self._unsorted)
+            begin = self.n - len(new)
+            order = np.argsort(new, kind="stable")
+            self._runs.append((new[order], (order + begin).astype(np.uint32)))
+            self._unsorted.clear()
+        while len(self._runs) > 1 and (
+            self.is_sealed or len(self._runs[-2][0]) <= 2 * len(self._runs[-1][0])
+        ):
+            (held, at), (other, other_at) = self._runs[-2:]
+            held, at = np.concatenate((held, other)), np.concatenate((at, other_at))
+            order = np.argsort(held, kind="stable")
+            self._runs[-2:] = [(held[order], at[order])]
+
+    def chunk(self, k: int) -> RecordChunk:
+        """Return a chunk: from memory, or from the file once all of that is written."""
+        if self.chunks:
+            return parse(memoryview(self.chunks[k]), 0)
+        if self._mapped is None:
+            assert self.path is not None
+            with self.path.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
+        return parse(memoryview(self._mapped), self.places[k])
+
+    def release(self) -> None:
+        """Free the memory of chunks that the file has; an open segment's stay."""
+        if self.is_sealed and self.n_written == self.n_bytes:
+            self.chunks = []
+
+    def store(self, n_bytes: int, *, sync: bool) -> None:
+        """Write the file up to a length; on the writing thread."""
+        if self.path is None or (self.n_written >= n_bytes and not sync):
+            return
+        make_private_folder(self.path.parent)
+        chunks, places = self.chunks, self.places
+        fd = open_private(self.path, os.O_WRONLY)
+        try:
+            for place, data in zip(places, chunks, strict=False):
+                if self.n_written <= place < n_bytes:
+                    write_at(fd, data, place)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.n_written = max(self.n_written, n_bytes)
+        if sync:
+            self.n_synced = max(self.n_synced, n_bytes)

@@ -35,7 +35,7 @@ from consumers.messages import (
     part_name,
     take_texts,
 )
-from consumers.pipeline.learned_memory import Hashes, LearnedMemory, LogMemory
+from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
     CONSUMED,
     CORRECTED,
@@ -47,6 +47,7 @@ from consumers.pipeline.learned_records import (
     TAKEN_BACK,
     TEACHING,
     UPDATED,
+    Hashes,
     LearnedRecord,
     columns,
 )
