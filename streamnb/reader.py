@@ -60,6 +60,44 @@ class ModelReader:
         """How many words have left because a vocabulary was full."""
         return sum(group.n_dropped for group in word_groups(self.state).values())
 
+    def digest(self, part: str | None = None, *, moments: bool = True) -> str:
+        """Return the SHA-256 of all that was counted, in hexadecimal.
+
+        It covers the counts by class and word, value or flag, each with its name, and of numbers
+        the bytes of n, mean and M2. It depends on nothing else: not on the hash key, the order in
+        which words and classes came, priors, or what is at zero again; nor on parts, as it is of
+        their sum. So a model that learned an example and unlearned it has the digest of one that
+        never did, as long as no word has left a full vocabulary, weights are whole numbers, and
+        nothing decays; with numbers only without `moments`, as means come back to rounding. Decayed
+        counts enter as they are kept, with the landmark that they are relative to.
+
+        Parameters
+        ----------
+        part : str, optional
+            The digest of one part alone.
+        moments : bool
+            Whether means and variances of numbers count too.
+
+        Raises
+        ------
+        InputError
+            If there is no such part.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> model = nb.NaiveBayes(features={"text": nb.Words(nb.Multinomial())})
+        >>> model.learn_one({"text": "a prize"}, "spam")
+        >>> before = model.digest()
+        >>> model.learn_one({"text": "lunch"}, "ham")
+        >>> model.digest() == before
+        False
+        >>> model.unlearn_one({"text": "lunch"}, "ham")
+        >>> model.digest() == before
+        True
+        """
+        return summary.digest(self.state, part, moments=moments)
+
     def words(self, group: str | None = None) -> list[str]:
         """Return all words with a count above zero: n-grams with spaces, `¬` if negated."""
         view = word_view(self.state, group)

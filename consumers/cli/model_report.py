@@ -80,10 +80,11 @@ def _groups(model: NaiveBayes, kind: str) -> list[str]:
 def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]:
     """Describe a checkpoint.
 
-    Of each group the `words` are shown, or without any the `n` most frequent ones, and of each
-    field the `n` most frequent values. ``classes`` have their count N_c and prior π; ``words``
-    their group, counts N_jc and likelihoods θ by class; ``values``, ``flags`` and ``numbers`` what
-    was counted by class, see `streamnb.inspection.summary`; ``sections`` their position.
+    ``digest`` is that of the counts. Of each group the `words` are shown, or without any the `n`
+    most frequent ones, and of each field the `n` most frequent values. ``classes`` have their count
+    N_c and prior π; ``words`` their group, counts N_jc and likelihoods θ by class; ``values``,
+    ``flags`` and ``numbers`` what was counted by class, see `streamnb.inspection.summary`;
+    ``sections`` their position.
     """
     model = stored.model
     classes = [
@@ -94,6 +95,7 @@ def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]
     ]
     return {
         "path": str(stored.path),
+        "digest": model.digest(),
         "n_examples": model.n_examples,
         "vocabulary_size": model.vocabulary_size,
         "words_dropped": model.words_dropped,

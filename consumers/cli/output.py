@@ -61,6 +61,7 @@ def print_inspection(console: Console, found: Mapping[str, Any]) -> None:
         f"{number(found['words_dropped'])} dropped, {number(found['n_features'])} features{values}",
         highlight=False,
     )
+    console.print(f"counts' digest {found['digest']}", highlight=False, soft_wrap=True)
     table = _table("class", "N_c", "prior π")
     for row in found["classes"]:
         table.add_row(Text(plain(str(row["label"]))), number(row["count"]), f"{row['prior']:.6f}")

@@ -232,6 +232,16 @@ def floats(statistics: S) -> list[Floats]:
     return [getattr(statistics, name) for name in statistics._fields if name not in _DERIVED]
 
 
+def by_axes(statistics: S) -> list[tuple[str, tuple[str, ...], Floats]]:
+    """Return each array of counts with its name and the names of its axes."""
+    axes = _AXES[type(statistics)]
+    return [
+        (name, axes[name], getattr(statistics, name))
+        for name in statistics._fields
+        if name not in _DERIVED
+    ]
+
+
 def _arrays(statistics: Any) -> list[tuple[NDArray[Any], tuple[str, ...]]]:
     """Return each array with the names of its axes."""
     return list(zip(statistics, _AXES[type(statistics)].values(), strict=True))

@@ -25,7 +25,7 @@ from consumers.cli.conventions import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTE
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model
-from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, save
+from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, save
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
@@ -248,11 +248,13 @@ def test_inspect_describes_a_model_file(command: Command, tmp_path: Path) -> Non
     done = command("inspect", name, "--words", "1")
     assert (done.code, done.err) == (0, "")
     assert "3 examples" in done.out
+    assert f"counts' digest {load(name).digest()}" in done.out
     assert re.search(r"^negative +1 +0\.4", done.out, flags=re.MULTILINE)
     assert re.search(r"^lovely +0 +2 ", done.out, flags=re.MULTILINE)
     done = command("inspect", name, "--word", "sad", "--json")
     found = json.loads(done.out)
     assert (found["n_examples"], found["path"]) == (3, name)
+    assert found["digest"] == load(name).digest()
     assert [row["prior"] for row in found["classes"]] == pytest.approx([0.4, 0.6])
     (row,) = found["words"]
     assert (row["word"], row["counts"]) == ("sad", {"negative": 1.0, "positive": 0.0})
