@@ -111,7 +111,11 @@ def test_the_bytes_are_those_that_the_guide_says() -> None:
 
 def test_each_statistic_counts() -> None:
     """A value, a flag, a number and a class's own count change the digest; 0 and −0 do not."""
-    kinds = {"kind": Categories(fields=["kind"]), "flag": Flags(fields=["flag"]), "n": Numbers()}
+    kinds: Mixed = {
+        "kind": Categories(fields=["kind"]),
+        "flag": Flags(fields=["flag"]),
+        "n": Numbers(),
+    }
 
     def made(**changes: Any) -> NaiveBayes:
         model = NaiveBayes(features=kinds)
