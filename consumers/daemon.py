@@ -174,7 +174,7 @@ class Daemon:
         predictor.start()
         stack.callback(predictor.stop)
         self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
-        group = self._group = build_group(settings)
+        group = self._group = build_group(settings, self._learned)
         if group is not None:
             self._health.watch_part(lambda: group.status().trouble)
         decoder = build_decoder(settings, source, classes)

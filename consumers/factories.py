@@ -169,7 +169,7 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             assert_never(kind)
 
 
-def build_group(settings: Settings) -> GroupParts | None:
+def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:
     """Return what the members of a group share, if `group.folder` says that they do."""
     shared = settings.group
     if shared.folder is None:
@@ -178,7 +178,7 @@ def build_group(settings: Settings) -> GroupParts | None:
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
     is_late = settings.kafka.start_from == "latest"
     topic = settings.source_address.topic or ""
-    return GroupParts(files, topic, shared.interval_s, is_late=is_late)
+    return GroupParts(files, topic, shared.interval_s, is_late=is_late, memory=memory)
 
 
 def known_classes(settings: Settings, model: NaiveBayes | None) -> KnownClasses:
@@ -444,6 +444,8 @@ def build_erasure(
         f"corrections.to: {settings.corrections.to}": settings.corrections.address.topic,
     }
     elsewhere = [name for name, topic in topics.items() if topic is not None]
+    if settings.group.folder is not None:
+        elsewhere.append(f"group.folder: {settings.group.folder}")
     erasure = Erasure(
         folder,
         checkpoint.oldest_position,

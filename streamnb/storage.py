@@ -189,6 +189,13 @@ def positions_of(path: Path) -> dict[str, int]:
         return {each["part"]: each["position"] for each in sections if each["position"] is not None}
 
 
+def notes_of(path: Path) -> dict[str, Any]:
+    """Return the notes that one file holds; its arrays are not read."""
+    with _header_errors(path):
+        notes: dict[str, Any] = _header(path)["notes"]
+        return notes
+
+
 def _header(path: Path) -> dict[str, Any]:
     with safetensors.safe_open(path, framework="numpy") as file:
         header: dict[str, Any] = json.loads(file.metadata()["header"])

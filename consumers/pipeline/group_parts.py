@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import structlog
 
 from consumers.errors import GroupError
 from consumers.messages import Partition, part_name
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from streamnb.state import ModelState
 
@@ -39,17 +41,22 @@ class GroupStatus:
 
 @dataclass(slots=True)
 class _Known:
-    """The furthest file of a partition that is known: its position, and when it was written."""
+    """What is known of a partition: of its furthest file, and what is to be done with it."""
 
-    position: int
-    written_s: float
+    position: int = -1  # of that file
+    written_s: float = 0.0
+    given: int = -1  # how far files brought the model
+    news: LoadedPart | None = None  # what others brought, for the consuming thread
+    is_taken_over: bool = False  # by the reading thread
+    begin: int | None = None  # where it begins, to be written
 
 
 @dataclass(slots=True)
 class GroupParts:
     """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
 
-    `clock` returns Unix seconds: ages are those of files.
+    `memory` remembers what the messages of our partitions taught. `clock` returns Unix seconds:
+    ages are those of files.
     """
 
     files: PartFiles
@@ -57,13 +64,10 @@ class GroupParts:
     interval_s: float
     clock: Callable[[], float] = time.time
     is_late: bool = False  # who sees the topic first begins at its end, who comes later at a later
+    memory: LearnedMemory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known: dict[Partition, _Known] = field(default_factory=dict)
-    _news: dict[Partition, LoadedPart] = field(default_factory=dict)
+    _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
     _own: frozenset[Partition] = frozenset()
-    _taken_over: set[Partition] = field(default_factory=set)  # by the reading thread
-    _to_begin: dict[Partition, int] = field(default_factory=dict)
-    _given: dict[Partition, int] = field(default_factory=dict)  # how far files brought the model
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -73,35 +77,36 @@ class GroupParts:
     def take_over(self, partition: Partition, position: int | None) -> LoadedPart | None:
         """Return the part of a partition that is ours now, if a file has got beyond `position`.
 
-        From here on no news of it are given, until `keep_only` says that it is not ours. If the
-        files cannot be reached, or that of the model's part is gone, it is a `GroupError`: what
+        One that has got as far is returned too if only that says what its messages taught. From
+        here on no news of the partition are given, until `keep_only` says that it is not ours. If
+        the files cannot be reached, or that of the model's part is gone, it is a `GroupError`: what
         others learned must not be learned again.
         """
         begin = -1 if position is None else position
         with self._lock:
-            self._taken_over.add(partition)
-            self._news.pop(partition, None)
-            given = self._given.get(partition, -1)
-        loaded = self.files.load(partition, begin)
+            known = self._known[partition]
+            known.is_taken_over, known.news = True, None
+        is_remembered = self.memory is None or not self.memory.is_elsewhere(partition)
+        loaded = self.files.load(partition, begin if is_remembered else begin - 1)
         if loaded is not None:
             with self._lock:
-                self._given[partition] = loaded.position
+                known.given = loaded.position
             self._note(partition, loaded.position, loaded.written_s)
-        elif given > begin:
+        elif known.given > begin:
             raise GroupError(
-                f"group.folder: the file of {partition} up to {given}, which was loaded before, is "
-                "gone. All members of the group must reach the folder: see to it, then start again."
+                f"group.folder: the file of {partition} up to {known.given}, which was loaded "
+                "before, is gone. All members of the group must reach the folder: see to it, then "
+                "start again."
             )
         return loaded
 
     def keep_only(self, own: Collection[Partition]) -> None:
         """Know again what others bring of the partitions that were taken over and are not ours."""
-        if own == self._taken_over:
-            return
         with self._lock:
-            for partition in self._taken_over.difference(own):
-                self._known.pop(partition, None)  # files that came meanwhile were passed over
-            self._taken_over.intersection_update(own)
+            for partition, known in self._known.items():
+                if known.is_taken_over and partition not in own:
+                    known.is_taken_over = False
+                    known.position = -1  # files that came meanwhile were passed over
 
     # ---- the consuming thread -------------------------------------------------------------------
 
@@ -116,9 +121,10 @@ class GroupParts:
         Another member, which saw the topic later, would begin later. What cannot be written is
         told, and tried again by `write`.
         """
-        wanted = {each: at for each, at in beginnings.items() if at or self.is_late}
         with self._lock:
-            self._to_begin |= wanted
+            for partition, at in beginnings.items():
+                if at or self.is_late:
+                    self._known[partition].begin = at
         self._write_beginnings()
 
     def take_news(
@@ -129,26 +135,24 @@ class GroupParts:
         Partitions that are read here are left alone: `own` has them, as far as their batches came.
         """
         self._own = frozenset(own)
-        if not self._news:
-            return {}
+        found = {}
         with self._lock:
-            news = self._news
-            # Of what was lost, the last batches may still be on their way here.
-            self._news = {each: news[each] for each in news if each in self._own}
-            found = {
-                each: loaded
-                for each, loaded in news.items()
-                if each not in self._own and loaded.position > positions.get(each, -1)
-            }
-            self._given |= {each: loaded.position for each, loaded in found.items()}
+            for partition, known in self._known.items():
+                news = known.news
+                # Of what was lost, the last batches may still be on their way here.
+                if news is None or partition in self._own:
+                    continue
+                known.news = None
+                if news.position > positions.get(partition, -1):
+                    found[partition] = news
+                    known.given = news.position
         return found
 
     def is_behind(self, positions: Mapping[Partition, int]) -> bool:
         """Return whether a part of the model stands in no file yet, at its position or beyond."""
         with self._lock:
-            return bool(self._to_begin) or any(
-                each not in self._known or self._known[each].position < at
-                for each, at in self._ours(positions)
+            return any(known.begin is not None for known in self._known.values()) or any(
+                self._known[each].position < at for each, at in self._ours(positions)
             )
 
     def close(self) -> None:
@@ -168,12 +172,13 @@ class GroupParts:
             return
         for partition, position in self._ours(positions):
             with self._lock:
-                known = self._known.get(partition)
-            if part_name(partition) not in state.parts or (known and known.position >= position):
+                furthest = self._known[partition].position
+            if part_name(partition) not in state.parts or furthest >= position:
                 continue
             try:
-                self.files.write(state, partition, position)
-            except GroupError as error:
+                records = None if self.memory is None else self.memory.shared(partition)
+                self.files.write(state, partition, position, records)
+            except (GroupError, OSError) as error:
                 self._say("write", str(error))
                 return
             self._note(partition, position, self.clock())
@@ -181,14 +186,17 @@ class GroupParts:
 
     def _write_beginnings(self) -> bool:
         """Write where partitions begin; return whether none is left to be written."""
-        for partition, position in list(self._to_begin.items()):
+        with self._lock:
+            wanted = [(each, known) for each, known in self._known.items()]
+        for partition, known in wanted:
+            if known.begin is None:
+                continue
             try:
-                self.files.begin(partition, position)
+                self.files.begin(partition, known.begin)
             except GroupError as error:
                 self._say("write", str(error))
                 return False
-            with self._lock:
-                del self._to_begin[partition]
+            known.begin = None
         return True
 
     # ---- any thread -----------------------------------------------------------------------------
@@ -197,7 +205,8 @@ class GroupParts:
         """Return the status, for metrics and probes."""
         own = self._own
         with self._lock:
-            others = [known for each, known in self._known.items() if each not in own]
+            known = self._known.items()
+            others = [said for each, said in known if each not in own and said.position >= 0]
             trouble = next(iter(self._troubles.values()), None)
         oldest = min((each.written_s for each in others), default=None)
         age_s = None if oldest is None else max(0.0, self.clock() - oldest)
@@ -225,13 +234,14 @@ class GroupParts:
             if partition.topic != self.topic or partition in self._own:
                 continue
             with self._lock:
-                known = self._known.get(partition)
-            loaded = self.files.load(partition, -1 if known is None else known.position)
+                known = self._known[partition]
+                furthest = known.position
+            loaded = self.files.load(partition, furthest)
             if loaded is not None:
                 self._note(partition, loaded.position, loaded.written_s)
                 with self._lock:
-                    if partition not in self._taken_over:
-                        self._news[partition] = loaded
+                    if not known.is_taken_over:
+                        known.news = loaded
 
     def _ours(self, positions: Mapping[Partition, int]) -> list[tuple[Partition, int]]:
         """Return the partitions of the stream, without those of other logs."""
@@ -239,9 +249,9 @@ class GroupParts:
 
     def _note(self, partition: Partition, position: int, written_s: float) -> None:
         with self._lock:
-            known = self._known.get(partition)
-            if known is None or known.position < position:
-                self._known[partition] = _Known(position, written_s)
+            known = self._known[partition]
+            if known.position < position:
+                known.position, known.written_s = position, written_s
 
     def _say(self, what: str, trouble: str | None) -> None:
         """Log what keeps the files from being used, once while it lasts."""

@@ -18,10 +18,12 @@ import contextlib
 import os
 import re
 import secrets
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -46,17 +48,20 @@ from consumers.pipeline.learned_records import (
     Segment,
     pack,
     parse,
+    relabelled,
 )
+from consumers.pipeline.part_files import SharedRecords
 from consumers.private_files import sync_folder, write_at
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
+from streamnb.labels import Label
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 SEGMENT_RECORDS = 1 << 15
 WAITING_MAX = 4  # sealed segments that are not written yet
 FOLDER_NAME = "learned"
 _CHUNKS_KEPT = 512  # parsed ones of a log
-_FILE = re.compile(r"([0-9]+)\.records")
+_FILE = re.compile(r"([0-9]+)(-[0-9a-f]+)?\.records")
 log = structlog.get_logger(__name__)
 
 
@@ -66,8 +71,10 @@ class LogMemory:
     def __init__(self, folder: Path | None, records_max: int) -> None:
         self.folder = folder
         self.records_max = records_max
+        self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
         self.n = 0  # records so far, those forgotten included
         self.is_whole = True  # the log was remembered from its beginning
+        self.is_elsewhere = False  # another member of the group has got further, and remembers
         self.first_offset: int | None = None  # from where on what was learned is known
         self.segments: dict[int, Segment] = {}
         self._pending: Hashes = np.empty(0, np.uint64)  # sorted: ids whose message is to come
@@ -77,6 +84,10 @@ class LogMemory:
     def floor(self, number: int) -> int:
         """Return the first record that is still known when a record of this number comes."""
         return max(0, number // SEGMENT_RECORDS * SEGMENT_RECORDS - self.records_max)
+
+    def path(self, number: int) -> Path | None:
+        """Return the file of a segment; None if the memory is kept without files."""
+        return None if self.folder is None else self.folder / f"{number}{self.tag}.records"
 
     @property
     def n_kept(self) -> int:
@@ -108,8 +119,7 @@ class LogMemory:
             end = min(len(offsets), begin + (number + 1) * SEGMENT_RECORDS - self.n)
             segment = self.segments.get(number)
             if segment is None:
-                path = None if self.folder is None else self.folder / f"{number}.records"
-                segment = self.segments[number] = Segment(number, path)
+                segment = self.segments[number] = Segment(number, self.path(number))
             rows = slice(begin, end)
             own = {name: _cut(column, rows) for name, column in fields.items()}
             data = pack(offsets[rows], labels[rows], kinds[rows], _cut_text(ids, rows), own)
@@ -200,13 +210,15 @@ class LogMemory:
                 self._parsed.popitem(last=False)
         return found
 
-    def load(self, number: int, hashed: Callable[[Texts], Hashes]) -> None:
-        """Take up a segment from its file, cut to the log's records so far."""
-        assert self.folder is not None
-        segment = Segment(number, self.folder / f"{number}.records")
-        path = segment.path
-        assert path is not None
-        data, n = path.read_bytes(), min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
+    def load(
+        self, number: int, data: bytes, hashed: Callable[[Texts], Hashes], *, is_stored: bool
+    ) -> Segment:
+        """Take up a segment, cut to the log's records so far; return it.
+
+        `data` are the bytes of its file, or (if not `is_stored`) are to be written there.
+        """
+        segment = Segment(number, self.path(number))
+        n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
             chunk = parse(memoryview(data), segment.n_bytes, check=True)
             hashes, kinds = hashed(chunk.ids()), chunk.kinds()
@@ -215,16 +227,19 @@ class LogMemory:
             segment.note(len(chunk), chunk.end - chunk.at, hashes)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
-        n_bytes = segment.n_written = segment.n_synced = segment.n_bytes
-        if len(data) > n_bytes:
-            os.truncate(path, n_bytes)
+        n_bytes = segment.n_bytes
+        if is_stored:
+            segment.n_written = segment.n_synced = n_bytes
+            if len(data) > n_bytes and segment.path is not None:
+                os.truncate(segment.path, n_bytes)
         segment.is_sealed = segment.n == SEGMENT_RECORDS
-        if not segment.is_sealed:  # it grows on in memory
+        if not (segment.is_sealed and is_stored):  # it grows on in memory, or is to be written
             segment.chunks = [
                 data[begin:end]
                 for begin, end in zip(segment.places, [*segment.places[1:], n_bytes], strict=True)
             ]
         self.segments[number] = segment
+        return segment
 
 
 class LearnedMemory:
@@ -250,6 +265,8 @@ class LearnedMemory:
         self._synced: Future[None] | None = None
         # What the kept checkpoints may name: the files that each one had no use for any more.
         self._leaving: deque[list[Segment]] = deque([[]], maxlen=keep + 1)
+        self._packed: dict[Partition, tuple[Mapping[str, Any], list[tuple[Segment, int]]]] = {}
+        self._erasing = threading.Lock()
 
     def log(self, partition: Partition) -> LogMemory:
         """Return the memory of a partition, which may be empty."""
@@ -258,17 +275,70 @@ class LearnedMemory:
             found = self.logs[partition] = LogMemory(self._path(partition), self.records_max)
         return found
 
-    def restart(self, partition: Partition) -> None:
+    # ---- the group -----------------------------------------------------------------------------
+
+    def restart(self, partition: Partition, *, is_elsewhere: bool = True) -> LogMemory:
         """Forget a partition of which another member of the group has learned more.
 
-        What that has learned is not remembered here. Records go on in a segment of their own, as
-        kept checkpoints name the files of the others.
+        Its files have other names from here on, as kept checkpoints name those of before.
         """
         old = self.log(partition)
         self._leaving[-1] += old.segments.values()
         new = self.logs[partition] = LogMemory(old.folder, self.records_max)
-        new.n = _next_segment(old.n)
-        new.is_whole = False
+        new.tag = f"-{secrets.token_hex(4)}"
+        new.is_whole, new.is_elsewhere = False, is_elsewhere
+        return new
+
+    def take_over(
+        self,
+        partition: Partition,
+        shared: SharedRecords | None,
+        theirs: Sequence[Label] = (),
+        ours: Sequence[Label] = (),
+    ) -> None:
+        """Go on with what the last reader of a partition remembers of it.
+
+        The classes are those of the models: members may have found them in another order. Without
+        the other's records, what it learned is not known.
+        """
+        memory = self.restart(partition, is_elsewhere=False)
+        if shared is None:
+            log.warning(
+                "learned_not_handed_on",
+                partition=part_name(partition),
+                detail="deletes and updates of earlier messages take nothing back",
+            )
+            return
+
+        codes = np.array([ours.index(label) for label in theirs], np.int32)
+        is_same = tuple(ours[: len(theirs)]) == tuple(theirs)
+
+        def read(number: int) -> bytes:
+            data = shared.read(number)
+            return data if is_same else relabelled(data, codes)
+
+        self._take_up(memory, partition, shared.values, read, is_stored=False)
+
+    def is_elsewhere(self, partition: Partition) -> bool:
+        """Return whether another member remembers more of a partition; any thread may ask."""
+        memory = self.logs.get(partition)
+        return memory is not None and memory.is_elsewhere
+
+    def shared(self, partition: Partition) -> SharedRecords | None:
+        """Return what the files hold of a partition as the checkpoint names it; behind `sync`."""
+        values, segments = self._packed.get(partition, ({"is_elsewhere": True}, []))
+        if values["is_elsewhere"] or self.folder is None:
+            return None
+        last = values["records"] // SEGMENT_RECORDS
+        sealed, tail = dict[int, Path](), b""
+        for segment, n_bytes in segments:
+            assert segment.path is not None
+            if segment.number < last:
+                sealed[segment.number] = segment.path
+            else:
+                with self._erasing, segment.path.open("rb") as file:
+                    tail = file.read(n_bytes)
+        return SharedRecords(values, sealed, tail, self._erasing)
 
     def _path(self, partition: Partition) -> Path | None:
         if self.folder is None:
@@ -323,17 +393,21 @@ class LearnedMemory:
         ]
         if self.folder is not None:
             self._synced = self._submit(targets, sync=True)
-        return CheckpointEntry(
-            {
-                part_name(partition): {
+        self._packed = {
+            partition: (
+                {
                     "records": memory.n,
                     "is_whole": memory.is_whole,
                     "first_offset": memory.first_offset,
                     "files": list(memory.segments),
-                }
-                for partition, memory in self.logs.items()
-            }
-        )
+                    "tag": memory.tag,
+                    "is_elsewhere": memory.is_elsewhere,
+                },
+                [(segment, segment.n_bytes) for segment in memory.segments.values()],
+            )
+            for partition, memory in self.logs.items()
+        }
+        return CheckpointEntry({part_name(each): said for each, (said, _) in self._packed.items()})
 
     def sync(self) -> None:
         """Wait until the files have all that `pack` named; on the checkpoint thread."""
@@ -363,22 +437,44 @@ class LearnedMemory:
         for name, values in entry.values.items():
             partition = partition_of(name)
             memory = self.log(partition)
-            memory.n = int(values["records"])
-            memory.is_whole = bool(values["is_whole"])
-            memory.first_offset = values["first_offset"]
-            for number in values["files"]:
-                try:
-                    memory.load(int(number), self.hashed)
-                except (OSError, DamagedError) as error:
-                    memory.is_whole = False
-                    said = getattr(error, "strerror", None) or error
-                    log.error(  # noqa: TRY400 -- the detail says it all
-                        "learned_damaged",
-                        file=f"{name}/{number}",
-                        detail=f"{said}; deletes and updates of its messages take nothing back",
-                    )
-            if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
-                memory.n = _next_segment(memory.n)
+            memory.tag = values.get("tag", "")
+            memory.is_elsewhere = values.get("is_elsewhere", False)
+
+            def read(number: int, memory: LogMemory = memory) -> bytes:
+                path = memory.path(number)
+                return b"" if path is None else path.read_bytes()
+
+            self._take_up(memory, partition, values, read, is_stored=True)
+
+    def _take_up(
+        self,
+        memory: LogMemory,
+        partition: Partition,
+        values: Mapping[str, Any],
+        read: Callable[[int], bytes],
+        *,
+        is_stored: bool,
+    ) -> None:
+        """Go on with the records that a checkpoint or another member says there are."""
+        memory.n = int(values["records"])
+        memory.is_whole = bool(values["is_whole"])
+        memory.first_offset = values["first_offset"]
+        for number in map(int, values["files"]):
+            try:
+                segment = memory.load(number, read(number), self.hashed, is_stored=is_stored)
+            except (OSError, DamagedError) as error:
+                memory.is_whole = False
+                said = getattr(error, "strerror", None) or error
+                log.error(  # noqa: TRY400 -- the detail says it all
+                    "learned_damaged",
+                    file=f"{part_name(partition)}/{number}",
+                    detail=f"{said}; deletes and updates of its messages take nothing back",
+                )
+            else:
+                if segment.is_sealed and not is_stored:
+                    self.wrote(memory, [segment])
+        if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
+            memory.n = _next_segment(memory.n)
 
     def begin(self, positions: Iterable[Partition]) -> None:
         """Go on from a checkpoint: of its other partitions what they taught is not known.
@@ -426,7 +522,8 @@ class LearnedMemory:
                 if not _FILE.fullmatch(path.name):
                     continue
                 try:
-                    self._erase_file(path, ids, places)
+                    with self._erasing:
+                        self._erase_file(path, ids, places)
                 except OSError as error:  # a path by a descriptor tells people nothing
                     where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
                     raise OSError(error.errno, error.strerror, where) from error

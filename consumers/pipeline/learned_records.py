@@ -35,7 +35,7 @@ TEACHING = (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED)  # these have
 
 _MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
-_CONTENT_CHECK_AT = 16
+_STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _FIELD = struct.Struct("<QQ")
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 _ONLY_PLAIN: NDArray[np.bool_] = np.zeros(N_KINDS, np.bool_)
@@ -215,6 +215,21 @@ def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
     except (struct.error, ValueError) as error:
         raise DamagedError(f"no chunk begins at byte {at} ({error})") from error
     return RecordChunk(buffer, at, end, offsets, labels, id_ends, place, body, fields)
+
+
+def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
+    """Return chunks with `codes[label]` for each label: those of another order of the classes."""
+    done, at = bytearray(data), 0
+    while at < len(data):
+        chunk = parse(memoryview(data), at, check=True)
+        begin = at + _HEAD.size
+        place = begin + _FIELD.size * len(chunk.fields) + 8 * len(chunk)
+        labels = np.where(chunk.labels < 0, chunk.labels, codes[chunk.labels]).astype(np.int32)
+        done[place : place + 4 * len(chunk)] = labels.tobytes()
+        check = zlib.crc32(memoryview(done)[begin : chunk.kinds_at])
+        struct.pack_into("<I", done, at + _STRUCTURE_CHECK_AT, check)
+        at = chunk.end
+    return bytes(done)
 
 
 def columns(records: Sequence[LearnedRecord], names: Sequence[str]) -> dict[str, Column]:

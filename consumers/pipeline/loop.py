@@ -255,13 +255,23 @@ class Pipeline:
         self._own.add(handover.partition)
         if handover.part is not None:
             self._set_part(handover.partition, handover.part)
+        elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
+            self.reviser.memory.take_over(handover.partition, None)
 
     def _set_part(self, partition: Partition, part: LoadedPart) -> None:
-        """Know what another member of the group has learned of a partition."""
+        """Know what another member of the group has learned of a partition.
+
+        What its messages taught is needed by who reads it alone.
+        """
         self.learner.set_part(part_name(partition), part.model)
         self.positions[partition] = part.position
         if self.reviser is not None:
-            self.reviser.memory.restart(partition)
+            memory = self.reviser.memory
+            if partition in self._own:
+                ours = self.learner.model.classes
+                memory.take_over(partition, part.records, part.model.classes, ours)
+            else:
+                memory.restart(partition)
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
     def _predict(self, messages: Messages, rows: NDArray[np.int64], snapshot: Snapshot) -> None:

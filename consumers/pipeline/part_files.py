@@ -6,35 +6,47 @@ furthest of a partition wins. A member that is given a partition goes on from it
 knows the other partitions by theirs. A process that wakes up after it has lost a partition can do
 no harm: what it still writes is right, and no further than it got.
 
+With a part goes what is remembered of its messages: the sealed segments of its records as files of
+their own, named by their contents and written before the part file that names them, and the open
+one in that file. So a segment is written once, as long as nothing of it is erased.
+
 The folder may be on any file system that all members reach and that renames files in one step.
-Files go once `keep` further ones of their partition are there.
+Part files go once `keep` further ones of their partition are there, segments with the last part
+file that names them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
 import structlog
 
 from consumers.errors import GroupError
 from consumers.messages import Partition, part_name
 from consumers.pipeline.checkpoint import mismatch
-from consumers.private_files import FILE_MODE, make_private_folder
+from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
+from streamnb.errors import StoreError
 from streamnb.state import ModelState
-from streamnb.storage import read
+from streamnb.storage import notes_of, read
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
 _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-[0-9a-f]{16}\.nb\.(new|damaged)")
+_SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)(\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
+_RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -51,15 +63,46 @@ class PartFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRecords:
+    """What is remembered of a part's messages: `values` are those of a checkpoint's entry.
+
+    `sealed` has the files of sealed segments by number, `tail` the bytes of the open one. The
+    files may change only under the `lock`.
+    """
+
+    values: Mapping[str, Any]
+    sealed: Mapping[int, Path]
+    tail: bytes
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+
+    def read(self, number: int) -> bytes:
+        """Return the bytes of a segment of the group's folder; one out of reach is an error."""
+        path = self.sealed.get(number)
+        if path is None:
+            return self.tail
+        with _errors(path):
+            data = path.read_bytes() if path.exists() else b""
+        # Of one that is gone or damaged, nothing is taken back: the others serve all the same.
+        return data if _segment_name(number, data) == path.name else b""
+
+
+_NOTHING = SharedRecords(
+    {"records": 0, "is_whole": True, "first_offset": None, "files": []}, sealed={}, tail=b""
+)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedPart:
     """A part as a file had it: its statistics as a model, its next offset, and when it was written.
 
-    The time is that of the shared file system, in Unix seconds.
+    The time is that of the shared file system, in Unix seconds. `records` has what is remembered of
+    its messages; None if its writer did not remember them.
     """
 
     model: NaiveBayes
     position: int
     written_s: float
+    records: SharedRecords | None = None
 
 
 class PartFiles:
@@ -85,10 +128,12 @@ class PartFiles:
         self._like = like
         self._keep = keep
         self._writer = secrets.token_hex(8) if writer is None else writer
+        # By our own file of a segment: when that changed last, and its name here.
+        self._segments: dict[Partition, dict[Path, tuple[int, str]]] = {}
 
     def partitions(self) -> list[Partition]:
         """Return the partitions that have a file."""
-        with self._errors(self._folder):
+        with _errors(self._folder):
             return sorted(
                 Partition(unquote(topic.name), int(number.name))
                 for topic in self._children(self._folder)
@@ -99,7 +144,7 @@ class PartFiles:
     def furthest(self, partition: Partition) -> PartFile | None:
         """Return the file of a partition that got furthest; None if there is none."""
         folder = self._folder_of(partition)
-        with self._errors(folder):
+        with _errors(folder):
             return max(self._files(folder), default=None)
 
     def load(self, partition: Partition, beyond: int = -1) -> LoadedPart | None:
@@ -109,16 +154,16 @@ class PartFiles:
         model's, it is a `GroupError`.
         """
         folder = self._folder_of(partition)
-        with self._errors(folder):
+        with _errors(folder):
             found = sorted(each for each in self._files(folder) if each.position > beyond)
         for each in reversed(found):
             path = folder / each.name
             try:
-                with self._errors(path):
+                with _errors(path):
                     written_s = path.stat().st_mtime
                 stored = read(path)
             except (StreamnbError, GroupError) as error:
-                with self._errors(path):
+                with _errors(path):
                     if not path.exists():  # further files are there by now
                         return self.load(partition, beyond)
                 if isinstance(error, GroupError):
@@ -132,6 +177,7 @@ class PartFiles:
                 continue
             notes = dict(stored.header["notes"])
             self._check_topic(path, notes.pop("topic_id", None))
+            said = notes.pop(_RECORDS, None)
             wrong = mismatch(self._like, self._identity, stored.model, notes)
             if wrong or stored.positions != {part_name(partition): each.position}:
                 raise GroupError(
@@ -139,32 +185,57 @@ class PartFiles:
                     "have the same model and stream: put the configuration right, or name another "
                     "group.folder."
                 )
-            return LoadedPart(stored.model, each.position, written_s)
+            records = None
+            if said is not None:
+                sealed = {int(number): folder / name for number, name in said["sealed"].items()}
+                tail = stored.extras[_RECORDS].tobytes()
+                records = SharedRecords(said["values"], sealed, tail)
+            return LoadedPart(stored.model, each.position, written_s, records)
         return None
 
-    def write(self, state: ModelState, partition: Partition, position: int) -> int:
+    def write(
+        self,
+        state: ModelState,
+        partition: Partition,
+        position: int,
+        records: SharedRecords | None = None,
+    ) -> int:
         """Write a part at its next offset, safe against kills; return its size in bytes.
 
         If a file of the partition has got as far already, nothing is written. `state` is frozen,
-        and has the part. If the file cannot be written, it is a `GroupError`.
+        and has the part; `records` are as of the same place. If the file cannot be written, it is a
+        `GroupError`.
         """
         folder, name = self._folder_of(partition), part_name(partition)
         furthest = self.furthest(partition)
         if furthest is not None and furthest.position >= position:
             return 0
-        with self._errors(folder):
+        with _errors(folder):
             make_private_folder(folder)
+        notes = self._identity | {"topic_id": self.topic_id}
+        sealed: dict[int, str] = {}
+        extras = None
+        if records is not None:
+            known, shared = self._segments.get(partition, {}), {}
+            for number, path in records.sealed.items():
+                with records.lock:
+                    shared[path] = _share(folder, number, path, known.get(path))
+                sealed[number] = shared[path][1]
+            self._segments[partition] = shared
+            notes[_RECORDS] = {"values": dict(records.values), "sealed": sealed}
+            extras = {_RECORDS: np.frombuffer(records.tail, np.uint8)}
         try:
             n_bytes = save(
                 NaiveBayes.of(state).part(name),
                 folder / PartFile(position, self._writer).name,
                 positions={name: position},
-                notes=self._identity | {"topic_id": self.topic_id},
+                notes=notes,
+                extras=extras,
                 mode=FILE_MODE,
             )
         except StreamnbError as error:
             raise GroupError(f"group.folder: {error}") from error
-        self._remove_old(folder)
+        self._remove_old(folder, set(sealed.values()))
         return n_bytes
 
     def begin(self, partition: Partition, position: int) -> None:
@@ -172,7 +243,7 @@ class PartFiles:
         if self.furthest(partition) is None:
             nothing = self._like.clone()
             nothing.set_part(part_name(partition), self._like)
-            self.write(nothing.state, partition, position)
+            self.write(nothing.state, partition, position, _NOTHING)
 
     def _check_topic(self, path: Path, topic_id: str | None) -> None:
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
@@ -183,17 +254,28 @@ class PartFiles:
                 "give the daemons another topic."
             )
 
-    def _remove_old(self, folder: Path) -> None:
-        """Remove the files behind the furthest `keep`, also those that were left unfinished."""
-        with contextlib.suppress(OSError):  # another member may be at it too
+    def _remove_old(self, folder: Path, named: set[str]) -> None:
+        """Remove the files behind the furthest `keep`, also those that were left unfinished.
+
+        The newest part file has `named` segments.
+        """
+        with contextlib.suppress(OSError, StoreError):  # another member may be at it too
             found = sorted(self._files(folder))
-            for each in found[: -self._keep]:
-                (folder / each.name).unlink(missing_ok=True)
+            gone, kept = found[: -self._keep], found[-self._keep :]
             old_s = (folder / found[-1].name).stat().st_mtime - _LEFT_S
-            for path in folder.iterdir():
-                left = _LEFT.fullmatch(path.name)
-                is_behind = left and int(left["position"]) < found[-self._keep :][0].position
-                if is_behind and path.stat().st_mtime < old_s:
+            others = [path for path in folder.iterdir() if not _NAME.fullmatch(path.name)]
+            unnamed = [each.name for each in others if _SEGMENT.fullmatch(each.name)]
+            dropped: set[str] = set()
+            if not named.issuperset(unnamed):
+                named = named.union(*(_segments_of(folder / each.name) for each in kept))
+                dropped.update(*(_segments_of(folder / each.name) for each in gone))
+            for each in gone:
+                (folder / each.name).unlink(missing_ok=True)
+            for path in others:
+                left, segment = _LEFT.fullmatch(path.name), _SEGMENT.fullmatch(path.name)
+                is_left = left and int(left["position"]) < kept[0].position
+                is_left = is_left or (segment and path.name not in named)
+                if is_left and (path.name in dropped or path.stat().st_mtime < old_s):
                     path.unlink(missing_ok=True)
 
     def _folder_of(self, partition: Partition) -> Path:
@@ -212,12 +294,43 @@ class PartFiles:
         found = [_NAME.fullmatch(name) for name in names]
         return [PartFile(int(each["position"]), each["writer"]) for each in found if each]
 
-    @contextlib.contextmanager
-    def _errors(self, path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise GroupError(
-                f"group.folder: {path} cannot be used ({error.strerror or error}). All members of "
-                "the group must reach it, and may read and write there."
-            ) from error
+
+def _segment_name(number: int, data: bytes) -> str:
+    return f"{number}-{blake2b(data, digest_size=16).hexdigest()}.records"
+
+
+def _share(folder: Path, number: int, path: Path, known: tuple[int, str] | None) -> tuple[int, str]:
+    """Copy a sealed segment to the folder if it is not there; return when it changed, its name."""
+    with _errors(path):
+        changed_ns = path.stat().st_mtime_ns
+        if known is not None and known[0] == changed_ns and (folder / known[1]).exists():
+            return known
+        data = path.read_bytes()
+    name = _segment_name(number, data)
+    with _errors(folder):
+        if not (folder / name).exists():
+            fresh = folder / f".{name}.new"
+            with open(open_private(fresh, os.O_WRONLY | os.O_TRUNC), "wb") as file:  # noqa: PTH123 -- of a descriptor
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(folder / name)
+            sync_folder(folder)
+    return changed_ns, name
+
+
+def _segments_of(path: Path) -> list[str]:
+    """Return the names of the segments that a part file names."""
+    return list(notes_of(path).get(_RECORDS, {"sealed": {}})["sealed"].values())
+
+
+@contextlib.contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise GroupError(
+            f"group.folder: {path} cannot be used ({error.strerror or error}). All members of the "
+            "group must reach it, and may read and write there: files are for the user alone who "
+            "runs a member, so let one user run all of them."
+        ) from error

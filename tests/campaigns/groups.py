@@ -6,12 +6,10 @@ import random
 import signal
 from contextlib import ExitStack
 
-from tests.broker.broker import Broker
 from tests.campaigns.campaign import Run
 from tests.campaigns.daemons import CLIENTS, started_broker
-from tests.consumers.kafka.topics import fill
-from tests.endtoend.daemon_group import SESSION_S, DaemonGroup
-from tests.endtoend.expected_counts import counts_at, counts_of, examples, message
+from tests.endtoend.daemon_group import SESSION_S, DaemonGroup, RevisedTopic
+from tests.endtoend.expected_counts import counts_at
 
 NAMES = ("first", "second", "third")
 PARTITIONS = 4
@@ -19,29 +17,15 @@ EVENTS = 12
 N_PER_EVENT = 4_000
 
 
-class _Stream:
-    """A topic that grows by some examples at a time, in turn over its partitions."""
-
-    def __init__(self, broker: Broker, topic: str, n: int) -> None:
-        self.found = examples(n)
-        self.n = 0
-        self._broker, self._topic = broker, topic
-        broker.create_topic(topic, PARTITIONS)
-
-    def grow(self, n: int) -> None:
-        """Write the next examples."""
-        for number in range(PARTITIONS):
-            rows = range(self.n + number, self.n + n, PARTITIONS)
-            values = [message(self.found[i], i) for i in rows]
-            fill(self._broker.address, self._topic, values, number)
-        self.n += n
-
-
 def groups(run: Run) -> None:
-    """Whoever of three daemons comes, goes, dies or sleeps: all end with one daemon's counts."""
+    """Whoever of three daemons comes, goes, dies or sleeps: all end with one daemon's counts.
+
+    The stream deletes and updates what it brought before, whoever learned it.
+    """
     with started_broker() as broker:
         for chance, folder in run.steps():
-            stream = _Stream(broker, f"groups-{run.step}", (EVENTS + 1) * N_PER_EVENT)
+            broker.create_topic(f"groups-{run.step}", PARTITIONS)
+            stream = RevisedTopic(broker.address, f"groups-{run.step}", PARTITIONS)
             source = f"kafka://{broker.address}/groups-{run.step}"
             client = chance.choice(CLIENTS)
             with ExitStack() as stack:
@@ -58,14 +42,14 @@ def groups(run: Run) -> None:
                         group.resume(name)
                     elif name not in group.daemons:
                         group.start(name)
+                expected, n_left = stream.counts()
                 for name in NAMES:
-                    group.until_it_knows(name, stream.n)
+                    group.until_it_knows(name, n_left)
                 for name in NAMES:
                     assert group.daemons.pop(name).stop() == 0
-            expected = counts_of(stream.found)
             for name in NAMES:
                 assert counts_at(group.state(name)) == expected, name
-            run.figures["messages"] += stream.n
+            run.figures["messages"] += sum(map(len, stream.logs))
 
 
 def _one_event(chance: random.Random, group: DaemonGroup) -> str:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
-from consumers.factories import build_decoder, build_source
+from consumers.factories import build_decoder, build_source, known_classes
 from consumers.messages import Messages, Partition, RawColumns
 from consumers.sources.records import raw_columns, split_lines
 
 
-def decoder() -> Decoder:
-    """Return the decoder of the default settings."""
-    settings = Settings()
-    return build_decoder(settings, build_source(settings, until_end=False))
+def decoder(settings: Settings | None = None) -> Decoder:
+    """Return the decoder of some settings, else of the default ones."""
+    settings = settings or Settings()
+    classes = known_classes(settings, None)
+    return build_decoder(settings, build_source(settings, until_end=False), classes)
 
 
 def raw(partition: Partition, lines: Sequence[bytes], first: int = 0) -> RawColumns:

@@ -103,6 +103,24 @@ def test_an_unused_journal_that_cannot_be_opened_stops_no_start(
     assert [line["event"] for line in logs] == ["unused_journal_not_opened"]
 
 
+def test_deleted_texts_that_the_group_keeps_are_told(tmp_path: Path) -> None:
+    """Its folder is out of the reach of erasure: part files go as further ones come."""
+    given = settings(
+        source=f"kafka://{NOBODY}/tweets",
+        checkpoint={"folder": tmp_path / "own"},
+        group={"folder": tmp_path / "shared"},
+        corrections={"to": "none"},
+    )
+    (tmp_path / "own").mkdir()
+    quality = Quality(KnownClasses(["a", "b"]), RunStatistics(["a", "b"], [], 9).prequential, 5)
+    with contextlib.ExitStack() as stack, capture_logs() as logs:
+        checkpoint = Checkpoint(given.checkpoint, {})
+        erasure = build_erasure(given, checkpoint, Components(None, None, quality), stack)
+        erasure.add([("m1", Partition("tweets", 0), 3)], from_stream=True)
+    (told,) = [line for line in logs if line["event"] == "texts_out_of_reach"]
+    assert told["places"] == [f"group.folder: {tmp_path / 'shared'}"]
+
+
 def test_an_address_without_a_branch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It used to be read as the generator, and saved under an identity without its details."""
     given = settings()

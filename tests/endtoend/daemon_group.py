@@ -7,9 +7,48 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.consumers.kafka.topics import fill
+from tests.consumers.pipeline.revised_log import Said, expected
 from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import Counts, examples
 
 SESSION_S = 6  # the least that brokers allow: so long a member's partitions wait after it died
+_EVERY = 50  # messages of a partition there is a delete and an update of earlier ones
+
+
+class RevisedTopic:
+    """A topic that grows by examples, in turn over its partitions, with deletes and updates.
+
+    What these take back is spread over all that the partition had before. Behind each stand new
+    examples, so no part of the log leaves as many of them as all of it.
+    """
+
+    def __init__(self, address: str, topic: str, partitions: int) -> None:
+        self.logs: list[list[Said]] = [[] for _ in range(partitions)]
+        self._address, self._topic = address, topic
+        self._n = 0  # examples that were written
+
+    def grow(self, n: int) -> None:
+        """Write the next examples, and what they bring with them."""
+        before = [len(log) for log in self.logs]
+        for i, (text, label) in enumerate(examples(n, self._n), self._n):
+            row, number = divmod(i, len(self.logs))
+            log, at = self.logs[number], row % _EVERY
+            if at == _EVERY // 3:
+                log.append(Said("delete", f"m{row * 7 // 10 * len(self.logs) + number}"))
+            elif at == _EVERY // 2:
+                again = row * 3 // 10 * len(self.logs) + number
+                log.append(Said("update", f"m{again}", f"{text} again", label))
+            log.append(Said("create", f"m{i}", text, label))
+        self._n += n
+        for number, log in enumerate(self.logs):
+            values = [each.value() or b"" for each in log[before[number] :]]
+            fill(self._address, self._topic, values, number)
+
+    def counts(self) -> tuple[Counts, int]:
+        """Return what one undisturbed process counts, and how many examples that leaves."""
+        counts, _ = expected([each for log in self.logs for each in log])
+        return counts, int(sum(counts[0]))
 
 
 class DaemonGroup:

@@ -73,17 +73,19 @@ def raw(log: Sequence[Said], first: int) -> RawColumns:
 class Run:
     """The components that learn and take back, over a state folder or without one."""
 
-    def __init__(self, folder: Path | None, records_max: int = 1_000_000) -> None:
-        settings = CheckpointSettings(folder=folder, keep=KEEP)
-        self.checkpoint = Checkpoint(settings, {})
+    def __init__(
+        self, folder: Path | None, records_max: int = 1_000_000, settings: Settings | None = None
+    ) -> None:
+        settings = settings or Settings()
+        self.checkpoint = Checkpoint(CheckpointSettings(folder=folder, keep=KEEP), {})
         self.memory = LearnedMemory(folder, FIELDS, records_max, KEEP)
-        model, positions = self.checkpoint.restore(build_model(Settings().model))
+        model, positions = self.checkpoint.restore(build_model(settings.model))
         self.checkpoint.restore_entries([self.memory])
         self.memory.begin(positions)
         self.position = positions.get(LOG, 0)
         self.learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 40), lambda: 0.0)
         self.reviser = Reviser(self.memory)
-        self.decoder = decoder()
+        self.decoder = decoder(settings)
         self.n_superseded = 0
 
     def read(self, log: Sequence[Said], until: int) -> None:

@@ -1,0 +1,248 @@
+"""What a partition's messages taught moves with it to the member that reads it next."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from consumers.config.settings import Settings
+from consumers.features import build_model
+from consumers.messages import part_name
+from consumers.pipeline import learned_memory
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import PartFiles
+from tests.consumers.pipeline.revised_log import LOG, Run, Said, expected
+from tests.consumers.pipeline.test_revision import LOGS
+
+NEW_CLASSES = Settings.model_validate({"model": {"new_classes": True}})
+N_MEMBERS = 2
+
+
+class Member(Run):
+    """A member of a group that has the log, or not."""
+
+    def __init__(self, folder: Path, name: str, settings: Settings | None = None) -> None:
+        super().__init__(folder / name, settings=settings)
+        like = build_model((settings or Settings()).model)
+        files = PartFiles(folder / "shared", {}, like, 2)
+        self.group = GroupParts(files, LOG.topic, 3600.0, memory=self.memory)
+        self.has_read = LOG in self.checkpoint.restore(like)[1]
+
+    def take_over(self) -> None:
+        """Go on where the group stands, as reader and loop do."""
+        part = self.group.take_over(LOG, self.position if self.has_read else None)
+        if part is not None:
+            self.learner.set_part(part_name(LOG), part.model)
+            theirs, ours = part.model.classes, self.learner.model.classes
+            self.memory.take_over(LOG, part.records, theirs, ours)
+            self.position = part.position
+        self.has_read = True
+
+    def save(self) -> None:
+        """Write a checkpoint, and then the part; of nothing there is none."""
+        if part_name(LOG) not in self.learner.model.parts:
+            return
+        super().save()
+        self.group.write(self.learner.model.state, {LOG: self.position})
+        assert self.group.status().trouble is None
+
+    def give_up(self) -> None:
+        """Know again of the log what the other member does."""
+        self.group.keep_only(set())
+
+    def look(self) -> None:
+        """Put what the other member learned into the model."""
+        self.group.look()
+        for partition, part in self.group.take_news(set(), {LOG: self.position}).items():
+            self.learner.set_part(part_name(LOG), part.model)
+            self.memory.restart(partition)
+            self.position = part.position
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_segments() -> Iterator[None]:
+    """Seal a segment every few records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+        yield
+
+
+STEPS = st.lists(
+    st.sampled_from(["read", "read", "read", "save", "hand over", "look", "kill"]), max_size=30
+)
+
+
+@given(LOGS, STEPS)
+def test_deletes_and_updates_reach_over_handovers(log: list[Said], steps: list[str]) -> None:
+    """Whoever reads and dies when: the counts are those of one process."""
+    with tempfile.TemporaryDirectory() as name:
+        members = [Member(Path(name), f"{k}") for k in range(N_MEMBERS)]
+        reader = 0
+        members[reader].take_over()
+        for step in [*steps, "read all"]:
+            member = members[reader]
+            if step.startswith("read"):
+                n = len(log) if step == "read all" else 3
+                member.read(log, min(len(log), member.position + n))
+            elif step == "save":
+                member.save()
+            elif step == "look":
+                members[1 - reader].look()
+            else:
+                if step == "kill":
+                    member.memory.close()
+                    members[reader] = Member(Path(name), f"{reader}")
+                else:
+                    member.give_up()
+                reader = 1 - reader
+                members[reader].take_over()
+        assert members[reader].counts == expected(log)[0]
+        for member in members:
+            assert not member.reviser.counts["refused"]
+            member.memory.close()
+
+
+def handed_over(folder: Path, log: Sequence[Said], at: int, settings: Settings) -> Member:
+    """Return a member that knows other classes first and takes the log over at an offset."""
+    first, second = Member(folder, "first", settings), Member(folder, "second", settings)
+    second.learner.learn("other/0", {"text": ["snow"] * 2}, ["windy", "sunny"])
+    first.take_over()
+    first.read(log, at)
+    first.save()
+    first.memory.close()
+    second.take_over()
+    second.read(log, len(log))
+    return second
+
+
+def test_classes_that_joined_in_another_order_are_taken_back(tmp_path: Path) -> None:
+    """The records name classes by their place in the model of who wrote them."""
+    labels = ["sunny", "rainy", "windy"] * 3
+    log = [Said("create", f"m{i}", f"word{i}", label) for i, label in enumerate(labels)]
+    log += [Said("delete", f"m{i}") for i in range(len(labels))]
+    second = handed_over(tmp_path, log, len(labels), NEW_CLASSES)
+    assert second.reviser.counts == {"delete_matched": 9, "unlearned": 9}
+    assert second.learner.model.words() == ["snow"]
+    assert second.learner.model.n_examples == 2
+    second.save()
+    third = Member(tmp_path, "third", NEW_CLASSES)
+    third.take_over()
+    third.read([*log, *log[:3], Said("delete", "m1")], len(log) + 4)
+    assert third.learner.model.n_examples == 2
+    second.memory.close()
+    third.memory.close()
+
+
+def test_a_sealed_segment_is_written_once(tmp_path: Path) -> None:
+    """Further part files name it again; it goes with the last one that does."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(40)]
+    member = Member(tmp_path, "first")
+    member.memory.records_max = 8
+    member.take_over()
+    seen: dict[str, int] = {}
+    for until in range(2, 41, 2):
+        member.read(log, until)
+        member.save()
+        now = {path.name: path.stat().st_ino for path in (tmp_path / "shared").rglob("*.records")}
+        assert seen.items() & now.items() == {each for each in seen.items() if each[0] in now}
+        seen = now
+    assert sorted(int(name.split("-")[0]) for name in seen) == [7, 8, 9]
+    member.memory.close()
+
+
+def test_an_erased_text_leaves_the_folder_as_further_parts_come(tmp_path: Path) -> None:
+    """The segment without it takes the place of the one with it."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(4)]
+    log += [Said("delete", "m1"), *(Said("create", f"n{i}", "sun", "positive") for i in range(9))]
+    member = Member(tmp_path, "first")
+    member.take_over()
+    member.read(log, 5)
+    member.save()
+    member.memory.erase({"m1": (LOG, 4)})
+    for until in (7, 9, 11):
+        member.read(log, until)
+        member.save()
+    shared = b"".join(
+        path.read_bytes() for path in (tmp_path / "shared").rglob("*") if path.is_file()
+    )
+    assert b"word1" not in shared
+    assert b"word2" in shared
+    member.memory.close()
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn"])
+def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(tmp_path: Path, damage: str) -> None:
+    """What it held is not taken back; the others are."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    log += [Said("delete", "m1"), Said("delete", "m5")]
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.take_over()
+    first.read(log, 8)
+    first.save()
+    (path,) = (tmp_path / "shared").rglob("0-*.records")
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    with capture_logs() as logs:
+        second.take_over()
+    assert [each["event"] for each in logs] == ["learned_damaged"]
+    second.read(log, 10)
+    assert sorted(second.learner.model.words()) == sorted(f"word{i}" for i in range(8) if i != 5)
+    first.memory.close()
+    second.memory.close()
+
+
+def test_a_part_without_records_is_told(tmp_path: Path) -> None:
+    """Its writer remembered nothing: deletes of what it learned are unmatched."""
+    log = [Said("create", "a", "sun", "positive"), Said("delete", "a")]
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.group.memory = None
+    first.take_over()
+    first.read(log, 1)
+    first.save()
+    with capture_logs() as logs:
+        second.take_over()
+    assert [each["event"] for each in logs] == ["learned_not_handed_on"]
+    second.read(log, 2)
+    assert dict(second.reviser.counts) == {"delete_unmatched": 1}
+    first.memory.close()
+    second.memory.close()
+
+
+def test_where_a_partition_begins_nothing_is_left_to_remember(tmp_path: Path) -> None:
+    """Who takes it over knows of all that was learned that it was nothing."""
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.group.begin({LOG: 7})
+    with capture_logs() as logs:
+        second.take_over()
+    assert logs == []
+    assert second.position == 7
+    assert second.memory.log(LOG).is_whole
+    first.memory.close()
+    second.memory.close()
+
+
+def test_what_others_remember_is_taken_over_after_a_restart(tmp_path: Path) -> None:
+    """The model was brought as far by their files, which alone say what it taught."""
+    log = [Said("create", f"m{i}", "sun", "positive") for i in range(6)] + [Said("delete", "m3")]
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.take_over()
+    first.read(log, 6)
+    first.save()
+    second.look()
+    Run.save(second)
+    first.memory.close()
+    second.memory.close()
+    again = Member(tmp_path, "second")
+    assert again.position == 6
+    again.take_over()
+    again.read(log, 7)
+    assert again.learner.model.n_examples == 5
+    again.memory.close()
