@@ -127,7 +127,7 @@ def overwrite_lines(
     return True
 
 
-def write_at(fd: int, data: bytes, at: int) -> None:
+def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
     """Write all of `data` from an offset on."""
     left = memoryview(data)
     while left:

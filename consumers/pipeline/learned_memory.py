@@ -9,7 +9,8 @@ no bytes, as these depend on the batches: at the start files are cut to that, an
 name is removed.
 
 Records are found by a keyed 64-bit hash of their id, in sorted arrays that are made when first
-asked for. The id itself is compared afterwards, so a collision changes nothing.
+asked for. So are the hashes: a stream without deletes and updates needs none. The id itself is
+compared afterwards, so a collision changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import structlog
@@ -38,20 +39,20 @@ from consumers.messages import Column, Partition, part_name, partition_of
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
-    ERASED,
     TEACHING,
-    UNCHECKED,
     DamagedError,
+    Hashed,
     Hashes,
     LearnedRecord,
     RecordChunk,
     Segment,
+    erase_record,
     pack,
     parse,
     relabelled,
 )
 from consumers.pipeline.part_files import SharedRecords
-from consumers.private_files import sync_folder, write_at
+from consumers.private_files import sync_folder
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import Label
@@ -68,8 +69,9 @@ log = structlog.get_logger(__name__)
 class LogMemory:
     """The newest records of one partition; `hashed` returns the hashes of ids."""
 
-    def __init__(self, folder: Path | None, records_max: int) -> None:
+    def __init__(self, folder: Path | None, records_max: int, hashed: Hashed) -> None:
         self.folder = folder
+        self._hashed = hashed
         self.records_max = records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
         self.n = 0  # records so far, those forgotten included
@@ -106,13 +108,16 @@ class LogMemory:
         kinds: NDArray[np.uint8],
         ids: TextColumn,
         fields: Mapping[str, Column],
-        hashes: Hashes,
+        hashes: Hashes | None = None,
     ) -> list[Segment]:
-        """Remember records; return the segments that they have sealed."""
+        """Remember records; return the segments that they have sealed.
+
+        Without hashes of the ids, which are made when asked for, none of them may be early.
+        """
         if self.first_offset is None and len(offsets):
             self.first_offset = int(offsets[0])
-        early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
-        self._new_pending.update(hashes[early].tolist())
+        if hashes is not None:
+            self._note_early(kinds, hashes)
         sealed, begin = [], 0
         while begin < len(offsets):
             number = self.n // SEGMENT_RECORDS
@@ -121,15 +126,22 @@ class LogMemory:
             if segment is None:
                 segment = self.segments[number] = Segment(number, self.path(number))
             rows = slice(begin, end)
-            own = {name: _cut(column, rows) for name, column in fields.items()}
-            data = pack(offsets[rows], labels[rows], kinds[rows], _cut_text(ids, rows), own)
-            segment.append(data, hashes[rows])
+            own = [
+                each.piece(begin, end) if isinstance(each, TextColumn) else each[rows]
+                for each in fields.values()
+            ]
+            data = pack(offsets[rows], labels[rows], kinds[rows], ids.piece(begin, end), own)
+            segment.append(data, end - begin, None if hashes is None else hashes[rows])
             self.n += end - begin
             if self.n % SEGMENT_RECORDS == 0:
                 segment.is_sealed = True
                 sealed.append(segment)
             begin = end
         return sealed
+
+    def _note_early(self, kinds: NDArray[np.uint8], hashes: Hashes) -> None:
+        early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
+        self._new_pending.update(hashes[early].tolist())
 
     def forget(self) -> list[Segment]:
         """Drop the segments beyond the bound, and return them."""
@@ -139,6 +151,11 @@ class LogMemory:
         for each in gone:
             del self.segments[each.number]
         return gone
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there may be ids whose message is still to come."""
+        return bool(self._new_pending) or len(self._pending) > 0
 
     def is_pending(self, hashes: Hashes) -> NDArray[np.bool_] | None:
         """Return which hashes are of ids whose message is still to come, or None if no id is.
@@ -160,9 +177,23 @@ class LogMemory:
     def find(self, hashes: Hashes) -> list[LearnedRecord]:
         """Return the records with one of some hashes that have an id, in their order."""
         found = []
-        for segment in self.segments.values():
-            found += self._records(segment, np.sort(segment.find(hashes)))
+        for segment in list(self.segments.values()):
+            try:
+                found += self._records(segment, np.sort(segment.find(hashes, self._hashed)))
+            except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
+                self.lose(segment.number, error)
         return [each for each in found if each.has_id]
+
+    def lose(self, number: int, error: Exception) -> None:
+        """Go on without a segment that cannot be read, and log it."""
+        self.segments.pop(number, None)
+        self.is_whole = False
+        said = getattr(error, "strerror", None) or error
+        log.error(
+            "learned_damaged",
+            file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
+            detail=f"{said}; deletes and updates of its messages take nothing back",
+        )
 
     def at_offset(self, offset: int) -> list[LearnedRecord]:
         """Return the records of a message without an id, which is known by its place alone."""
@@ -210,9 +241,7 @@ class LogMemory:
                 self._parsed.popitem(last=False)
         return found
 
-    def load(
-        self, number: int, data: bytes, hashed: Callable[[Texts], Hashes], *, is_stored: bool
-    ) -> Segment:
+    def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:
         """Take up a segment, cut to the log's records so far; return it.
 
         `data` are the bytes of its file, or (if not `is_stored`) are to be written there.
@@ -221,10 +250,10 @@ class LogMemory:
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
             chunk = parse(memoryview(data), segment.n_bytes, check=True)
-            hashes, kinds = hashed(chunk.ids()), chunk.kinds()
-            early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
-            self._new_pending.update(hashes[early].tolist())
-            segment.note(len(chunk), chunk.end - chunk.at, hashes)
+            kinds = chunk.kinds()
+            if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
+                self._note_early(kinds, self._hashed(chunk.ids()))
+            segment.note(len(chunk), chunk.end - chunk.at)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
         n_bytes = segment.n_bytes
@@ -235,7 +264,7 @@ class LogMemory:
         segment.is_sealed = segment.n == SEGMENT_RECORDS
         if not (segment.is_sealed and is_stored):  # it grows on in memory, or is to be written
             segment.chunks = [
-                data[begin:end]
+                memoryview(data)[begin:end]
                 for begin, end in zip(segment.places, [*segment.places[1:], n_bytes], strict=True)
             ]
         self.segments[number] = segment
@@ -272,7 +301,9 @@ class LearnedMemory:
         """Return the memory of a partition, which may be empty."""
         found = self.logs.get(partition)
         if found is None:
-            found = self.logs[partition] = LogMemory(self._path(partition), self.records_max)
+            found = self.logs[partition] = LogMemory(
+                self._path(partition), self.records_max, self.hashed
+            )
         return found
 
     # ---- the group -----------------------------------------------------------------------------
@@ -284,7 +315,7 @@ class LearnedMemory:
         """
         old = self.log(partition)
         self._leaving[-1] += old.segments.values()
-        new = self.logs[partition] = LogMemory(old.folder, self.records_max)
+        new = self.logs[partition] = LogMemory(old.folder, self.records_max, self.hashed)
         new.tag = f"-{secrets.token_hex(4)}"
         new.is_whole, new.is_elsewhere = False, is_elsewhere
         return new
@@ -317,7 +348,7 @@ class LearnedMemory:
             data = shared.read(number)
             return data if is_same else relabelled(data, codes)
 
-        self._take_up(memory, partition, shared.values, read, is_stored=False)
+        self._take_up(memory, shared.values, read, is_stored=False)
 
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
@@ -444,12 +475,11 @@ class LearnedMemory:
                 path = memory.path(number)
                 return b"" if path is None else path.read_bytes()
 
-            self._take_up(memory, partition, values, read, is_stored=True)
+            self._take_up(memory, values, read, is_stored=True)
 
     def _take_up(
         self,
         memory: LogMemory,
-        partition: Partition,
         values: Mapping[str, Any],
         read: Callable[[int], bytes],
         *,
@@ -461,15 +491,9 @@ class LearnedMemory:
         memory.first_offset = values["first_offset"]
         for number in map(int, values["files"]):
             try:
-                segment = memory.load(number, read(number), self.hashed, is_stored=is_stored)
+                segment = memory.load(number, read(number), is_stored=is_stored)
             except (OSError, DamagedError) as error:
-                memory.is_whole = False
-                said = getattr(error, "strerror", None) or error
-                log.error(  # noqa: TRY400 -- the detail says it all
-                    "learned_damaged",
-                    file=f"{part_name(partition)}/{number}",
-                    detail=f"{said}; deletes and updates of its messages take nothing back",
-                )
+                memory.lose(number, error)
             else:
                 if segment.is_sealed and not is_stored:
                     self.wrote(memory, [segment])
@@ -547,7 +571,7 @@ class LearnedMemory:
                 for row in np.flatnonzero(meant & np.isin(kinds, TEACHING)).tolist():
                     name, offset = chunk.id(row), int(chunk.offsets[row])
                     if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
-                        _erase_record(fd, chunk, row)
+                        erase_record(fd, chunk, row)
                 place = chunk.end
         finally:
             os.close(fd)
@@ -556,20 +580,6 @@ class LearnedMemory:
 def _next_segment(n: int) -> int:
     """Return the first number from `n` on with which a segment begins."""
     return -(-n // SEGMENT_RECORDS) * SEGMENT_RECORDS
-
-
-def _erase_record(fd: int, chunk: RecordChunk, row: int) -> None:
-    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum.
-
-    That it was there stays known, and that the message of an update is still to come.
-    """
-    is_early = chunk.kinds()[row] == EARLY_UPDATE
-    write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
-    os.fdatasync(fd)
-    write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
-    for place, size in chunk.contents(row):
-        write_at(fd, b"\0" * size, place)
-    os.fdatasync(fd)
 
 
 def _store(targets: Iterable[tuple[Segment, int]], folder: Path | None, *, sync: bool) -> None:
@@ -584,12 +594,3 @@ def _store(targets: Iterable[tuple[Segment, int]], folder: Path | None, *, sync:
     if sync and folders and folder is not None:
         sync_folder(folder)
         sync_folder(folder.parent)
-
-
-def _cut(column: Column, rows: slice) -> Column:
-    return _cut_text(column, rows) if isinstance(column, TextColumn) else column[rows]
-
-
-def _cut_text(column: TextColumn, rows: slice) -> TextColumn:
-    data, starts, ends = column.texts
-    return TextColumn(Texts(data, starts[rows], ends[rows]))

@@ -15,15 +15,15 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.decode.kernels.json_scan import ABSENT, N_KINDS, PLAIN, copy_texts
+from consumers.decode.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
 from consumers.private_files import make_private_folder, open_private, write_at
 from streamnb import TextColumn
@@ -36,11 +36,13 @@ TEACHING = (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED)  # these have
 _MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
 _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
+_CHECKS = struct.Struct("<II")
 _FIELD = struct.Struct("<QQ")
 UNCHECKED = 0  # the contents' checksum once something of them was erased
-_ONLY_PLAIN: NDArray[np.bool_] = np.zeros(N_KINDS, np.bool_)
+TEACHES: NDArray[np.bool_] = np.isin(np.arange(256), TEACHING)  # by kind
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
+Hashed: TypeAlias = Callable[[Texts], Hashes]
 
 
 class DamagedError(Exception):
@@ -144,41 +146,55 @@ def pack(
     offsets: Longs,
     labels: NDArray[np.int32],
     kinds: NDArray[np.uint8],
-    ids: TextColumn,
-    fields: Mapping[str, Column],
-) -> bytes:
-    """Return records as the bytes of a chunk."""
-    id_ends, id_bytes = _compact(ids.texts)
-    heads, ends, contents = [], [id_ends], [kinds.tobytes()]
-    for column in fields.values():
-        if isinstance(column, TextColumn):
-            own_ends, data = _compact(column.texts)
-            ends.append(own_ends)
+    ids: Texts,
+    fields: Sequence[Texts | NDArray[np.float64]],
+) -> memoryview:
+    """Return records as a chunk without checksums; those that do not teach have no contents."""
+    n, teaches = len(offsets), TEACHES[kinds]
+    ends, own_ends = np.empty(n, np.int64), list[Longs]()
+    id_bytes = lay_out(ids, np.ones(n, np.bool_), ends)
+    sizes = []
+    for column in fields:
+        if isinstance(column, Texts):
+            own_ends.append(np.empty(n, np.int64))
+            sizes.append(lay_out(column, teaches, own_ends[-1]))
         else:
-            data = np.ascontiguousarray(column, np.float64).tobytes()
-        heads.append(_FIELD.pack(not isinstance(column, TextColumn), len(data)))
-        contents.append(data)
-    structure = b"".join(
-        [*heads, offsets.tobytes(), labels.tobytes(), *(each.tobytes() for each in ends), id_bytes]
+            sizes.append(8 * n)
+    heads = b"".join(
+        _FIELD.pack(not isinstance(column, Texts), n_bytes)
+        for column, n_bytes in zip(fields, sizes, strict=True)
     )
-    body = b"".join(contents)
-    size = _HEAD.size + len(structure) + len(body)
-    checks = zlib.crc32(structure), zlib.crc32(body) or 1
-    head = _HEAD.pack(_MAGIC, len(offsets), len(heads), *checks, len(structure), size)
-    return b"".join((head, structure, body))
+    n_structure = len(heads) + 20 * n + 8 * n * len(own_ends) + id_bytes
+    size = _HEAD.size + n_structure + n + sum(sizes)
+    head = _HEAD.pack(_MAGIC, n, len(fields), 0, UNCHECKED, n_structure, size)
+    chunk = np.empty(size, np.uint8)
+    place = _put(chunk, 0, np.frombuffer(head + heads, np.uint8), offsets, labels, ends, *own_ends)
+    gather(ids, ends, chunk[place : place + id_bytes])
+    place = _put(chunk, place + id_bytes, kinds)
+    for column, n_bytes in zip(fields, sizes, strict=True):
+        if isinstance(column, Texts):
+            gather(column, own_ends.pop(0), chunk[place : place + n_bytes])
+        else:
+            _put(chunk, place, np.where(teaches, column, np.nan))
+        place += n_bytes
+    return chunk.data
 
 
-def _compact(texts: Texts) -> tuple[Longs, bytes]:
-    """Return where each text ends once they stand one behind the other, and their bytes."""
-    present = texts.ends >= 0
-    sizes = np.where(present, texts.ends - texts.starts, 0)
-    ends = np.cumsum(sizes)
-    out = Texts(np.empty(int(sizes.sum()), np.uint8), np.empty_like(ends), np.empty_like(ends))
-    data = texts.data.view()
-    data.flags.writeable = False
-    kinds = np.where(present, PLAIN, ABSENT).astype(np.uint8)
-    copy_texts(data, kinds, texts.starts, texts.ends, _ONLY_PLAIN, out)
-    return np.where(present, ends, -1 - ends), out.data.tobytes()
+def _put(chunk: NDArray[np.uint8], place: int, *arrays: NDArray[Any]) -> int:
+    """Write arrays from a place on, one behind the other; return where the last one ends."""
+    for array in arrays:
+        data = np.ascontiguousarray(array).view(np.uint8).ravel()
+        chunk[place : place + len(data)] = data
+        place += len(data)
+    return place
+
+
+def add_checksums(chunk: memoryview) -> None:
+    """Complete a chunk that is to be written: one that only memory holds needs no checksums."""
+    n_structure = _HEAD.unpack_from(chunk)[5]
+    body = _HEAD.size + n_structure
+    checks = zlib.crc32(chunk[_HEAD.size : body]), zlib.crc32(chunk[body:]) or 1
+    _CHECKS.pack_into(chunk, _STRUCTURE_CHECK_AT, *checks)
 
 
 def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
@@ -232,6 +248,20 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     return bytes(done)
 
 
+def erase_record(fd: int, chunk: RecordChunk, row: int) -> None:
+    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum.
+
+    That it was there stays known, and that the message of an update is still to come.
+    """
+    is_early = chunk.kinds()[row] == EARLY_UPDATE
+    write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
+    os.fdatasync(fd)
+    write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
+    for place, size in chunk.contents(row):
+        write_at(fd, b"\0" * size, place)
+    os.fdatasync(fd)
+
+
 def columns(records: Sequence[LearnedRecord], names: Sequence[str]) -> dict[str, Column]:
     """Return the values of some records as the columns that the model learned."""
     found: dict[str, Column] = {}
@@ -264,18 +294,18 @@ class Segment:
         self.n = self.n_bytes = self.n_written = self.n_synced = 0
         self.firsts: list[int] = []
         self.places: list[int] = []
-        self.chunks: list[bytes] = []
+        self.chunks: list[memoryview] = []
         self.is_sealed = False
-        self._unsorted: list[Hashes] = []
+        self._unsorted: list[Hashes | None] = []  # of the last chunks; None: not asked for yet
         self._runs: list[tuple[Hashes, NDArray[np.uint32]]] = []
         self._mapped: mmap.mmap | None = None
 
-    def append(self, data: bytes, hashes: Hashes) -> None:
-        """Add a chunk."""
+    def append(self, data: memoryview, n: int, hashes: Hashes | None) -> None:
+        """Add a chunk of so many records."""
         self.chunks.append(data)
-        self.note(len(hashes), len(data), hashes)
+        self.note(n, len(data), hashes)
 
-    def note(self, n: int, n_bytes: int, hashes: Hashes) -> None:
+    def note(self, n: int, n_bytes: int, hashes: Hashes | None = None) -> None:
         """Take in that a chunk of so many records and bytes follows."""
         self.firsts.append(self.n)
         self.places.append(self.n_bytes)
@@ -283,9 +313,9 @@ class Segment:
         self.n += n
         self.n_bytes += n_bytes
 
-    def find(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the records here with one of some hashes."""
-        self._sort()
+    def find(self, hashes: Hashes, hashed: Hashed) -> NDArray[np.int64]:
+        """Return the records here with one of some hashes; `hashed` makes those of ids."""
+        self._sort(hashed)
         found = []
         for held, at in self._runs:
             first = np.searchsorted(held, hashes, "left")
@@ -294,10 +324,16 @@ class Segment:
             found += [at[a:b] for a, b in zip(first[hit], last, strict=True)]
         return np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
 
-    def _sort(self) -> None:
+    def _sort(self, hashed: Hashed) -> None:
         """Sort what came since; an open segment has few runs, each twice as long as the next."""
         if self._unsorted:
-            new = np.concatenate(self._unsorted)
+            first = len(self.places) - len(self._unsorted)
+            new = np.concatenate(
+                [
+                    hashed(self.chunk(k).ids()) if each is None else each
+                    for k, each in enumerate(self._unsorted, first)
+                ]
+            )
             begin = self.n - len(new)
             order = np.argsort(new, kind="stable")
             self._runs.append((new[order], (order + begin).astype(np.uint32)))
@@ -313,7 +349,7 @@ class Segment:
     def chunk(self, k: int) -> RecordChunk:
         """Return a chunk: from memory, or from the file once all of that is written."""
         if self.chunks:
-            return parse(memoryview(self.chunks[k]), 0)
+            return parse(self.chunks[k], 0)
         if self._mapped is None:
             assert self.path is not None
             with self.path.open("rb") as file:
@@ -335,6 +371,8 @@ class Segment:
         try:
             for place, data in zip(places, chunks, strict=False):
                 if self.n_written <= place < n_bytes:
+                    if not data.readonly:  # what another member sends has its own
+                        add_checksums(data)
                     write_at(fd, data, place)
             if sync:
                 os.fsync(fd)

@@ -45,6 +45,7 @@ from consumers.pipeline.learned_records import (
     EARLY_UPDATE,
     RELABELLED,
     TAKEN_BACK,
+    TEACHES,
     TEACHING,
     UPDATED,
     Hashes,
@@ -71,7 +72,7 @@ class Revision:
     messages: Messages
     whole: Messages
     kinds: NDArray[np.uint8]
-    hashes: Hashes
+    hashes: Hashes | None = None  # of the ids of `whole`, if they were asked for
     taken: list[int] = field(default_factory=list)  # numbers of records
     superseded: list[int] = field(default_factory=list)  # rows of `whole`
 
@@ -103,13 +104,14 @@ class Reviser:
     def revise(self, messages: Messages, classes: Sequence[Label]) -> Revision:
         """Return what a batch changes; `classes` are the model's."""
         memory = self.memory.log(messages.partition)
-        hashes = self.memory.hashed(messages.ids.texts)
-        has_id = messages.ids.texts.ends >= 0
-        is_update = messages.operations == _UPDATE
         is_delete = messages.operations == _DELETE
         is_taught = (messages.labels != NO_LABEL) & ~is_delete
         kinds = np.where(is_taught, np.uint8(CREATED), np.uint8(_NOTHING))
-        asked = is_update | is_delete
+        asked = is_delete | (messages.operations == _UPDATE)
+        if not memory.has_pending and not asked.any():
+            return Revision(messages, messages, kinds)
+        hashes = self.memory.hashed(messages.ids.texts)
+        has_id = messages.ids.texts.ends >= 0
         pending = memory.is_pending(hashes)
         if pending is not None:
             asked |= pending
@@ -135,15 +137,14 @@ class Reviser:
         kinds = kinds[rows]
         classes = [str(label) for label in learner.model.classes]
         labels = to_indices(Codes(np.maximum(whole.labels[rows], 0), whole.classes), classes)
-        taught = np.isin(kinds, (CREATED, UPDATED, RELABELLED, EARLY_UPDATE))
         memory = self.memory.log(whole.partition)
         sealed = memory.append(
             whole.offsets[rows],
-            np.where(taught, labels, np.int32(NO_LABEL)),
+            np.where(TEACHES[kinds], labels, np.int32(NO_LABEL)),
             kinds,
             take_texts(whole.ids.texts, rows),
-            _only(columns_of(whole, rows, list(self._fields)), taught),
-            revision.hashes[rows],
+            columns_of(whole, rows, list(self._fields)),
+            None if revision.hashes is None else revision.hashes[rows],
         )
         if revision.taken:
             part = part_name(whole.partition)
@@ -261,11 +262,9 @@ class Reviser:
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
             fields = fields | {"": _text_column(part.encode())}  # behind those of the model
-        else:
-            fields = _only(fields, np.zeros(1, np.bool_))
         sealed = memory.append(
             np.array([offset], np.int64), np.array([label], np.int32), np.array([kind], np.uint8),
-            ids, fields, self.memory.hashed(ids.texts),
+            ids, fields,
         )  # fmt: skip
         self.memory.wrote(memory, sealed)
 
@@ -364,17 +363,3 @@ class _Fold:
         self.labels = self.labels.copy()
         self.labels[row] = code
         return True
-
-
-def _only(fields: Mapping[str, Column], taught: NDArray[np.bool_]) -> dict[str, Column]:
-    """Return columns without the values of what is not taught: these must not be kept."""
-    if taught.all():
-        return dict(fields)
-    found: dict[str, Column] = {}
-    for name, column in fields.items():
-        if isinstance(column, TextColumn):
-            data, starts, ends = column.texts
-            found[name] = TextColumn(Texts(data, starts, np.where(taught, ends, -1)))
-        else:
-            found[name] = np.where(taught, column, np.nan)
-    return found

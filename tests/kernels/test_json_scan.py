@@ -26,8 +26,11 @@ from consumers.decode.kernels.json_scan import (
     OTHER,
     PLAIN,
     TRUE,
+    gather,
+    lay_out,
     name_table,
 )
+from streamnb.kernels.layout import Texts
 from tests.broken_json import broken_json
 from tests.kernels.json_spans import MISSING, found, kinds_of, meaning, scanned, value_at
 
@@ -225,3 +228,24 @@ def test_missing_is_not_null() -> None:
     assert scan.kinds("text").tolist() == [ABSENT, NULL]
     assert meaning(ABSENT, b"") is MISSING
     assert np.array_equal(scan.is_any("text", (NULL,)), [False, True])
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.booleans(), st.integers(0, 2))))
+def test_texts_are_brought_together(each: list[tuple[bytes | None, bool, int]]) -> None:
+    """Kept ones stand one behind the other, whatever gaps were between them."""
+    data, starts, ends, wanted, wanted_ends = b"", [], [], b"", []
+    for text, is_kept, gap in each:
+        data += b"." * gap
+        starts.append(len(data))
+        data += text or b""
+        ends.append(-1 if text is None else len(data))
+        if text is not None and is_kept:
+            wanted += text
+        wanted_ends.append(len(wanted) if text is not None and is_kept else -1 - len(wanted))
+    buffer = np.frombuffer(bytearray(data), np.uint8)
+    texts = Texts(buffer, np.array(starts, np.int64), np.array(ends, np.int64))
+    found = np.empty(len(each), np.int64)
+    kept = np.array([is_kept for _, is_kept, _ in each], np.bool_)
+    out = np.empty(lay_out(texts, kept, found), np.uint8)
+    gather(texts, found, out)
+    assert (out.tobytes(), found.tolist()) == (wanted, wanted_ends)

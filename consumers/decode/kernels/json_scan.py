@@ -1,7 +1,8 @@
 """JSON messages scanned for a few fields, and the fields' values copied out or looked up.
 
 `scan` notes where the wanted fields of each message lie; `copy_texts` and `match` read the strings
-and names there. Names (the keys below one object, the values that mean a label) are found by their
+and names there. `lay_out` and `gather` bring some strings together that were copied out.
+Names (the keys below one object, the values that mean a label) are found by their
 bytes: they stand in groups, each with a row of slots, and names of one slot are a chain.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import I32, I64, U8, Flags, I64Grid, Int, Texts
 from streamnb.kernels.tokenize import decode, encode_into
 
@@ -500,6 +501,40 @@ def copy_texts(
             texts.ends[i] = at
         else:
             texts.ends[i] = -1
+
+
+@short_kernel
+def lay_out(texts: Texts, is_kept: Flags, ends: I64) -> int:
+    """Note where each text ends if they stand one behind the other; return the end of the last.
+
+    One that is missing or not to be kept is noted as −1 − the end before it.
+    """
+    at = 0
+    for i in range(len(ends)):
+        if is_kept[i] and texts.ends[i] >= 0:
+            at += int(texts.ends[i] - texts.starts[i])
+            ends[i] = at
+        else:
+            ends[i] = -1 - at
+    return at
+
+
+@short_kernel
+def gather(texts: Texts, ends: I64, out: U8) -> None:
+    """Copy texts to where `lay_out` has noted them; those that are neighbours in one go."""
+    at = begin = end = 0
+    for i in range(len(ends) + 1):
+        is_last = i == len(ends)
+        if not is_last and ends[i] < 0:
+            continue
+        start = -1 if is_last else int(texts.starts[i])
+        if start != end:
+            for k in range(end - begin):
+                out[np.uint64(at + k)] = texts.data[np.uint64(begin + k)]
+            at += end - begin
+            begin = start
+        if not is_last:
+            end = int(texts.ends[i])
 
 
 @kernel

@@ -392,7 +392,7 @@ def test_an_id_that_two_logs_delete_leaves_the_memory_of_both(tmp_path: Path) ->
     for log in logs:
         memory.log(log).append(
             np.array([3]), np.zeros(1, np.int32), np.array([CREATED], np.uint8), name,
-            {"text": text}, memory.hashed(name.texts),
+            {"text": text},
         )  # fmt: skip
     memory.pack()
     memory.sync()

@@ -166,6 +166,25 @@ def test_a_damaged_file_is_told_and_the_rest_goes_on(tmp_path: Path, at: int) ->
     again.memory.close()
 
 
+def test_a_segment_that_is_gone_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """A search looks into files that were written long ago."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(9)]
+    run = Run(tmp_path)
+    run.read(log, 9)
+    run.save()
+    run.memory.wrote(run.memory.log(LOG), [])  # what is written leaves the process's own memory
+    (tmp_path / FOLDER_NAME / "t%2F0" / "0.records").unlink()
+    (tmp_path / FOLDER_NAME / "t%2F0" / "1.records").write_bytes(b"short")
+    with capture_logs() as logs:
+        run.read([*log, *(Said("delete", f"m{i}") for i in range(9))], 18)
+    told = [each["file"] for each in logs if each["event"] == "learned_damaged"]
+    assert told == ["t/0/0", "t/0/1"]
+    assert sorted(run.learner.model.words()) == [f"word{i}" for i in range(8)]
+    run.save()
+    run.memory.close()
+    assert Run(tmp_path).memory.sizes()[0] == 10
+
+
 @pytest.mark.parametrize("n", [3, 6])
 @pytest.mark.parametrize("batch", [1, 100])
 def test_records_go_on_behind_a_damaged_segment(tmp_path: Path, n: int, batch: int) -> None:
