@@ -4,7 +4,9 @@
     ├── ConfigError        the configuration is wrong: path, what was found, what is allowed
     ├── CheckpointError    a checkpoint cannot be used
     │   ├── MismatchError  it belongs to another configuration
-    │   └── MovedError     its folder is no longer where the configuration says
+    │   ├── MovedError     its folder is no longer where the configuration says
+    │   └── GroupError     the parts that a group shares cannot be read or written
+    │       └── GroupMismatchError  they belong to another configuration, or another topic
     ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
     │   └── ReplacedError  its log is another one than the checkpoint's
@@ -42,6 +44,12 @@ class MismatchError(CheckpointError):
 
 class GroupError(CheckpointError):
     """The parts that a group shares cannot be read or written."""
+
+
+class GroupMismatchError(GroupError):
+    """The parts that a group shares were made by another configuration, or of another topic."""
+
+    exit_code = 78  # starting again does not help
 
 
 class MovedError(CheckpointError):

@@ -8,7 +8,7 @@ learned, at the end of this file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -260,14 +260,22 @@ def over_limit(label: Label | None) -> str:
     """Return why a label is refused; see `is_over_limit`."""
     return (
         f"the label {str(label)[:60]!r} is none of the model's classes, and no more may join: there"
-        f" are {CLASSES_MAX}; declare more in model.classes"
+        f" are {CLASSES_MAX}, those of all members of a group; declare more in model.classes"
     )
 
 
-def within_limit(messages: Messages, model: NaiveBayes) -> Messages:
-    """Return a batch whose labels may all be learned; the other messages become rejects."""
+def within_limit(
+    messages: Messages,
+    model: NaiveBayes,
+    takes_class: Callable[[Label], bool] | None = None,
+) -> Messages:
+    """Return a batch whose labels may all be learned; the other messages become rejects.
+
+    In a group `takes_class` says whether a class may join the models of all members.
+    """
     unknown = set(messages.classes).difference(model.classes)
-    if not model.new_classes or len(model.classes) + len(unknown) <= CLASSES_MAX:
+    fits = len(model.classes) + len(unknown) <= CLASSES_MAX
+    if not (model.new_classes and unknown) or (fits and takes_class is None):
         return messages
     rows = messages.to_learn
     codes = Codes(messages.labels[rows], messages.classes)
@@ -275,6 +283,8 @@ def within_limit(messages: Messages, model: NaiveBayes) -> Messages:
     over = [
         messages.classes.index(str(label))
         for k, label in enumerate(new)
-        if is_over_limit(label, k, model)
+        if is_over_limit(label, k, model) or not (takes_class is None or takes_class(label))
     ]
+    if not over:
+        return messages
     return messages.reject(rows[np.isin(codes.codes, over)], Reason.UNKNOWN_LABEL, over_limit)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from consumers.errors import GroupError
-from consumers.messages import Partition, part_name
+from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFiles
+from streamnb.labels import Label
 from streamnb.state import ModelState
 
 _CLOSE_TIMEOUT_S = 10.0
@@ -68,6 +69,7 @@ class GroupParts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
     _own: frozenset[Partition] = frozenset()
+    _is_full: bool = False  # no class may join
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -147,6 +149,14 @@ class GroupParts:
                     found[partition] = news
                     known.given = news.position
         return found
+
+    def takes_class(self, label: Label) -> bool:
+        """Return whether a class may join; a class that may not is told once."""
+        is_taken = self.files.take_class(self.topic, str(label))
+        if not is_taken and not self._is_full:
+            self._is_full = True
+            log.warning("group_classes_full", label=str(label)[:60], classes_max=CLASSES_MAX)
+        return is_taken
 
     def is_behind(self, positions: Mapping[Partition, int]) -> bool:
         """Return whether a part of the model stands in no file yet, at its position or beyond."""

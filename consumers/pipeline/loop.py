@@ -122,7 +122,8 @@ class Pipeline:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
         self.statistics.begin()
         self._is_mid_batch = True
-        messages = within_limit(messages, self.learner.model)
+        takes_class = None if self.group is None else self.group.takes_class
+        messages = within_limit(messages, self.learner.model, takes_class)
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
             self._judge_and_learn(messages)

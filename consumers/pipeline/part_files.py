@@ -32,8 +32,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 import structlog
 
-from consumers.errors import GroupError
-from consumers.messages import Partition, part_name
+from consumers.errors import GroupError, GroupMismatchError
+from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.checkpoint import mismatch
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
@@ -130,6 +130,7 @@ class PartFiles:
         self._writer = secrets.token_hex(8) if writer is None else writer
         # By our own file of a segment: when that changed last, and its name here.
         self._segments: dict[Partition, dict[Path, tuple[int, str]]] = {}
+        self._classes: list[str] = []  # those that joined at any member, in their order
 
     def partitions(self) -> list[Partition]:
         """Return the partitions that have a file."""
@@ -180,7 +181,7 @@ class PartFiles:
             said = notes.pop(_RECORDS, None)
             wrong = mismatch(self._like, self._identity, stored.model, notes)
             if wrong or stored.positions != {part_name(partition): each.position}:
-                raise GroupError(
+                raise GroupMismatchError(
                     f"{path} was made by another configuration:\n{wrong}\nMembers of a group must "
                     "have the same model and stream: put the configuration right, or name another "
                     "group.folder."
@@ -245,9 +246,31 @@ class PartFiles:
             nothing.set_part(part_name(partition), self._like)
             self.write(nothing.state, partition, position, _NOTHING)
 
+    def take_class(self, topic: str, label: str) -> bool:
+        """Return whether a class may join the models of the group: they have room for so many.
+
+        Each that joins has a numbered file, which one member alone can make. If that cannot be read
+        or made, it is a `GroupError`.
+        """
+        known, n_max = self._classes, CLASSES_MAX - len(self._like.classes)
+        folder = self._folder / quote(topic, safe="") / "classes"
+        while label not in known and len(known) < n_max:
+            path = folder / f"{len(known):02d}"
+            fresh = folder / f".{path.name}-{self._writer}.new"
+            with _errors(path):
+                make_private_folder(folder)
+                if not path.exists():
+                    _write(fresh, label.encode())
+                    with contextlib.suppress(FileExistsError):  # another member was faster
+                        os.link(fresh, path)
+                    fresh.unlink()
+                    sync_folder(folder)
+                known.append(path.read_text(encoding="utf-8"))
+        return label in known
+
     def _check_topic(self, path: Path, topic_id: str | None) -> None:
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
-            raise GroupError(
+            raise GroupMismatchError(
                 f"{path} is of the topic with the id {topic_id}, which was deleted and made anew: "
                 f"it has the id {self.topic_id} now. To learn the new one from its start, name "
                 "another group.folder and another checkpoint.folder; to keep what was learned, "
@@ -310,13 +333,17 @@ def _share(folder: Path, number: int, path: Path, known: tuple[int, str] | None)
     with _errors(folder):
         if not (folder / name).exists():
             fresh = folder / f".{name}.new"
-            with open(open_private(fresh, os.O_WRONLY | os.O_TRUNC), "wb") as file:  # noqa: PTH123 -- of a descriptor
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(fresh, data)
             fresh.replace(folder / name)
             sync_folder(folder)
     return changed_ns, name
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:  # noqa: PTH123 -- of a descriptor
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _segments_of(path: Path) -> list[str]:

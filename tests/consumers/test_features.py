@@ -91,6 +91,20 @@ def test_labels_over_the_limit_become_rejects_in_their_order(n_pieces: int) -> N
     assert "no more may join" in rejected[0]
 
 
+def test_a_class_that_the_group_has_no_room_for_becomes_a_reject() -> None:
+    """The other members' classes count too, though this model does not have them yet."""
+    names = ("first", "second")
+    labels = (*names, *CLASSES)
+    lines = [json.dumps({"text": name, "label": name}).encode() for name in labels]
+    labeller = FieldLabeller(FieldLabels(), (*CLASSES, *names))
+    batch = Decoder(MessageSettings(), labeller).decode(raw(Partition("t", 0), lines, 0))
+    model = build_model(ModelSettings(new_classes=True))
+    assert within_limit(batch, model, lambda _label: True) is batch
+    kept = within_limit(batch, model, lambda label: label == "second")
+    assert [kept.label(i) for i in kept.to_learn.tolist()] == ["second", *CLASSES]
+    assert [reject.reason for reject in kept.rejects] == [Reason.UNKNOWN_LABEL]
+
+
 def columns(rows: list[int], names: Sequence[str]) -> dict[str, list[str | None]]:
     """Return columns of the three messages as strings."""
     found = columns_of(messages(), np.array(rows, np.int64), names)

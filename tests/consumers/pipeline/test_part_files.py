@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from consumers.config.model import ModelSettings
-from consumers.errors import GroupError
+from consumers.errors import ConfigError, GroupError, GroupMismatchError
 from consumers.features import build_model
-from consumers.messages import Partition, part_name
+from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
 from streamnb import NaiveBayes
@@ -101,10 +101,51 @@ def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
     """A member with another configuration must not add what counts something else."""
     files_in(tmp_path).write(learned("a").state, LOG, 1)
     other = build_model(ModelSettings.model_validate({"class_prior": 2.0}))
-    with pytest.raises(GroupError, match=r"model.class_prior: .* has 1.0, the configuration 2.0"):
+    differs = r"model.class_prior: .* has 1.0, the configuration 2.0"
+    with pytest.raises(GroupMismatchError, match=differs) as raised:
         PartFiles(tmp_path, STREAM, other, 3).load(LOG)
-    with pytest.raises(GroupError, match=r"stream\.topic"):
+    assert raised.value.exit_code == ConfigError.exit_code
+    with pytest.raises(GroupMismatchError, match=r"stream\.topic"):
         PartFiles(tmp_path, {"topic": "t"}, build_model(ModelSettings()), 3).load(LOG)
+
+
+def test_the_classes_of_all_members_together_have_a_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many each of them finds: whoever comes first has the place, after a restart too."""
+    members = [GroupParts(files_in(tmp_path), LOG.topic, 1.0) for _ in range(2)]
+    taken = [
+        [f"of {k}, {i}" for i in range(60) if members[k].takes_class(f"of {k}, {i}")]
+        for k in (0, 1)
+    ]
+    declared = len(ModelSettings().classes)
+    assert (len(taken[0]), len(taken[1])) == (60, CLASSES_MAX - declared - 60)
+    assert members[0].takes_class(taken[1][-1])
+    assert not members[0].takes_class("one more")
+    again = GroupParts(files_in(tmp_path), LOG.topic, 1.0)
+    assert [each for k in (1, 0) for each in taken[k] if not again.takes_class(each)] == []
+    assert not again.takes_class("one more")
+    assert again.files.partitions() == []
+    assert capsys.readouterr().out.count("group_classes_full") == 3
+
+
+def test_a_class_that_another_member_was_faster_to_take_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the same file: one of them has it, the other one takes the next."""
+    one, two = files_in(tmp_path), files_in(tmp_path)
+    link = os.link
+
+    def slowly(fresh: Path, path: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        assert two.take_class(LOG.topic, "theirs")
+        link(fresh, path)
+
+    monkeypatch.setattr(os, "link", slowly)
+    assert one.take_class(LOG.topic, "ours")
+    folder = tmp_path / "tweets%2Fof%20today" / "classes"
+    found = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())]
+    assert found == ["theirs", "ours"]
 
 
 def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
@@ -115,7 +156,7 @@ def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
     files.topic_id = None
     assert files.load(LOG) is not None
     files.topic_id = "two"
-    with pytest.raises(GroupError, match="the id one, which was deleted and made anew"):
+    with pytest.raises(GroupMismatchError, match="the id one, which was deleted and made anew"):
         files.load(LOG)
 
 
