@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.monitoring.metrics import COUNTERS, GAUGES
-from consumers.monitoring.process_metrics import memory_limit_bytes, watch_process
+from consumers.monitoring.metrics import COUNTERS, GAUGES, memory_limit_bytes, watch_process
 from consumers.search.rows import RecentState
 from streamnb import __version__
 
