@@ -287,8 +287,7 @@ def _why_not(reading: LogReader, entries: Log) -> str | None:
 
 
 def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
-    """Return the label topic's writer, and a source that reads it in a group of its own."""
-    from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
+    """Return the label topic's writer, and a source that reads it."""
     from consumers.kafka.producers import KafkaLog  # noqa: PLC0415 -- see _kafka_source
 
     if settings.source_address.topic == topic:
@@ -296,13 +295,19 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
             f"corrections.to: kafka:{topic} has the name of the stream; name another topic, as "
             "positions are known by it"
         )
-    servers = settings.output_servers
+    source = label_topic_source(settings, topic)
+    return KafkaLog(settings.output_servers, topic, settings.kafka), source
+
+
+def label_topic_source(settings: Settings, topic: str) -> Source:
+    """Return a source that reads the whole label topic, in a group of its own."""
+    from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415 -- see _kafka_source
+
     # Every daemon reads the whole topic and keeps its position in its own checkpoint, so the group
     # needs no lasting name; a new one never waits for the session of a dead member to time out.
     group_id = f"{settings.kafka.group_id}-corrections-{uuid.uuid4().hex[:8]}"
     kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
-    source = GroupSource(KafkaPythonClient(servers, topic, kafka), kafka)
-    return KafkaLog(servers, topic, settings.kafka), source
+    return GroupSource(KafkaPythonClient(settings.output_servers, topic, kafka), kafka)
 
 
 @dataclass(frozen=True, slots=True)

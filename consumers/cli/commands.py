@@ -25,6 +25,7 @@ from rich.console import Console
 from consumers.cli.conventions import (
     DEBUG_VARIABLE,
     EXIT_CODES,
+    EXIT_DIFFERENT,
     EXIT_READER_GONE,
     ConfigOption,
     FromOption,
@@ -478,6 +479,55 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
             f"{done.messages:,} messages recorded ({done.reason}); {file} has "
             f"{done.file_bytes:,} bytes"
         )
+
+
+@app.command(
+    help="Read the log of the newest checkpoint once more from its beginning, without what was "
+    "deleted, updated and corrected, and compare what that teaches with the checkpoint's counts: "
+    "by their digest, and where that differs word by word. The daemon may be running.",
+    epilog="  streamnb verify\n  streamnb verify -c tweets.yaml --json",
+)
+def verify(
+    config: ConfigOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help=f"{SOURCE_FORMS}; wins over the file. A recording stands for its topic.",
+            show_default=False,
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="BOUND",
+            help="As the run had it that began the checkpoint.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a checkpoint with its log."""
+    from consumers.cli import model_report
+    from consumers.cli.output import print_verified
+    from consumers.cli.verify import verify as verify_log
+    from consumers.config.settings import load
+    from consumers.monitoring import logs
+
+    part = stream_range(begin, None)
+    settings = load(find_config(config), os.environ, {"source": source})
+    logs.configure(None)
+    stored, troubles = model_report.read_model(_newest_checkpoint(config))
+    _warn(troubles)
+    done = verify_log(settings, stored, part, show=sys.stderr.isatty())
+    if as_json:
+        values = asdict(done) | {"differences": [each._asdict() for each in done.differences]}
+        print_json({"is_equal": done.is_equal} | values)
+    else:
+        print_verified(Console(), done)
+    if not done.is_equal:
+        raise typer.Exit(EXIT_DIFFERENT)
 
 
 @app.command(

@@ -84,6 +84,7 @@ def print_json(value: Any) -> None:
 
 
 DEBUG_VARIABLE = "STREAMNB_DEBUG"
+EXIT_DIFFERENT = 3
 EXIT_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 EXIT_READER_GONE = 141  # as a shell shows a program that SIGPIPE ended
 
@@ -91,6 +92,7 @@ EXIT_CODES = {
     0: "done; also after Ctrl-C, SIGTERM or SIGHUP, once the last checkpoint is safe",
     1: "it could not be done for another reason",
     2: "the command line is wrong",
+    3: "verify: the checkpoint does not count what its log says",
     65: "data that cannot be used was given to a command",
     69: "the source cannot be read, and trying again does not help",
     70: "an unexpected error: a fault in streamnb itself",

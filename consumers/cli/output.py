@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,6 +13,9 @@ from rich.text import Text
 from consumers.messages import pairs
 from consumers.monitoring.status import Summary
 from consumers.terminal import colour_of, escaped, nats, number, plain, share
+
+if TYPE_CHECKING:  # it stands on the daemon's components, which cost time
+    from consumers.cli.verify import Verified
 
 _FAR_OFF = 1e5
 
@@ -151,6 +154,33 @@ def print_summary(console: Console, summary: Summary) -> None:
     }
     for name, value in rows.items():
         console.print(Text.assemble((f"{name:<12}", "dim"), plain(value)), soft_wrap=True)
+
+
+def print_verified(console: Console, done: Verified) -> None:
+    """Print whether a checkpoint counts what its log says, and if not, where it differs."""
+    rows = {
+        "checkpoint": done.checkpoint,
+        "its digest": done.digest,
+        "the log's": done.replayed_digest,
+        "the log": f"{number(done.messages)} messages, {number(done.examples)} examples;"
+        f" {number(done.taken_back)} taken back, {number(done.corrections)} corrections",
+    }
+    for name, value in rows.items():
+        console.print(Text.assemble((f"{name:<12}", "dim"), plain(value)), soft_wrap=True)
+    for note in done.notes:
+        print_warning(console, note)
+    if done.is_equal:
+        console.print("the checkpoint counts what its log says")
+        return
+    table = _table("statistic", "of", "class", "checkpoint", "log")
+    for each in done.differences:
+        where = f"{each.group}.{each.statistic}".lstrip(".")
+        cells = (Text(plain(text)) for text in (where, each.name, each.label))
+        table.add_row(*cells, f"{each.first:g}", f"{each.second:g}")
+    _show(console, table)
+    console.print(
+        "the checkpoint does NOT count what its log says; the first differences are above"
+    )
 
 
 def _size(summary: Summary) -> str:

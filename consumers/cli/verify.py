@@ -1,0 +1,467 @@
+"""A log read once more, without what it took back, against the counts of its checkpoint.
+
+The log is read twice: first for the ids that deletes and updates name, then to learn. Messages of
+these ids, and those that people corrected, are told in plain dicts by id until their log is over;
+all others are learned as they come. So what is learned here was never taken back, and the rules
+stand here a second time: the daemon's memory of what it learned has no part in it. The texts of the
+messages that live on of those ids are held, and 100 bytes for each id; of all others nothing is.
+
+A correction counts as made right behind its message, wherever the daemon came to apply it. What a
+person deletes and the stream updates later is the one case in which that matters.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+from rich import progress
+
+from consumers.checkpoint_entry import entries_of
+from consumers.config.addresses import StreamRange
+from consumers.config.model import Kind
+from consumers.config.settings import Settings
+from consumers.corrections import journal
+from consumers.corrections.model import Correction, entries
+from consumers.decode.decoder import Decoder
+from consumers.decode.fields import ID_MARK, place_name
+from consumers.decode.labels import keep_classes, within_limit
+from consumers.errors import ConfigError, MismatchError, SourceError
+from consumers.factories import (
+    build_decoder,
+    build_source,
+    known_classes,
+    label_topic_source,
+    stream_identity,
+)
+from consumers.features import build_model, columns_of, kinds_of
+from consumers.messages import (
+    OPERATIONS,
+    Column,
+    KnownClasses,
+    Messages,
+    Operation,
+    Partition,
+    RawColumns,
+    part_name,
+    partition_of,
+)
+from consumers.pipeline.checkpoint import mismatch
+from consumers.pipeline.reader import pieces
+from consumers.sources.base import LogFacts, Source
+from consumers.sources.records import raw_columns, split_lines
+from streamnb import Codes, NaiveBayes, TextColumn
+from streamnb.inspection.summary import CountDifference, differences, number_rows
+from streamnb.storage import Stored
+
+DIFFERENCES_MAX = 20
+_POLL_TIMEOUT_S = 0.5
+_PIECE_MESSAGES = 50_000
+_ROUNDING = 1e-9  # of means, which come back to rounding where an example is taken back
+Fields: TypeAlias = dict[str, str | float | None]
+
+
+@dataclass(slots=True)
+class Verified:
+    """What came of it; `differences` has the first of them, `first` being the checkpoint's count.
+
+    The digests are those of `NaiveBayes.digest(moments=False)`.
+    """
+
+    checkpoint: str
+    digest: str
+    replayed_digest: str = ""
+    messages: int = 0  # of the log, up to the checkpoint's positions
+    examples: int = 0  # that they teach
+    taken_back: int = 0  # examples that a delete, an update or a person took back
+    corrections: int = 0
+    differences: list[CountDifference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the checkpoint counts what its log says."""
+        return self.digest == self.replayed_digest and not self.differences
+
+
+@dataclass(slots=True)
+class _Story:
+    """What the messages of one id come to, in the order of their log."""
+
+    living: dict[int, tuple[str, Fields]] = field(default_factory=dict)  # label, fields by offset
+    by_person: set[int] = field(default_factory=set)  # of these a person gave the label
+    deleted: set[int] = field(default_factory=set)  # by a person
+    is_known: bool = False  # it was learned, or taken back, before
+    is_awaited: bool = False  # taken back before it came
+    n_taken_back: int = 0
+
+    def take(self, operation: Operation, offset: int, label: str | None, fields: Fields) -> bool:
+        """Go on with a message of the stream; return False if it had been taken back before."""
+        if operation == Operation.CREATE:
+            if self.is_awaited:
+                self.is_awaited, self.is_known = False, True
+                return False
+            if label is not None:
+                self.living[offset], self.is_known = (label, fields), True
+            return True
+        given = [own for at, (own, _) in self.living.items() if at in self.by_person]
+        had_any = bool(self.living)
+        self.n_taken_back += len(self.living)
+        self.living.clear()
+        if operation == Operation.UPDATE and given:
+            label = given[-1]
+            self.by_person.add(offset)
+        is_learned = operation == Operation.UPDATE and label is not None
+        if not had_any and not self.is_known:
+            self.is_awaited = True
+        if is_learned:
+            assert label is not None
+            self.living[offset] = label, fields
+        self.is_known = True
+        return True
+
+    def correct(self, said: Correction, fields: Fields) -> None:
+        """Go on with what a person said of the message at that offset, whose fields these are."""
+        at = said.offset
+        if said.label is None:
+            self.n_taken_back += self.living.pop(at, None) is not None
+            self.deleted.add(at)
+        elif at not in self.deleted:
+            self.n_taken_back += self.living.pop(at, None) is not None
+            self.living[at] = said.label, fields
+            self.by_person.add(at)
+            self.is_known = True
+
+
+class Replay:
+    """Learns a log without what it takes back; `begins` says where the log began."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        targets: Mapping[Partition, int],
+        begins: Mapping[Partition, int],
+        corrections: Sequence[Correction],
+    ) -> None:
+        self.model = build_model(settings.model)
+        self.classes = known_classes(settings, None)
+        self.counts: Counter[str] = Counter()
+        self._takes_back = settings.learned.messages_max > 0
+        self._kinds: dict[str, Kind] = kinds_of(settings.model)
+        self._targets = targets
+        self._named: set[tuple[Partition, bytes]] = set()
+        self._stories: dict[tuple[Partition, bytes], _Story] = defaultdict(_Story)
+        self._said: dict[tuple[Partition, int], list[Correction]] = defaultdict(list)
+        self._own: dict[str, Correction] = {}  # examples that came by themselves, by id
+        for each in corrections:
+            self._note(each, begins)
+
+    def _note(self, said: Correction, begins: Mapping[Partition, int]) -> None:
+        """Keep a correction for its message, or begin the story of one that the log lacks."""
+        place = said.place
+        if place is None:
+            self._own[said.id] = said
+        elif said.offset >= self._targets.get(place, 0):
+            return  # of another daemon's stream
+        elif said.offset >= begins.get(place, 0):
+            self._said[place, said.offset].append(said)
+        else:
+            is_nameless = said.id == place_name(place, said.offset)
+            name = _nameless(said.offset) if is_nameless else said.id.removeprefix(ID_MARK).encode()
+            story = self._stories[place, name]
+            if said.was is None or said.offset in story.living:
+                self._named.add((place, name))
+                story.correct(said, self._fields_of(said.example))
+        self.counts["corrections"] += 1
+
+    def note_ids(self, messages: Messages) -> None:
+        """Take in which ids deletes and updates name: the first time that the log is read."""
+        if self._takes_back:
+            names = _names(messages, np.union1d(messages.updated, messages.deleted))
+            self._named.update((messages.partition, name) for name in names if name is not None)
+
+    def learn(self, messages: Messages) -> None:
+        """Learn what nothing takes back, and go on with the stories of the rest."""
+        messages = within_limit(messages, self.model)
+        place, offsets = messages.partition, messages.offsets.tolist()
+        every = np.arange(len(messages))
+        names = _names(messages, every)
+        is_told = np.zeros(len(messages), np.bool_)
+        if self._named or self._said:
+            is_told[:] = [
+                (place, name) in self._named or (place, offset) in self._said
+                for name, offset in zip(names, offsets, strict=True)
+            ]
+        self.counts["messages"] += len(messages.raw)
+        rows = np.intersect1d(messages.to_learn, every[~is_told])
+        columns = columns_of(messages, rows, list(self._kinds))
+        self._teach(place, columns, Codes(messages.labels[rows], messages.classes))
+        for row in np.flatnonzero(is_told).tolist():
+            name = names[row]
+            name = _nameless(offsets[row]) if name is None else name
+            self._tell(messages, row, self._stories[place, name])
+
+    def _tell(self, messages: Messages, row: int, story: _Story) -> None:
+        operation = OPERATIONS[int(messages.operations[row])]
+        if not self._takes_back:
+            if operation == Operation.DELETE:
+                return
+            operation = Operation.CREATE
+        offset = int(messages.offsets[row])
+        own = columns_of(messages, np.array([row]), list(self._kinds))
+        fields = {name: _value(column) for name, column in own.items()}
+        label = None if operation == Operation.DELETE else messages.label(row)
+        if story.take(operation, offset, label, fields):
+            for said in self._said.get((messages.partition, offset), ()):
+                story.correct(said, fields)
+
+    def finish(self) -> None:
+        """Learn what lives on of the stories, and the examples that came by themselves."""
+        living: dict[Partition, list[tuple[str, Fields]]] = defaultdict(list)
+        for (place, _), story in self._stories.items():
+            living[place] += story.living.values()
+            self.counts["taken_back"] += story.n_taken_back
+        alone = Partition("corrections", 0)
+        for said in self._own.values():
+            if said.label is not None:
+                living[alone].append((said.label, self._fields_of(said.example)))
+        for place, examples in living.items():
+            for begin in range(0, len(examples), _PIECE_MESSAGES):
+                some = examples[begin : begin + _PIECE_MESSAGES]
+                columns = {
+                    name: self._column(name, [f[name] for _, f in some]) for name in some[0][1]
+                }
+                self._teach(place, columns, [label for label, _ in some])
+
+    def _teach(self, place: Partition, columns: Mapping[str, Any], labels: Any) -> None:
+        if len(labels):
+            self.model.learn_many(columns, labels, part=part_name(place))
+            self.classes.grow(keep_classes(self.model))
+
+    def _fields_of(self, example: Mapping[str, Any]) -> Fields:
+        found: Fields = {}
+        for name, kind in self._kinds.items():
+            value = example.get(name)
+            if kind in {"numbers", "flags"}:
+                found[name] = math.nan if value is None else float(value)
+            else:
+                found[name] = None if value is None else str(value)
+        return found
+
+    def _column(self, name: str, values: list[Any]) -> Any:
+        return np.array(values, np.float64) if self._kinds[name] in {"numbers", "flags"} else values
+
+
+def _nameless(offset: int) -> bytes:
+    """Return what a message without an id is known by; an id of JSON cannot begin so."""
+    return b"\0%d" % offset
+
+
+def _names(messages: Messages, rows: Any) -> list[bytes | None]:
+    """Return the ids of some messages, None where there is none."""
+    data, starts, ends = messages.ids.texts
+    plain = data.tobytes()
+    bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+    return [plain[start:end] if end >= 0 else None for start, end in bounds]
+
+
+def _value(column: Column) -> str | float | None:
+    """Return the value of a column of one row."""
+    if not isinstance(column, TextColumn):
+        return float(column[0])
+    data, starts, ends = column.texts
+    return None if ends[0] < 0 else data[starts[0] : ends[0]].tobytes().decode()
+
+
+# ---- the log ------------------------------------------------------------------------------------
+
+
+def verify(
+    settings: Settings, stored: Stored, part: StreamRange | None = None, *, show: bool = False
+) -> Verified:
+    """Compare the counts of a checkpoint with those of its log; `part` is as the run had it.
+
+    A checkpoint of another configuration is a `MismatchError`. A log that does not reach from its
+    beginning up to the checkpoint's positions any more is a `SourceError`.
+    """
+    model, notes = stored.model, dict(stored.header["notes"])
+    kept = entries_of(notes.pop("entries", {}), stored.extras)
+    found = mismatch(build_model(settings.model), stream_identity(settings), model, notes)
+    if found:
+        raise MismatchError(f"{stored.path} was made by another configuration:\n{found}")
+    facts = {
+        partition_of(name): msgspec.convert(each, LogFacts)
+        for name, each in (kept["logs"].values.items() if "logs" in kept else ())
+    }
+    positions = {partition_of(name): at for name, at in stored.positions.items()}
+    labels_at = {each: at for each, at in positions.items() if _is_of_people(each, settings)}
+    targets = {each: at for each, at in positions.items() if each not in labels_at}
+    begins = {each: facts[each].begin if each in facts else 0 for each in targets}
+    classes = KnownClasses(map(str, model.classes), open=settings.model.new_classes)
+    said = [each for at in labels_at for each in _corrections(settings, at, labels_at[at], classes)]
+    replay = Replay(settings, targets, begins, said)
+    size = sum(at - begins[each] for each, at in targets.items())
+    with _bar(show=show) as bar:
+        task = bar.add_task(stored.path.name, total=2 * size)
+        for is_last in (False, True):
+            source = _source(settings, part)
+            decoder = build_decoder(settings, source, replay.classes)
+            source.resume({each: facts[each] for each in targets if each in facts})
+            take = replay.learn if is_last else replay.note_ids
+            read = None if part is not None and part.begin is not None else begins
+            for raw in _polls(
+                source, targets, read, lambda text: bar.update(task, description=text)
+            ):
+                _decode(raw, decoder, take)
+                bar.advance(task, raw.next_offset - int(raw.offsets[0]))
+        replay.finish()
+        bar.update(task, completed=2 * size)
+    return _compared(stored, replay)
+
+
+def _decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], None]) -> None:
+    for piece in pieces(raw, _PIECE_MESSAGES):
+        take(decoder.decode(piece))
+
+
+def _is_of_people(partition: Partition, settings: Settings) -> bool:
+    own = settings.corrections.address.topic
+    return partition.topic.startswith("journal:") or partition.topic == own
+
+
+def _corrections(
+    settings: Settings, partition: Partition, position: int, classes: KnownClasses
+) -> Iterator[Correction]:
+    """Yield what people said up to the position of the checkpoint."""
+    if partition.topic.startswith("journal:"):
+        assert settings.checkpoint.folder is not None
+        path = settings.checkpoint.folder / journal.FILE_NAME
+        try:
+            with path.open("rb") as file:  # the daemon may be writing on behind
+                data = file.read(position)
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
+        lines = split_lines(data, last=False)
+        if lines.consumed < position:
+            raise SourceError(f"{path}: has fewer bytes than the {position} that were applied")
+        logs = iter([raw_columns(partition, data, lines, lines.starts, position)])
+    else:
+        source = label_topic_source(settings, partition.topic)
+        logs = _polls(source, {partition: position}, {partition: 0}, lambda _: None)
+    for raw in logs:
+        for each in entries(raw, classes):
+            if isinstance(each.said, Correction):
+                yield each.said
+
+
+def _source(settings: Settings, part: StreamRange | None) -> Source:
+    """Return the source of the settings, which takes no partition away from a running daemon."""
+    kind = settings.source_address.kind
+    if kind == "stdin":
+        raise ConfigError("source: stdin cannot be read again; name a file that holds it")
+    group_id = f"{settings.kafka.group_id}-verify-{uuid.uuid4().hex[:8]}"
+    own = {
+        "kafka": settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"}),
+        "generator": settings.generator.model_copy(update={"rate_per_s": 0}),
+    }
+    part = None if part is None or part.begin is None else StreamRange(part.begin, None)
+    return build_source(settings.model_copy(update=own), until_end=True, part=part)
+
+
+def _polls(
+    source: Source,
+    targets: Mapping[Partition, int],
+    begins: Mapping[Partition, int] | None,
+    tell: Callable[[str], object],
+) -> Iterator[RawColumns]:
+    """Yield all of a source up to the targets, and close it; a log without all is a `SourceError`.
+
+    `begins` is where to begin, None for where the source does by itself.
+    """
+    reached = dict.fromkeys(targets, -1) if begins is None else {p: begins[p] for p in targets}
+    try:
+        source.open(lambda each: None if begins is None else begins.get(each))
+        while any(reached[each] < at for each, at in targets.items()):
+            batches = source.poll(_POLL_TIMEOUT_S)
+            if source.lost_messages:
+                raise SourceError(
+                    f"{source.name}: {source.lost_messages} messages from the beginning on are no "
+                    "longer there, so that their counts cannot be verified. Give the topic a longer"
+                    " retention, or verify against a recording of it"
+                )
+            for raw in batches:
+                target = targets.get(raw.partition, 0)
+                n = int(np.searchsorted(raw.offsets, target))
+                if n:
+                    yield raw.head(n)
+                if raw.partition in reached:
+                    reached[raw.partition] = max(reached[raw.partition], raw.next_offset)
+            tell(f"{source.name}{f' ({source.trouble()})' if source.trouble() else ''}")
+            if not batches and source.at_end():
+                break
+    finally:
+        source.close()
+    short = {each: at for each, at in targets.items() if reached[each] < at}
+    if short and source.name != "kafka":  # there the last offsets may be no messages
+        raise SourceError(
+            f"{source.name}: ends before offset {next(iter(short.values()))} of"
+            f" {next(iter(short))}, up to which the checkpoint has read; name the whole of it"
+        )
+
+
+def _bar(*, show: bool) -> progress.Progress:
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        disable=not show,
+    )
+
+
+# ---- the comparison -----------------------------------------------------------------------------
+
+
+def _compared(stored: Stored, replay: Replay) -> Verified:
+    ours, theirs = stored.model, replay.model
+    done = Verified(
+        str(stored.path),
+        ours.digest(moments=False),
+        theirs.digest(moments=False),
+        replay.counts["messages"],
+        theirs.n_examples,
+        replay.counts["taken_back"],
+        replay.counts["corrections"],
+    )
+    if done.digest != done.replayed_digest:
+        done.differences += islice(differences(ours.state, theirs.state), DIFFERENCES_MAX)
+    done.differences += islice(_other_moments(ours, theirs), DIFFERENCES_MAX)
+    if ours.words_dropped or theirs.words_dropped:
+        done.notes.append(
+            f"{ours.words_dropped:,} words have left the full vocabulary: what was counted of them "
+            "depends on when, so that counts may differ that are all right. Raise max_words"
+        )
+    return done
+
+
+def _other_moments(first: NaiveBayes, second: NaiveBayes) -> Iterator[CountDifference]:
+    """Yield means and variances that differ by more than rounding."""
+    rows = {(row.group, row.field): row for row in number_rows(second.state)}
+    for row in number_rows(first.state):
+        other = rows.get((row.group, row.field))
+        if other is None:
+            continue  # their n differ too
+        for statistic in ("mean", "m2"):
+            by_label = dict(zip(second.classes, getattr(other, statistic).tolist(), strict=True))
+            for label, held in zip(first.classes, getattr(row, statistic).tolist(), strict=True):
+                found = by_label.get(label, 0.0)
+                size = max(abs(held), abs(found), 1.0)
+                if abs(held - found) > _ROUNDING * size:
+                    yield CountDifference(row.group, statistic, row.field, str(label), held, found)

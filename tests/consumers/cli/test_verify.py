@@ -1,0 +1,301 @@
+"""`streamnb verify`: the counts of a checkpoint against its log without what that took back."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from consumers import daemon
+from consumers.cli.conventions import EXIT_DIFFERENT
+from consumers.cli.record import RecordingWriter
+from consumers.cli.verify import verify
+from consumers.config.addresses import Bound, StreamRange
+from consumers.config.settings import Settings
+from consumers.corrections.model import Correction, encode
+from consumers.decode.record_format import RecordFormat
+from consumers.errors import MismatchError, SourceError
+from consumers.messages import Partition
+from consumers.monitoring import logs
+from consumers.sources.base import LogFacts
+from consumers.sources.recording import RecordingHead
+from consumers.sources.records import from_parts
+from consumers.terminal import make_view
+from streamnb import NaiveBayes
+from streamnb.storage import Stored, read, save
+from tests.consumers.cli.test_commands import Command, command
+
+__all__ = ["command"]
+LABELS = ("negative", "positive")
+MODEL: dict[str, Any] = {
+    "classes": list(LABELS),
+    "features": {
+        "text": {"kind": "words"},
+        "lang": {"kind": "categories", "fields": ["lang"]},
+        "reply": {"kind": "flags", "fields": ["reply"]},
+        "age": {"kind": "numbers", "fields": ["age"]},
+    },
+}
+
+
+def entries(n: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield messages over few ids: created, created again, updated, deleted, some too early."""
+    chance = random.Random(seed)
+    for number in range(n):
+        name = f"m{chance.randrange(n // 3)}"
+        operation = chance.choices(("create", "update", "delete"), (6, 2, 2))[0]
+        message: dict[str, Any] = {"id": name, "operation": operation}
+        if chance.random() < 0.1:
+            del message["id"]
+        if operation != "delete":
+            words = (f"w{chance.randrange(60)}" for _ in range(chance.randrange(1, 6)))
+            message |= {"text": " ".join([*words, f"only{number}"])}
+            message |= {"lang": chance.choice(("en", "de")), "reply": chance.random() < 0.5}
+            message |= {"age": chance.randrange(80)} if chance.random() < 0.9 else {}
+        if operation != "delete" and chance.random() < 0.8:
+            message |= {"label": chance.choice(LABELS)}
+        yield message
+
+
+def settings_for(folder: Path, source: str, **own: Any) -> Settings:
+    """Return settings of a daemon without a page; its state is in the folder."""
+    everything = {
+        "source": source,
+        "labels": {"kind": "field", "field": "label", "mapping": {each: each for each in LABELS}},
+        "model": MODEL,
+        "checkpoint": {"folder": folder / "state"},
+        "http": {"enabled": False},
+    }
+    return Settings.model_validate({**everything, **own})
+
+
+def run(settings: Settings, max_messages: int | None = None, **own: Any) -> None:
+    """Let a daemon read on to the end, or so many messages further."""
+    logs.configure(io.StringIO())
+    view = make_view("log", Console(file=io.StringIO()), lambda: 0.0)
+    daemon.run(settings, view, until_end=True, max_messages=max_messages, **own)
+
+
+def stored(folder: Path) -> Stored:
+    """Return the newest checkpoint."""
+    return read(folder / "state" / "model.nb")
+
+
+def write_lines(path: Path, messages: list[dict[str, Any]]) -> list[int]:
+    """Write messages as JSON lines; return where each begins."""
+    lines = [json.dumps(each).encode() + b"\n" for each in messages]
+    path.write_bytes(b"".join(lines))
+    return [0, *itertools.accumulate(map(len, lines))]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_log_took_back_is_not_counted(tmp_path: Path, seed: int) -> None:
+    """Deletes, updates and restarts amid them: the checkpoint counts what the log says."""
+    write_lines(tmp_path / "in.jsonl", list(entries(600, seed)))
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings, 150 + 50 * seed)
+    first = verify(settings, stored(tmp_path))
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    for each in (first, done):
+        assert each.is_equal, each.differences
+        assert each.digest == each.replayed_digest
+    assert (first.messages, done.messages) == (150 + 50 * seed, 600)
+    assert done.taken_back > 20
+    assert done.examples == stored(tmp_path).model.n_examples > 100
+
+
+def said(journal: Path, lines: list[Correction]) -> None:
+    """Write what people said, as the daemon's own service does."""
+    journal.parent.mkdir(exist_ok=True)
+    journal.write_bytes(b"".join(encode(each) + b"\n" for each in lines))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_people_said_stands_in_the_place_of_labels(tmp_path: Path, seed: int) -> None:
+    """Labels, deletions and examples of people count as the journal has them."""
+    chance = random.Random(seed)
+    found = [
+        {"id": f"m{i}", "text": f"w{i % 7} only{i}", "lang": "en", "reply": True, "age": i}
+        | ({} if i % 3 == 0 else {"label": LABELS[i % 2]})
+        for i in range(90)
+    ]
+    places = write_lines(tmp_path / "in.jsonl", found)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    teaches: dict[int, str | None] = {i: each.get("label") for i, each in enumerate(found)}  # type: ignore[misc]
+    lines, gone = [], set[int]()
+    for time_ms in range(60):
+        i = chance.randrange(90)
+        if i in gone:
+            continue
+        label = None if chance.random() < 0.3 else chance.choice(LABELS)
+        example = {name: found[i][name] for name in ("text", "lang", "reply", "age")}
+        was = teaches[i]
+        part = None if was is None else "file:in.jsonl/0"
+        lines.append(
+            Correction(
+                "delete" if label is None else "label", f"m{i}", time_ms, example, label, was,
+                part, ("file:in.jsonl", 0), places[i],
+            )
+        )  # fmt: skip
+        teaches[i] = label
+        gone |= {i} if label is None else set()
+    lines.append(Correction("label", "own", 61, {"text": "by itself"}, "positive"))
+    said(tmp_path / "state" / "corrections.jsonl", lines)
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal, done.differences
+    assert done.corrections == len(lines)
+    assert done.examples == 1 + sum(label is not None for label in teaches.values())
+    assert done.taken_back > 10
+
+
+def tamper(folder: Path, change: Callable[[NaiveBayes], object]) -> None:
+    """Change a checkpoint's counts by hand."""
+    old = stored(folder)
+    change(old.model)
+    notes = old.header["notes"]
+    save(old.model, old.path, positions=old.positions, notes=notes, extras=old.extras)
+
+
+def test_a_count_changed_by_hand_is_named(command: Command, tmp_path: Path) -> None:
+    """The command ends with 3, and prints the word, the class and both counts."""
+    write_lines(tmp_path / "in.jsonl", list(entries(200, 5)))
+    source = f"file:{tmp_path / 'in.jsonl'}"
+    settings = settings_for(tmp_path, source)
+    run(settings)
+    config = tmp_path / "config.yaml"
+    config.write_text(settings.model_dump_json(exclude_unset=True, exclude={"predictions"}))
+    told = command("verify", "-c", str(config), "--json")
+    assert (told.code, json.loads(told.out)["is_equal"]) == (0, True)
+    word = next(each for each in stored(tmp_path).model.words() if each.startswith("only"))
+    before = stored(tmp_path).model.word_counts([word])[0].tolist()
+
+    def change(model: NaiveBayes) -> None:
+        group = model.state.groups["text"]
+        place = int(group.find([word])[0])  # type: ignore[attr-defined]
+        for part in model.state.parts.values():
+            part.groups["text"].counts.by_word[place, 1] += 1.0
+
+    tamper(tmp_path, change)
+    told = command("verify", "-c", str(config), "--json")
+    assert told.code == EXIT_DIFFERENT
+    found = json.loads(told.out)
+    assert found["digest"] != found["replayed_digest"]
+    assert found["differences"] == [
+        {"group": "text", "statistic": "by_word", "name": word, "label": '"positive"',
+         "first": before[1] + 1, "second": before[1]}
+    ]  # fmt: skip
+    told = command("verify", "-c", str(config))
+    assert told.code == EXIT_DIFFERENT
+    assert word in told.out
+    assert "does NOT count" in told.out
+
+
+def test_a_moment_changed_by_hand_is_named(tmp_path: Path) -> None:
+    """Means are compared to rounding, beside the digest of what is counted."""
+    write_lines(tmp_path / "in.jsonl", list(entries(200, 6)))
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings)
+
+    def change(model: NaiveBayes) -> None:
+        for part in model.state.parts.values():
+            part.groups["age"].counts.mean[1, 0] += 1e-3
+
+    tamper(tmp_path, change)
+    done = verify(settings, stored(tmp_path))
+    assert done.digest == done.replayed_digest
+    assert not done.is_equal
+    assert {(each.group, each.statistic, each.name) for each in done.differences} == {
+        ("age", "mean", "age")
+    }
+
+
+def recorded(path: Path, messages: list[dict[str, Any]], first: int = 0) -> str:
+    """Record messages as a topic of two partitions had them; return the source."""
+    head = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
+    writer = RecordingWriter(path, head)
+    writer.begin({Partition("t", p): LogFacts(first, "the-id") for p in (0, 1)})
+    for p in (0, 1):
+        own = [json.dumps(each).encode() for each in messages[p::2]][first:]
+        offsets = range(first, first + len(own))
+        keys = [None] * len(own)
+        times = [1_000 + offset for offset in offsets]
+        raw = from_parts(Partition("t", p), keys, own, offsets, times, first + len(own), None)
+        writer.add(raw)
+    writer.flush()
+    writer.close()
+    return f"recording:{path}"
+
+
+def test_a_recording_stands_for_its_topic(tmp_path: Path) -> None:
+    """Partitions are logs of their own; a recording without the beginning verifies nothing."""
+    messages = list(entries(400, 7))
+    source = recorded(tmp_path / "whole.jsonl.gz", messages)
+    settings = settings_for(tmp_path, source)
+    run(settings, 250)
+    assert verify(settings, stored(tmp_path)).is_equal
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal
+    assert done.messages == 400
+    headless = settings_for(tmp_path, recorded(tmp_path / "late.jsonl.gz", messages, 3))
+    with pytest.raises(SourceError, match="6 messages from the beginning on"):
+        verify(headless, stored(tmp_path))
+    short = settings_for(tmp_path, recorded(tmp_path / "short.jsonl.gz", messages[:100]))
+    with pytest.raises(SourceError, match="ends before offset 200"):
+        verify(short, stored(tmp_path))
+
+
+def test_a_part_of_a_stream_is_verified_as_it_was_run(tmp_path: Path) -> None:
+    """With the `--from` of the run the same messages count; without it they differ."""
+    source = recorded(tmp_path / "r.jsonl.gz", list(entries(300, 8)))
+    settings = settings_for(tmp_path, source)
+    part = StreamRange(Bound("offset", 40), Bound("offset", 120))
+    run(settings, part=part)
+    done = verify(settings, stored(tmp_path), part)
+    assert done.is_equal, done.differences
+    assert done.messages == 160
+    assert not verify(settings, stored(tmp_path)).is_equal
+
+
+def test_without_a_memory_nothing_is_taken_back(tmp_path: Path) -> None:
+    """With `learned.messages_max: 0` each labelled message is an example, and so it verifies."""
+    write_lines(tmp_path / "in.jsonl", list(entries(300, 9)))
+    source = f"file:{tmp_path / 'in.jsonl'}"
+    settings = settings_for(tmp_path, source, learned={"messages_max": 0})
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal
+    assert done.taken_back == 0
+    assert not verify(settings_for(tmp_path, source), stored(tmp_path)).is_equal
+
+
+def test_words_that_left_a_full_vocabulary_are_noted(tmp_path: Path) -> None:
+    """The counts of such words depend on when they left: it is said beside the result."""
+    model = {**MODEL, "features": {"text": {"kind": "words", "max_words": 50}}}
+    write_lines(tmp_path / "in.jsonl", list(entries(300, 10)))
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}", model=model)
+    run(settings)
+    (note,) = verify(settings, stored(tmp_path)).notes
+    assert "have left the full vocabulary" in note
+
+
+def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
+    """Another configuration's checkpoint, and a stream that cannot be read again."""
+    write_lines(tmp_path / "in.jsonl", list(entries(20, 11)))
+    source = f"file:{tmp_path / 'in.jsonl'}"
+    run(settings_for(tmp_path, source))
+    model = {**MODEL, "features": {"text": {"kind": "words", "ngrams": [1, 2]}}}
+    with pytest.raises(MismatchError, match="made by another configuration"):
+        verify(settings_for(tmp_path, source, model=model), stored(tmp_path))
+    piped = settings_for(tmp_path, "stdin")
+    with pytest.raises(MismatchError, match="stdin"):
+        verify(piped, stored(tmp_path))
