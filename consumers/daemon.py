@@ -57,7 +57,7 @@ from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
-from consumers.process import short_pauses
+from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
@@ -89,6 +89,7 @@ def run(
     run cannot begin or go on.
     """
     stop = stop or threading.Event()
+    keep_freed_memory()
     with contextlib.ExitStack() as stack:
         view.start()
         stack.callback(view.stop)
