@@ -391,7 +391,7 @@ class LearnedMemory:
         """Have sealed segments written; wait if too many do not stand in their files yet."""
         for segment in sealed:
             if self.folder is not None:
-                self._submit([(segment, segment.n_bytes)], sync=False)
+                self._submit([(segment, segment.n_bytes)])
         for gone in memory.forget():
             self._leaving[-1].append(gone)
         while len(self._waiting) > WAITING_MAX or (self._waiting and self._waiting[0].done()):
@@ -407,8 +407,10 @@ class LearnedMemory:
         found: np.uint64 = self.hashed(own)[0]
         return found
 
-    def _submit(self, targets: Sequence[tuple[Segment, int]], *, sync: bool) -> Future[None]:
-        future = self._thread.submit(_store, targets, self.folder, sync=sync)
+    def _submit(
+        self, targets: Sequence[tuple[Segment, int]], folder: Path | None = None
+    ) -> Future[None]:
+        future = self._thread.submit(_store, targets, folder)
         self._waiting.append(future)
         return future
 
@@ -423,7 +425,7 @@ class LearnedMemory:
             if segment.n_synced < segment.n_bytes
         ]
         if self.folder is not None:
-            self._synced = self._submit(targets, sync=True)
+            self._synced = self._submit(targets, self.folder)
         self._packed = {
             partition: (
                 {
@@ -582,15 +584,14 @@ def _next_segment(n: int) -> int:
     return -(-n // SEGMENT_RECORDS) * SEGMENT_RECORDS
 
 
-def _store(targets: Iterable[tuple[Segment, int]], folder: Path | None, *, sync: bool) -> None:
-    """Write segments up to a length each; with `sync`, wait until the disk has them."""
-    folders = set()
+def _store(targets: Sequence[tuple[Segment, int]], folder: Path | None) -> None:
+    """Write segments up to a length each; with a folder, sync the names up to there too."""
     for segment, n_bytes in targets:
-        segment.store(n_bytes, sync=sync)
-        if segment.path is not None:
-            folders.add(segment.path.parent)
-    for each in folders if sync else ():
+        segment.store(n_bytes)
+    if folder is None:
+        return
+    folders = {segment.path.parent for segment, _ in targets if segment.path is not None}
+    for each in (*folders, folder, folder.parent) if folders else ():
         sync_folder(each)
-    if sync and folders and folder is not None:
-        sync_folder(folder)
-        sync_folder(folder.parent)
+    for segment, n_bytes in targets:
+        segment.n_synced = n_bytes

@@ -286,7 +286,8 @@ class Segment:
     """Some records of a log: their chunks, and where each hash of an id stands among them.
 
     `firsts` and `places` hold the first record and the first byte of each chunk. The chunks stay
-    in memory until the file has them; `n_written` bytes of it are known to be there.
+    in memory until the disk has them: after a sync that failed they are written again. `n_written`
+    bytes are synced, `n_synced` can be found by the file's name too.
     """
 
     def __init__(self, number: int, path: Path | None) -> None:
@@ -357,27 +358,24 @@ class Segment:
         return parse(memoryview(self._mapped), self.places[k])
 
     def release(self) -> None:
-        """Free the memory of chunks that the file has; an open segment's stay."""
+        """Free the memory of chunks that the disk has; an open segment's stay."""
         if self.is_sealed and self.n_written == self.n_bytes:
             self.chunks = []
 
-    def store(self, n_bytes: int, *, sync: bool) -> None:
-        """Write the file up to a length; on the writing thread."""
-        if self.path is None or (self.n_written >= n_bytes and not sync):
+    def store(self, n_bytes: int) -> None:
+        """Write the file up to a length, and sync it; on the writing thread."""
+        if self.path is None or self.n_written >= n_bytes:
             return
         make_private_folder(self.path.parent)
-        chunks, places = self.chunks, self.places
-        fd = open_private(self.path, os.O_WRONLY)
+        # What stands behind the records of a file that a killed run left belongs to nothing.
+        fd = open_private(self.path, os.O_WRONLY | (0 if self.n_written else os.O_TRUNC))
         try:
-            for place, data in zip(places, chunks, strict=False):
+            for place, data in zip(self.places, self.chunks, strict=False):
                 if self.n_written <= place < n_bytes:
                     if not data.readonly:  # what another member sends has its own
                         add_checksums(data)
                     write_at(fd, data, place)
-            if sync:
-                os.fsync(fd)
+            os.fsync(fd)
         finally:
             os.close(fd)
-        self.n_written = max(self.n_written, n_bytes)
-        if sync:
-            self.n_synced = max(self.n_synced, n_bytes)
+        self.n_written = n_bytes

@@ -33,7 +33,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
-        Campaign(power_loss, 300, 1, "runs of six kinds", ("deep",)),
+        Campaign(power_loss, 300, 1, "runs of seven kinds", ("deep",)),
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),
         Campaign(record_batches, 1_000, 5, "hundred responses"),

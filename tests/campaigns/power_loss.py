@@ -1,4 +1,4 @@
-"""Cut the power at every write of checkpoints, part files, journal, erasure, sink and store."""
+"""Cut the power at every write of checkpoints, memory, part files, journal, sink and store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 from structlog.testing import capture_logs
 
@@ -14,12 +15,15 @@ from consumers.config.sections import CheckpointSettings
 from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
 from consumers.errors import CheckpointError, SinkError
+from consumers.pipeline import learned_memory
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.part_files import PartFiles
 from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
 from tests.campaigns.campaign import Run
 from tests.consumers.pipeline.erasure_folder import LOG, Folder
+from tests.consumers.pipeline.revised_log import Run as Learning
+from tests.consumers.pipeline.revised_log import Said, expected
 from tests.consumers.search.stores import running, tell
 from tests.library.storage.saving_process import model_of
 from tests.power_cut import PowerCut, put_back
@@ -27,7 +31,7 @@ from tests.sqlite_calls import SqliteCalls
 
 T = TypeVar("T")
 NAME = "corrections.jsonl"
-STORE_SHARE = 0.03
+STORE_SHARE, MEMORY_SHARE = 0.03, 0.2
 Scenario = Callable[[random.Random, Path, tuple[str, ...]], int]
 
 
@@ -90,6 +94,46 @@ def journal(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
             at = there.append(b"", b"more").offset
             assert there.read(at, 100) == b"more\n"
     return n_states
+
+
+def memory(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Learn and take back; after a cut what an acknowledged checkpoint names can be taken back."""
+    log = [_said(chance) for _ in range(24)]
+    before, n_states = _made(folder / "before"), 0
+    cut = PowerCut(before, lies, failing=chance.choice((0, *range(1, 9))))
+    with patch.object(learned_memory, "SEGMENT_RECORDS", 4):
+        with cut.watched(), closing_memory(before / "state") as run:
+            while run.position < len(log) - 8:
+                run.read(log, run.position + chance.randint(1, 4))
+                if chance.random() < 0.5:
+                    with suppress(CheckpointError):  # its sync fails
+                        run.save()
+                        cut.acknowledge(run.position)
+        for promised, left in _some(chance, cut.states(chance), MEMORY_SHARE):
+            n_states += 1
+            state = put_back(folder / "after", left) / "state"
+            with capture_logs() as said, closing_memory(state) as there:
+                assert there.position >= max(promised, default=0)
+                there.read(log, len(log))
+                assert there.counts == expected(log)[0]
+            assert {line["event"] for line in said} <= {"restored"}
+    return n_states
+
+
+def _said(chance: random.Random) -> Said:
+    """Return an entry of a log; two thirds are examples, the others take one back."""
+    operation = chance.choice(("create",) * 4 + ("update", "delete"))
+    return Said(operation, chance.choice("abcdef"), chance.choice(("sun", "rain")), "positive")
+
+
+@contextmanager
+def closing_memory(folder: Path) -> Iterator[Learning]:
+    """Learn from a log over a state folder."""
+    run = Learning(folder)
+    try:
+        yield run
+    finally:
+        run.memory.close()
 
 
 def part_file(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
@@ -185,7 +229,7 @@ def recent_store(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> 
         store.remove("m1", (LOG, 1))
         cut.acknowledge(("removed", "m1"))
     n_states = 0
-    for promised, left in _some(chance, cut.states(chance)):
+    for promised, left in _some(chance, cut.states(chance), STORE_SHARE):
         n_states += 1
         path = put_back(folder / "after", left) / "recent.db"
         with capture_logs() as said, running(path) as there:
@@ -202,9 +246,9 @@ def recent_store(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> 
     return n_states
 
 
-def _some(chance: random.Random, states: Iterator[T]) -> Iterator[T]:
-    """Yield a share of many states, for a store is opened slowly."""
-    return (state for state in states if chance.random() < STORE_SHARE)
+def _some(chance: random.Random, states: Iterator[T], share: float) -> Iterator[T]:
+    """Yield a share of many states, for what reads them is opened slowly."""
+    return (state for state in states if chance.random() < share)
 
 
 @contextmanager
@@ -220,4 +264,12 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-SCENARIOS: tuple[Scenario, ...] = (checkpoint, part_file, journal, erasure, sink, recent_store)
+SCENARIOS: tuple[Scenario, ...] = (
+    checkpoint,
+    memory,
+    part_file,
+    journal,
+    erasure,
+    sink,
+    recent_store,
+)
