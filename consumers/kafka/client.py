@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.messages import Partition, RawColumns
+from consumers.sources.records import from_parts, joined
 
 Client = TypeVar("Client")
 
@@ -303,3 +304,20 @@ class Fetched(NamedTuple):
     position: int = 0  # where reading goes on, behind gaps and markers; 0 if not known
     log_end: int | None = None  # as last heard of
     fault: FetchFault | None = None  # why what follows cannot be read
+
+
+def from_kafka_python(
+    partition: Partition, fetched: Sequence[Any], next_offset: int | None = None
+) -> RawColumns:
+    """Return what one poll of kafka-python brought of a partition; at least one message.
+
+    `fetched` holds `RawColumns` if responses are decoded into columns, else the library's records,
+    without deserializers. Without `next_offset`, reading goes on behind the last one.
+    """
+    if isinstance(fetched[0], RawColumns):
+        return joined(fetched)
+    _, _, _, offsets, times_ms, _, keys, values, headers, *_ = zip(*fetched, strict=True)
+    if None in times_ms:  # messages of format 0 have no time
+        times_ms = tuple(-1 if time_ms is None else time_ms for time_ms in times_ms)
+    behind = offsets[-1] + 1 if next_offset is None else next_offset
+    return from_parts(partition, keys, values, offsets, times_ms, behind, headers)

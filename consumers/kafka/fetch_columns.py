@@ -24,10 +24,11 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
+from consumers.kafka.client import from_kafka_python
 from consumers.kafka.codecs import decompress
-from consumers.kafka.columns import from_kafka_python, joined
 from consumers.kafka.kernels import record_batch as rb
 from consumers.messages import Partition, RawColumns
+from consumers.sources.records import joined
 
 # How many batches are decoded at once: 0.4 MB of rows.
 _RUN_BATCHES: Final = 4096

@@ -34,13 +34,13 @@ from consumers.kafka.client import (
     GroupFault,
     TopicDescription,
     client_settings,
+    from_kafka_python,
     group_settings,
     kafka_python_names,
     quiet_log,
     require_checksums,
     unreadable,
 )
-from consumers.kafka.columns import from_kafka_python
 from consumers.kafka.group_source import (
     GroupClient,
 )

@@ -34,8 +34,7 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from consumers.kafka.client import does_not_fit
-from consumers.kafka.columns import from_kafka_python
+from consumers.kafka.client import does_not_fit, from_kafka_python
 from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.messages import Partition
 

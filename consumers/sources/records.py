@@ -197,3 +197,45 @@ def _spans(
     total = int(ends[-1])
     ends[is_null] = -1
     return starts, ends, total
+
+
+def joined(parts: Sequence[RawColumns]) -> RawColumns:
+    """Return consecutive batches of one partition, none of them empty, as one.
+
+    If their buffers differ, the bytes that they use are copied side by side.
+    """
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    if all(part.buffer is first.buffer for part in parts):
+        buffer, shifts = first.buffer, [0] * len(parts)
+    else:
+        buffer, shifts = _side_by_side(parts)
+    pairs = list(zip(parts, shifts, strict=True))
+    return RawColumns(
+        partition=first.partition,
+        buffer=buffer,
+        value_starts=np.concatenate([part.value_starts + by for part, by in pairs]),
+        value_ends=np.concatenate([_shifted_ends(part.value_ends, by) for part, by in pairs]),
+        key_starts=np.concatenate([part.key_starts + by for part, by in pairs]),
+        key_ends=np.concatenate([_shifted_ends(part.key_ends, by) for part, by in pairs]),
+        offsets=np.concatenate([part.offsets for part in parts]),
+        times_ms=np.concatenate([part.times_ms for part in parts]),
+        next_offset=last.next_offset,
+    )
+
+
+def _side_by_side(parts: Sequence[RawColumns]) -> tuple[bytes, list[int]]:
+    """Return the bytes that the parts use, and how far the positions of each one move."""
+    used, shifts, total = [], [], 0
+    for part in parts:
+        begin = int(min(part.key_starts.min(), part.value_starts.min()))
+        end = int(max(part.key_ends.max(), part.value_ends.max(), begin))
+        used.append(part.buffer[begin:end])
+        shifts.append(total - begin)
+        total += end - begin
+    return b"".join(used), shifts
+
+
+def _shifted_ends(ends: NDArray[np.int64], by: int) -> NDArray[np.int64]:
+    return np.where(ends < 0, -1, ends + by)

@@ -9,7 +9,7 @@ from typing import Any
 from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
-from consumers.kafka.columns import from_kafka_python
+from consumers.kafka.client import from_kafka_python
 from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.messages import Messages, Partition, RawColumns, Reason
 from consumers.sources.records import raw_columns, split_lines
