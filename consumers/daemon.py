@@ -29,7 +29,7 @@ from consumers import browser
 from consumers.checkpoint_entry import Checkpointed
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import OutputSettings, Settings
-from consumers.errors import ConsumerError, MismatchError
+from consumers.errors import CheckpointError, ConsumerError, MismatchError
 from consumers.factories import (
     Publishing,
     build_decoder,
@@ -38,6 +38,7 @@ from consumers.factories import (
     build_memory,
     build_sink,
     build_source,
+    build_transactions,
     known_classes,
     open_components,
     serve,
@@ -118,7 +119,11 @@ def run(
                 # The error that ended the run is raised; this one is logged beside it.
                 log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400
             raise
-        pipeline.finish()
+        try:
+            pipeline.finish()
+        except CheckpointError:
+            daemon.watch()  # what ended another thread says more
+            raise
         daemon.watch()
         reporter.stop()
         reporter.update(force=True)
@@ -160,8 +165,14 @@ class Daemon:
         )
         source = build_source(settings, until_end=until_end, part=part)
         self._files: list[JsonLinesSink] = []
+        self._transactions = build_transactions(settings, self._metrics)
+        if self._transactions is not None:
+            self._health.watch_part(self._transactions.trouble)
+            stack.callback(self._transactions.close)
         self._predictions = self._open_sink(settings.predictions, "predictions", stack)
         self._rejects = self._open_sink(settings.rejects, "rejects", stack)
+        if self._transactions is not None:
+            self._transactions.start()
         self._components = open_components(
             settings, classes, self._statistics, self._metrics, stack, self._clock,
             self._checkpoint.is_moved,
@@ -205,7 +216,7 @@ class Daemon:
 
     def _open_sink(self, output: OutputSettings, name: str, stack: contextlib.ExitStack) -> Sink:
         """Return a sink that the stream waits for, or the one that writes nothing."""
-        sink = build_sink(output, self._settings, name)
+        sink = build_sink(output, self._settings, name, self._transactions)
         if isinstance(sink, JsonLinesSink) and sink.is_file:
             self._files.append(sink)
         if not isinstance(sink, NoSink):
@@ -216,6 +227,8 @@ class Daemon:
     def watch(self) -> None:
         """Raise the error that ended the reporter's or the server's thread, or a `MovedError`."""
         self._checkpoint.check_place()
+        if self._transactions is not None:
+            self._transactions.watch()
         self.reporter.watch()
         self._watch_http()
 
@@ -305,4 +318,5 @@ class Daemon:
             reviser=None if memory is None else Reviser(memory),
             positions=positions,
             has_outputs=bool(self._files),
+            handled=None if self._transactions is None else self._transactions.done,
         )

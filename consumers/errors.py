@@ -11,6 +11,7 @@
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
     │   └── ReplacedError  its log is another one than the checkpoint's
     └── SinkError          records could not be made safe
+        └── TransactionError  brokers, or another daemon, do not allow Kafka's transactions
 
 Each carries the exit code its command ends with.
 """
@@ -80,3 +81,9 @@ class SinkError(ConsumerError):
     """Records could not be made safe."""
 
     exit_code = 74
+
+
+class TransactionError(SinkError):
+    """Transactions cannot go on: the brokers are too old, or another daemon has taken over."""
+
+    exit_code = 78  # starting again does not help

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 import structlog
@@ -70,6 +70,9 @@ from streamnb import (
     SnapshotBoard,
     serialization,
 )
+
+if TYPE_CHECKING:
+    from consumers.kafka.transactions import KafkaTransactions
 
 RECENT_FILE = "recent.db"
 log = structlog.get_logger(__name__)
@@ -137,15 +140,18 @@ def _kafka_source(
 
         client = KafkaPythonClient(servers, topic, settings)
         return GroupSource(client, settings, begin_at=begin_at)
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise ConfigError(
-            "kafka.client: 'librdkafka' needs the package 'confluent-kafka', and it is not "
-            "installed. Install the extra: pip install 'streamnb[librdkafka]'; or set kafka.client "
-            "to 'kafka-python'"
-        )
+    _require_librdkafka("kafka.client: 'librdkafka'", "set kafka.client to 'kafka-python'")
     from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
 
     return GroupSource(LibrdkafkaClient(servers, topic, settings), settings, begin_at=begin_at)
+
+
+def _require_librdkafka(what: str, way_out: str) -> None:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
+            f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
+        )
 
 
 def stream_identity(settings: Settings) -> dict[str, Any]:
@@ -205,10 +211,29 @@ def build_decoder(
     return Decoder(message, labeller, source.record_format, reads=kinds_of(settings.model))
 
 
-def build_sink(output: OutputSettings, settings: Settings, name: str = "output") -> Sink:
+def build_transactions(settings: Settings, metrics: Metrics) -> KafkaTransactions | None:
+    """Return what sends predictions and offsets together, not started; None if it is off."""
+    kafka = settings.kafka
+    if not kafka.transactions:
+        return None
+    _require_librdkafka("kafka.transactions", "set kafka.transactions to false")
+    from consumers.kafka.transactions import KafkaTransactions  # noqa: PLC0415 -- see _kafka_source
+
+    topic = settings.source_address.topic or ""
+    return KafkaTransactions(settings.output_servers, topic, kafka, metrics.transaction_ended)
+
+
+def build_sink(
+    output: OutputSettings,
+    settings: Settings,
+    name: str = "output",
+    transactions: KafkaTransactions | None = None,
+) -> Sink:
     """Return the sink that an output's `to` names; `name` is that of its checkpoint entry."""
     address = output.address
     match address.kind:
+        case "kafka" if transactions is not None:
+            return transactions.sink(address.topic or "")
         case "kafka":
             from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- see _kafka_source
 

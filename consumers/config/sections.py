@@ -304,6 +304,8 @@ class KafkaSettings(Section):
     bootstrap_timeout_s: float = Field(default=10.0, gt=0)
     retry_pause_max_s: float = Field(default=1.0, gt=0, le=1.0)
     metadata_interval_s: float = Field(default=5.0, ge=0.1, le=300.0)
+    transactions: bool = False  # predictions, rejects and offsets, in one
+    transaction_interval_s: float = Field(default=1.0, gt=0, le=60.0)
     session_timeout_s: float = Field(default=10.0, ge=6.0, le=300.0)  # 6 s: the brokers' least
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None

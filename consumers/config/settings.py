@@ -137,6 +137,7 @@ class Settings(Section):
             *_wrong_features(self),
             *_wrong_outputs(self),
             *_wrong_group(self),
+            *_wrong_transactions(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
@@ -241,6 +242,22 @@ def _wrong_group(settings: Settings) -> Iterator[_Found]:
     if settings.corrections.to != "none":
         text = "needs corrections.to: none, as corrections do not move from member to member yet"
         yield here, text
+
+
+def _wrong_transactions(settings: Settings) -> Iterator[_Found]:
+    """Find why predictions and offsets cannot stand in one transaction."""
+    if not settings.kafka.transactions:
+        return
+    here = ("kafka", "transactions")
+    source, outputs = settings.source_address, (settings.predictions, settings.rejects)
+    if source.kind != "kafka":
+        yield here, "needs a Kafka topic as the source: its offsets stand in the transactions"
+    elif not set(settings.output_servers) & set(source.servers):
+        yield here, "needs outputs on the source's own brokers: leave kafka.servers empty"
+    if all(each.address.kind != "kafka" for each in outputs):
+        yield here, "needs predictions.to or rejects.to to be kafka:TOPIC"
+    if settings.group.folder is not None:
+        yield here, "is for a single daemon: group.folder must be null"
 
 
 def load(

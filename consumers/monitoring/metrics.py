@@ -295,6 +295,13 @@ class Metrics(Collector):
         age.set_function(lambda: self._clock() - self._checkpoint_s)
         self._checkpoints = counter("checkpoints", "Checkpoints written.")
         self._failures = counter("checkpoint_failures", "Checkpoints that were not written.")
+        self._transactions = counter(
+            "transactions",
+            "Kafka transactions of records and offsets, by outcome.",
+            ["outcome"],
+        )
+        for outcome in ("committed", "aborted"):
+            self._transactions.labels(outcome)
         self._write = gauge("checkpoint_write_seconds", "How long the last checkpoint took.")
         self._bytes = gauge("checkpoint_bytes", "Size of the last checkpoint.")
         watch_process(registry)
@@ -337,6 +344,10 @@ class Metrics(Collector):
         """Record the size of a batch, and how long its predictions took."""
         self._predict.observe(seconds)
         self._predict_batch.set(n_messages)
+
+    def transaction_ended(self, outcome: str) -> None:
+        """Count a Kafka transaction that was "committed" or "aborted"."""
+        self._transactions.labels(outcome).inc()
 
     def checkpoint_written(self, seconds: float, n_bytes: int) -> None:
         """Record a checkpoint that is safe on disk, how long it took and its size."""

@@ -73,6 +73,9 @@ class Pipeline:
     logs: KnownLogs | None = None
     group: GroupParts | None = None
     reviser: Reviser | None = None
+    # Told, on the predictor's thread, of each offset before which all records were added: it
+    # commits the positions itself.
+    handled: Callable[[Partition, int], None] | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
@@ -136,6 +139,9 @@ class Pipeline:
             self._after_predictions(partial(self._erase, self.erasure, messages))
         if self.recent is not None and len(messages.updated):
             self._after_predictions(partial(self._forget_versions, self.recent, messages))
+        if self.handled is not None:
+            handled = partial(self.handled, messages.partition, messages.next_offset)
+            self._after_predictions(handled)
         self.positions[messages.partition] = messages.next_offset
         self._is_mid_batch = False
         self.statistics.count(len(messages.raw), messages)
@@ -331,9 +337,14 @@ class Pipeline:
             return
         classes = [str(label) for label in answer.classes]
         records = [
-            prediction_record(envelope, classes, row, answer.version)
-            for envelope, row in zip(
-                messages.envelopes(rows), answer.log_posteriors.tolist(), strict=True
+            prediction_record(
+                envelope, classes, row, answer.version, place=(messages.partition, offset)
+            )
+            for envelope, row, offset in zip(
+                messages.envelopes(rows),
+                answer.log_posteriors.tolist(),
+                messages.offsets[rows].tolist(),
+                strict=True,
             )
         ]
         self.predictions.add(records)
@@ -405,7 +416,8 @@ class Pipeline:
             self.checkpoint.postpone()
             self._saved_positions = saved.positions
             self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
-            self.reader.commit(saved.positions)
+            if self.handled is None:
+                self.reader.commit(saved.positions)
             if self.reviser is not None:
                 self.reviser.memory.saved()
 

@@ -9,7 +9,8 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from consumers.errors import SinkError
+from consumers.errors import SinkError, TransactionError
+from consumers.messages import Partition
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class Record(msgspec.Struct, frozen=True):
     key: bytes  # identifies repeats
     value: bytes  # JSON
     short: Record | None = None
+    place: tuple[Partition, int] | None = None  # the message's partition and offset
 
 
 class Flushable(Protocol):
@@ -82,6 +84,9 @@ class PatientSink:
             raise SinkError("records before these were not taken")
         try:
             self._sink.add(records)
+        except TransactionError:  # waiting would not help
+            self._gave_up = True
+            raise
         except SinkError as error:
             log.warning("sink_waits", detail=str(error))
             self._wait()
@@ -99,6 +104,8 @@ class PatientSink:
         while not self._stop.is_set():
             try:
                 self._sink.flush(_TRY_TIMEOUT_S)
+            except TransactionError:
+                break
             except SinkError:
                 self._stop.wait(_PAUSE_S)
             else:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from consumers.messages import Envelope, Reason, Reject
+from consumers.messages import Envelope, Partition, Reason, Reject
 from consumers.sinks.base import Record
 
 _TEXT_BYTES_MAX = 4096
@@ -67,6 +67,7 @@ def prediction_record(
     snapshot_version: int,
     *,
     with_text: bool = True,
+    place: tuple[Partition, int] | None = None,
 ) -> Record:
     """Return the record of one prediction, keyed by the message's id.
 
@@ -87,12 +88,12 @@ def prediction_record(
     )
     value = _encode(prediction)
     if len(value) < _SHORT_FROM_BYTES:
-        return Record(envelope.id.encode(), value)
+        return Record(envelope.id.encode(), value, None, place)
     short_id = envelope.id[:_SHORT_KEY_CHARS]
     small = msgspec.structs.replace(
         prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
     )
-    return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)))
+    return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)), place)
 
 
 def reject_record(reject: Reject) -> Record:
@@ -114,9 +115,9 @@ def reject_record(reject: Reject) -> Record:
         value=_readable(reject.value),
     )
     key = f"{topic}-{partition}-{reject.offset}".encode()
-    value = _encode(message)
+    value, place = _encode(message), (reject.partition, reject.offset)
     if len(value) < _SHORT_FROM_BYTES:
-        return Record(key, value)
+        return Record(key, value, None, place)
     begin = (reject.value or b"")[:_SHORT_VALUE_BYTES]
     small = msgspec.structs.replace(
         message,
@@ -126,7 +127,7 @@ def reject_record(reject: Reject) -> Record:
         key_base64=_base64(reject.key and reject.key[:_SHORT_KEY_CHARS]),
         value_base64=_base64(reject.value and begin),
     )
-    return Record(key, value, Record(key, _encode(small)))
+    return Record(key, value, Record(key, _encode(small)), place)
 
 
 class _Written(msgspec.Struct, frozen=True):

@@ -111,6 +111,16 @@ port: 1
         ("labels: {kind: emoticons, signs: {positive: [x]}}", "it could never be learned"),
         ("kafka: {servers: [localhost]}", "must name each server as HOST:PORT"),
         ("kafka: {fetch_max_bytes: 1024}", "could never be fetched"),
+        ("kafka: {transactions: true}", "transactions: needs a Kafka topic as the source"),
+        ("kafka: {transactions: true}", "needs predictions.to or rejects.to to be kafka:TOPIC"),
+        (
+            "source: kafka://a:1/t\nkafka: {transactions: true, servers: [b:1]}",
+            "transactions: needs outputs on the source's own brokers",
+        ),
+        (
+            "source: kafka://a:1/t\nkafka: {transactions: true}\ngroup: {folder: shared}",
+            "transactions: is for a single daemon",
+        ),
         ("kafka: {security_protocol: SASL_SSL}", "sasl_mechanism, sasl_username, sasl_password"),
         ("kafka: {sasl_mechanism: PLAIN}", "needs security_protocol SASL_SSL"),
         ("kafka: {ssl_cafile: /no/such.pem}", "kafka.ssl_cafile: must be a file of certificates"),
