@@ -24,7 +24,7 @@ import consumers.decode.kernels
 import consumers.kafka.kernels
 import streamnb.kernels
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
-from consumers.decode.kernels import json_numbers, json_scan
+from consumers.decode.kernels import json_numbers, json_scan, learned_records
 from consumers.errors import ConsumerError
 from consumers.kafka.kernels import record_batch
 from consumers.process import left_out
@@ -126,6 +126,8 @@ def needed(settings: Settings) -> list[Kernel]:
             modules |= {gaussian, json_numbers}
         else:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
+    if settings.learned.messages_max:
+        modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"
     kafka = kafka or settings.corrections.address.kind == "kafka"
     if kafka and settings.kafka.decode == "columns":

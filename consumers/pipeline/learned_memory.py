@@ -20,7 +20,8 @@ import os
 import re
 import secrets
 import threading
-from collections import OrderedDict, deque
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -39,14 +40,15 @@ from consumers.messages import Column, Partition, part_name, partition_of
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
-    TEACHING,
     DamagedError,
+    FoundRecords,
     Hashed,
     Hashes,
+    IdIndex,
     LearnedRecord,
-    RecordChunk,
     Segment,
-    erase_record,
+    erase_records,
+    no_spans,
     pack,
     parse,
     relabelled,
@@ -61,16 +63,17 @@ from streamnb.tokenizer import fingerprints_of, hash_key_words
 SEGMENT_RECORDS = 1 << 15
 WAITING_MAX = 4  # sealed segments that are not written yet
 FOLDER_NAME = "learned"
-_CHUNKS_KEPT = 512  # parsed ones of a log
 _FILE = re.compile(r"([0-9]+)(-[0-9a-f]+)?\.records")
 log = structlog.get_logger(__name__)
 
 
 class LogMemory:
-    """The newest records of one partition; `hashed` returns the hashes of ids."""
+    """The newest records of one partition, of a model that reads `n_fields`."""
 
-    def __init__(self, folder: Path | None, records_max: int, hashed: Hashed) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path | None, n_fields: int, records_max: int, hashed: Hashed
+    ) -> None:
+        self.folder, self.n_fields = folder, n_fields
         self._hashed = hashed
         self.records_max = records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
@@ -81,7 +84,7 @@ class LogMemory:
         self.segments: dict[int, Segment] = {}
         self._pending: Hashes = np.empty(0, np.uint64)  # sorted: ids whose message is to come
         self._new_pending: set[int] = set()
-        self._parsed: OrderedDict[tuple[int, int], RecordChunk] = OrderedDict()
+        self._ids = IdIndex()
 
     def floor(self, number: int) -> int:
         """Return the first record that is still known when a record of this number comes."""
@@ -131,7 +134,8 @@ class LogMemory:
                 for each in fields.values()
             ]
             data = pack(offsets[rows], labels[rows], kinds[rows], ids.piece(begin, end), own)
-            segment.append(data, end - begin, None if hashes is None else hashes[rows])
+            segment.append(data, end - begin)
+            self._ids.add(self.n, end - begin, None if hashes is None else hashes[rows])
             self.n += end - begin
             if self.n % SEGMENT_RECORDS == 0:
                 segment.is_sealed = True
@@ -150,6 +154,8 @@ class LogMemory:
         gone = [each for number, each in self.segments.items() if ends[number] <= floor]
         for each in gone:
             del self.segments[each.number]
+        if gone:
+            self._ids.forget(floor)
         return gone
 
     @property
@@ -174,15 +180,21 @@ class LogMemory:
             found |= np.isin(hashes, np.fromiter(self._new_pending, np.uint64))
         return found
 
-    def find(self, hashes: Hashes) -> list[LearnedRecord]:
-        """Return the records with one of some hashes that have an id, in their order."""
-        found = []
-        for segment in list(self.segments.values()):
-            try:
-                found += self._records(segment, np.sort(segment.find(hashes, self._hashed)))
-            except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
-                self.lose(segment.number, error)
-        return [each for each in found if each.has_id]
+    def find(self, hashes: Hashes) -> FoundRecords:
+        """Return the records with one of some hashes."""
+        return self.read(self._ids.find(hashes, self._hashes_from))
+
+    def _hashes_from(self, number: int) -> Hashes:
+        """Return the hashes of the ids of the chunk that begins with a record."""
+        segment = self.segments.get(number // SEGMENT_RECORDS)
+        if segment is None:
+            return np.empty(0, np.uint64)
+        try:
+            k = bisect_left(segment.firsts, number % SEGMENT_RECORDS)
+            return self._hashed(segment.chunk(k).ids())
+        except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
+            self.lose(segment.number, error)
+            return np.empty(0, np.uint64)
 
     def lose(self, number: int, error: Exception) -> None:
         """Go on without a segment that cannot be read, and log it."""
@@ -197,12 +209,12 @@ class LogMemory:
 
     def at_offset(self, offset: int) -> list[LearnedRecord]:
         """Return the records of a message without an id, which is known by its place alone."""
-        found = []
-        for segment in self.segments.values():
+        found = [np.empty(0, np.int64)]
+        for number, segment in self.segments.items():
             for k, first in enumerate(segment.firsts):
-                at = np.flatnonzero(self._chunk(segment, k).offsets == offset)
-                found += self._records(segment, at + first)
-        return [each for each in found if not each.has_id]
+                at = np.flatnonzero(segment.chunk(k).offsets == offset)
+                found.append(at + first + number * SEGMENT_RECORDS)
+        return [each for each in self.read(np.concatenate(found)).records() if each.id is None]
 
     def knows_from(self) -> int:
         """Return the offset from which on it is known whether a message taught something."""
@@ -211,35 +223,25 @@ class LogMemory:
             return 0
         if first not in self.segments:
             return 1 << 62
-        return int(self._chunk(self.segments[first], 0).offsets[0])
+        return int(self.segments[first].chunk(0).offsets[0])
 
-    def read(self, numbers: Iterable[int]) -> list[LearnedRecord]:
-        """Return the records of some numbers, in their order."""
-        every = np.unique(np.fromiter(numbers, np.int64))
-        found = []
-        for number in np.unique(every // SEGMENT_RECORDS).tolist():
-            at = every[every // SEGMENT_RECORDS == number] - number * SEGMENT_RECORDS
-            found += self._records(self.segments[number], at)
-        return found
-
-    def _records(self, segment: Segment, at: NDArray[np.int64]) -> list[LearnedRecord]:
-        first, records = segment.number * SEGMENT_RECORDS, []
-        chunks = np.searchsorted(segment.firsts, at, "right") - 1
-        for position, k in zip(at.tolist(), chunks.tolist(), strict=True):
-            chunk, row = self._chunk(segment, k), position - segment.firsts[k]
-            kind, label = chunk.buffer[chunk.kinds_at + row], int(chunk.labels[row])
-            offset, name = int(chunk.offsets[row]), chunk.id(row) or b""
-            records.append(LearnedRecord(first + position, kind, offset, label, name, chunk, row))
-        return records
-
-    def _chunk(self, segment: Segment, k: int) -> RecordChunk:
-        key = segment.number, k
-        found = self._parsed.get(key)
-        if found is None:
-            found = self._parsed[key] = segment.chunk(k)
-            if len(self._parsed) > _CHUNKS_KEPT:
-                self._parsed.popitem(last=False)
-        return found
+    def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
+        """Return the records of some numbers, ascending, that are known yet."""
+        segments = numbers // SEGMENT_RECORDS
+        is_known = np.isin(segments, list(self.segments))
+        if not is_known.all():
+            return self.read(numbers[is_known])
+        spans, buffers = no_spans(len(numbers), self.n_fields), []
+        for number in np.unique(segments).tolist():
+            first, last = np.searchsorted(segments, (number, number + 1)).tolist()
+            at = numbers[first:last] - number * SEGMENT_RECORDS
+            try:
+                for data, begin, end in self.segments[number].locate(at, spans[first:last]):
+                    buffers.append((data, first + begin, first + end))
+            except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
+                self.lose(number, error)
+                return self.read(numbers)
+        return FoundRecords(numbers, spans, buffers)
 
     def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:
         """Take up a segment, cut to the log's records so far; return it.
@@ -253,6 +255,7 @@ class LogMemory:
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
                 self._note_early(kinds, self._hashed(chunk.ids()))
+            self._ids.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
             segment.note(len(chunk), chunk.end - chunk.at)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
@@ -302,7 +305,7 @@ class LearnedMemory:
         found = self.logs.get(partition)
         if found is None:
             found = self.logs[partition] = LogMemory(
-                self._path(partition), self.records_max, self.hashed
+                self._path(partition), len(self.fields), self.records_max, self.hashed
             )
         return found
 
@@ -315,7 +318,9 @@ class LearnedMemory:
         """
         old = self.log(partition)
         self._leaving[-1] += old.segments.values()
-        new = self.logs[partition] = LogMemory(old.folder, self.records_max, self.hashed)
+        new = self.logs[partition] = LogMemory(
+            old.folder, len(self.fields), self.records_max, self.hashed
+        )
         new.tag = f"-{secrets.token_hex(4)}"
         new.is_whole, new.is_elsewhere = False, is_elsewhere
         return new
@@ -549,34 +554,10 @@ class LearnedMemory:
                     continue
                 try:
                     with self._erasing:
-                        self._erase_file(path, ids, places)
+                        erase_records(path, ids, places, self.hashed)
                 except OSError as error:  # a path by a descriptor tells people nothing
                     where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
                     raise OSError(error.errno, error.strerror, where) from error
-
-    def _erase_file(self, path: Path, ids: Mapping[bytes, int], places: Sequence[int]) -> None:
-        sizes = np.array([len(name) for name in ids], np.int64)
-        ends = np.cumsum(sizes)
-        starts = ends - sizes
-        names = np.frombuffer(bytearray(b"".join(ids)), np.uint8)
-        wanted = self.hashed(Texts(names, starts, ends))
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            data, place = memoryview(path.read_bytes()), 0
-            while place < len(data):
-                try:
-                    chunk = parse(data, place)
-                except DamagedError:  # the last one may be half written yet
-                    return
-                kinds = chunk.kinds()
-                meant = np.isin(self.hashed(chunk.ids()), wanted) | np.isin(chunk.offsets, places)
-                for row in np.flatnonzero(meant & np.isin(kinds, TEACHING)).tolist():
-                    name, offset = chunk.id(row), int(chunk.offsets[row])
-                    if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
-                        erase_record(fd, chunk, row)
-                place = chunk.end
-        finally:
-            os.close(fd)
 
 
 def _next_segment(n: int) -> int:

@@ -15,7 +15,8 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +24,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.model import Kind
+from consumers.decode.kernels import learned_records as kernels
 from consumers.decode.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
 from consumers.private_files import make_private_folder, open_private, write_at
@@ -38,6 +41,7 @@ _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, st
 _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
 _FIELD = struct.Struct("<QQ")
+RUN_RECORDS = 1 << 18  # the longest run of an index
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 TEACHES: NDArray[np.bool_] = np.isin(np.arange(256), TEACHING)  # by kind
 Longs: TypeAlias = NDArray[np.int64]
@@ -50,27 +54,18 @@ class DamagedError(Exception):
 
 
 class LearnedRecord(NamedTuple):
-    """What one message did; `number` counts the records of its log."""
+    """What one message did; `number` counts the records of its log.
+
+    Without an id its message is known by its place alone. `row` is that of a message of the batch
+    under way, which is not appended yet.
+    """
 
     number: int
     kind: int
     offset: int
     label: int
-    id: bytes
-    chunk: RecordChunk | None  # None as long as it is not appended
-    row: int
-
-    @property
-    def has_id(self) -> bool:
-        """Whether its message has one: not by its place alone."""
-        return self.chunk is None or bool(self.chunk.id_ends[self.row] >= 0)
-
-    def taught_part(self, n_fields: int) -> str | None:
-        """Return the part that a correction has taught; None if its own log's did."""
-        if self.chunk is None or len(self.chunk.fields) == n_fields:
-            return None
-        value = self.chunk.value(self.row, n_fields)
-        return value.decode() if isinstance(value, bytes) else None
+    id: bytes | None
+    row: int = -1
 
 
 @dataclass(slots=True)
@@ -106,14 +101,6 @@ class RecordChunk:
     def kinds(self) -> NDArray[np.uint8]:
         """Return each record's kind."""
         return np.frombuffer(self.buffer, np.uint8, len(self), self.kinds_at)
-
-    def value(self, row: int, field: int) -> bytes | float | None:
-        """Return a record's value of a field; None for a text that is missing."""
-        begin, ends = self.fields[field]
-        if ends is None:
-            number: float = struct.unpack_from("<d", self.buffer, begin + 8 * row)[0]
-            return number
-        return _text(self.buffer, begin, ends, row)
 
     def contents(self, row: int) -> Iterator[tuple[int, int]]:
         """Yield place and size of the bytes of all values of a record."""
@@ -182,8 +169,8 @@ def pack(
 
 def _put(chunk: NDArray[np.uint8], place: int, *arrays: NDArray[Any]) -> int:
     """Write arrays from a place on, one behind the other; return where the last one ends."""
-    for array in arrays:
-        data = np.ascontiguousarray(array).view(np.uint8).ravel()
+    for each in arrays:
+        data = np.ascontiguousarray(each).view(np.uint8).ravel()
         chunk[place : place + len(data)] = data
         place += len(data)
     return place
@@ -248,42 +235,202 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     return bytes(done)
 
 
-def erase_record(fd: int, chunk: RecordChunk, row: int) -> None:
-    """Overwrite a record's contents; a power cut leaves it as it was, or without a checksum.
+def erase_records(
+    path: Path, ids: Mapping[bytes, int], places: Sequence[int], hashed: Hashed
+) -> None:
+    """Overwrite the contents of records up to an offset of each id, and those at some places.
 
-    That it was there stays known, and that the message of an update is still to come.
+    A power cut leaves one as it was, or without a checksum. That it was there stays known, and that
+    the message of an update is still to come.
     """
-    is_early = chunk.kinds()[row] == EARLY_UPDATE
-    write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
-    os.fdatasync(fd)
-    write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
-    for place, size in chunk.contents(row):
-        write_at(fd, b"\0" * size, place)
-    os.fdatasync(fd)
+    sizes = np.array([len(name) for name in ids], np.int64)
+    ends = np.cumsum(sizes)
+    names = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
+    wanted = np.sort(hashed(names))
+    doomed: list[tuple[RecordChunk, list[int]]] = []
+    data, place = memoryview(path.read_bytes()), 0
+    while place < len(data):
+        try:
+            chunk = parse(data, place)
+        except DamagedError:  # the last one may be half written yet
+            break
+        own = hashed(chunk.ids())
+        at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
+        rows = np.flatnonzero((wanted[at] == own) | np.isin(chunk.offsets, places))
+        doomed.append((chunk, _doomed_rows(chunk, rows, ids, places)))
+        place = chunk.end
+    doomed = [each for each in doomed if each[1]]
+    if not doomed:
+        return
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for chunk, _ in doomed:
+            write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
+        os.fdatasync(fd)  # before anything differs from its checksum
+        for chunk, own_rows in doomed:
+            for row in own_rows:
+                is_early = chunk.kinds()[row] == EARLY_UPDATE
+                write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
+                for begin, size in chunk.contents(row):
+                    write_at(fd, bytes(size), begin)
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
-def columns(records: Sequence[LearnedRecord], names: Sequence[str]) -> dict[str, Column]:
-    """Return the values of some records as the columns that the model learned."""
-    found: dict[str, Column] = {}
-    places = [(each.chunk, each.row) for each in records if each.chunk is not None]
-    for k, name in enumerate(names):
-        values = [chunk.value(row, k) for chunk, row in places]
-        if places[0][0].fields[k][1] is None:
-            found[name] = np.array(values, np.float64)
-            continue
-        sizes = [-1 if value is None else len(value) for value in values]  # type: ignore[arg-type]  # a text
-        ends = np.cumsum(np.maximum(sizes, 0))
-        missing = np.array(sizes) < 0
-        data = b"".join([value for value in values if isinstance(value, bytes)])
-        starts = ends - np.maximum(sizes, 0)
-        found[name] = TextColumn(
-            Texts(np.frombuffer(bytearray(data), np.uint8), starts, np.where(missing, -1, ends))
-        )
+def _doomed_rows(
+    chunk: RecordChunk, rows: Longs, ids: Mapping[bytes, int], places: Sequence[int]
+) -> list[int]:
+    found = []
+    for row in rows[TEACHES[chunk.kinds()[rows]]].tolist():
+        name, offset = chunk.id(row), int(chunk.offsets[row])
+        if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
+            found.append(row)
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Some records of a log, in its order: their numbers, and where their values lie.
+
+    `spans` has a row for each, with the columns of `locate`. `buffers` has each piece of bytes, and
+    the first and the last of the records that lie in it.
+    """
+
+    numbers: Longs
+    spans: Longs
+    buffers: Sequence[tuple[NDArray[np.uint8], int, int]]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """Each record's label."""
+        return self.spans[:, kernels.LABEL].astype(np.int32)
+
+    def texts(self, column: int) -> Texts:
+        """Return the texts that begin at a column of the spans, one behind the other."""
+        begins, ends = self.spans[:, column].copy(), self.spans[:, column + 1].copy()
+        sizes = np.where(ends < 0, 0, ends - begins)
+        stops = np.cumsum(sizes)
+        starts = stops - sizes
+        out = np.empty(int(sizes.sum()), np.uint8)
+        for data, begin, end in self.buffers:
+            kernels.copy(data, begins[begin:end], ends[begin:end], starts[begin:end], out)
+        return Texts(out, starts, np.where(ends < 0, -1, stops))
+
+    def columns(self, fields: Mapping[str, Kind]) -> dict[str, Column]:
+        """Return the values of the model's fields as the columns that it learned."""
+        found: dict[str, Column] = {}
+        for k, (name, kind) in enumerate(fields.items()):
+            texts = self.texts(kernels.FIELDS + 2 * k)
+            is_numbers = kind in {"numbers", "flags"}
+            found[name] = texts.data.view(np.float64) if is_numbers else TextColumn(texts)
+        return found
+
+    def parts(self, n_fields: int) -> list[str | None]:
+        """Return the part that each correction has taught; None if the record's own log's did."""
+        at = kernels.FIELDS + 2 * n_fields
+        if (self.spans[:, at + 1] < 0).all():
+            return [None] * len(self)
+        return [None if each is None else each.decode() for each in _listed(self.texts(at))]
+
+    def records(self) -> list[LearnedRecord]:
+        """Return them one by one."""
+        kinds, offsets, labels = self.spans[:, : kernels.ID].T.tolist()
+        ids = _listed(self.texts(kernels.ID))
+        own = zip(self.numbers.tolist(), kinds, offsets, labels, ids, strict=True)
+        return [LearnedRecord(*each) for each in own]
+
+
+def _listed(texts: Texts) -> list[bytes | None]:
+    data = texts.data.tobytes()
+    bounds = zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
+    return [None if end < 0 else data[start:end] for start, end in bounds]
+
+
+def no_spans(n: int, n_fields: int) -> Longs:
+    """Return room for the spans of records, with one field more than the model's."""
+    return np.full((n, kernels.FIELDS + 2 * (n_fields + 1)), -1, np.int64)
+
+
+class IdIndex:
+    """Where each hash of an id stands among a log's records: a few sorted runs, made when asked.
+
+    Each run is more than twice as long as the next, or has as many records as one may.
+    """
+
+    def __init__(self) -> None:
+        # The first number of each run, its hashes, and their numbers from there on.
+        self._runs: list[tuple[int, Hashes, NDArray[np.uint32]]] = []
+        # What is in none yet: a number, how many records follow, and their hashes if made already.
+        self._new: list[tuple[int, int, Hashes | None]] = []
+
+    def add(self, number: int, n: int, hashes: Hashes | None) -> None:
+        """Take in `n` records from a number on, behind all others."""
+        self._new.append((number, n, hashes))
+
+    def forget(self, floor: int) -> None:
+        """Drop runs of records below a number alone."""
+        self._runs = [each for each in self._runs if each[0] + int(each[2].max()) >= floor]
+        kept = 0
+        while kept < len(self._new) and self._new[kept][0] + self._new[kept][1] <= floor:
+            kept += 1
+        del self._new[:kept]
+
+    def find(self, hashes: Hashes, made: Callable[[int], Hashes]) -> Longs:
+        """Return the numbers of the records with one of some hashes, ascending.
+
+        `made` returns the hashes of records that were added by a number without them.
+        """
+        self._sort(made)
+        found = [np.empty(0, np.int64)]
+        for begin, held, at in self._runs:
+            first = np.searchsorted(held, hashes)
+            hit = np.flatnonzero(held[np.minimum(first, len(held) - 1)] == hashes)
+            first = first[hit]
+            sizes = np.searchsorted(held, hashes[hit], "right") - first
+            shifts = first - (np.cumsum(sizes) - sizes)
+            found.append(
+                at[np.repeat(shifts, sizes) + np.arange(sizes.sum())].astype(np.int64) + begin
+            )
+        return np.sort(np.concatenate(found))
+
+    def _sort(self, made: Callable[[int], Hashes]) -> None:
+        """Sort what came since, and join runs."""
+        coming, self._new = self._new, []
+        while coming:
+            begin, taken, n = coming[0][0], 0, 0
+            hashes, at = list[Hashes](), list[Longs]()
+            while taken < len(coming) and n < RUN_RECORDS:
+                number, _, own = coming[taken]
+                hashes.append(made(number) if own is None else own)
+                at.append(np.arange(number - begin, number - begin + len(hashes[-1])))
+                n += len(hashes[-1])
+                taken += 1
+            del coming[:taken]
+            if n:
+                new = np.concatenate(hashes)
+                order = np.argsort(new)
+                self._runs.append((begin, new[order], np.concatenate(at).astype(np.uint32)[order]))
+                self._join()
+
+    def _join(self) -> None:
+        while len(self._runs) > 1:
+            (begin, held, at), (other_begin, other, other_at) = self._runs[-2:]
+            if len(held) > 2 * len(other) or len(held) + len(other) > RUN_RECORDS:
+                return
+            held, at = (
+                np.concatenate((held, other)),
+                np.concatenate((at, other_at + np.uint32(other_begin - begin))),
+            )
+            order = np.argsort(held, kind="stable")  # of two that are sorted, so it only merges
+            self._runs[-2:] = [(begin, held[order], at[order])]
+
+
 class Segment:
-    """Some records of a log: their chunks, and where each hash of an id stands among them.
+    """Some records of a log, in chunks.
 
     `firsts` and `places` hold the first record and the first byte of each chunk. The chunks stay
     in memory until the disk has them: after a sync that failed they are written again. `n_written`
@@ -293,69 +440,60 @@ class Segment:
     def __init__(self, number: int, path: Path | None) -> None:
         self.number, self.path = number, path
         self.n = self.n_bytes = self.n_written = self.n_synced = 0
-        self.firsts: list[int] = []
-        self.places: list[int] = []
+        self.firsts, self.places = array("q"), array("q")
         self.chunks: list[memoryview] = []
         self.is_sealed = False
-        self._unsorted: list[Hashes | None] = []  # of the last chunks; None: not asked for yet
-        self._runs: list[tuple[Hashes, NDArray[np.uint32]]] = []
-        self._mapped: mmap.mmap | None = None
+        self._mapped: NDArray[np.uint8] | None = None
 
-    def append(self, data: memoryview, n: int, hashes: Hashes | None) -> None:
+    def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
         self.chunks.append(data)
-        self.note(n, len(data), hashes)
+        self.note(n, len(data))
 
-    def note(self, n: int, n_bytes: int, hashes: Hashes | None = None) -> None:
+    def note(self, n: int, n_bytes: int) -> None:
         """Take in that a chunk of so many records and bytes follows."""
         self.firsts.append(self.n)
         self.places.append(self.n_bytes)
-        self._unsorted.append(hashes)
         self.n += n
         self.n_bytes += n_bytes
 
-    def find(self, hashes: Hashes, hashed: Hashed) -> NDArray[np.int64]:
-        """Return the records here with one of some hashes; `hashed` makes those of ids."""
-        self._sort(hashed)
-        found = []
-        for held, at in self._runs:
-            first = np.searchsorted(held, hashes, "left")
-            hit = np.flatnonzero(held[np.minimum(first, len(held) - 1)] == hashes)
-            last = np.searchsorted(held, hashes[hit], "right")
-            found += [at[a:b] for a, b in zip(first[hit], last, strict=True)]
-        return np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
-
-    def _sort(self, hashed: Hashed) -> None:
-        """Sort what came since; an open segment has few runs, each twice as long as the next."""
-        if self._unsorted:
-            first = len(self.places) - len(self._unsorted)
-            new = np.concatenate(
-                [
-                    hashed(self.chunk(k).ids()) if each is None else each
-                    for k, each in enumerate(self._unsorted, first)
-                ]
+    def locate(self, at: Longs, spans: Longs) -> Iterator[tuple[NDArray[np.uint8], int, int]]:
+        """Note where the values of some records here lie, ascending; yield what they lie in."""
+        firsts, places = np.array(self.firsts, np.int64), np.array(self.places, np.int64)
+        cuts = [0, len(self.firsts)]  # which chunks lie in one buffer: the file has all of them
+        if self.chunks:
+            own = np.unique(np.searchsorted(firsts, at, "right") - 1)
+            cuts = np.unique(np.concatenate((own, own + 1))).tolist()
+            places = np.zeros(len(firsts), np.int64)
+        bounds = np.searchsorted(at, [*firsts[cuts[:-1]].tolist(), self.n]).tolist()
+        for k, end_k, begin, end in zip(cuts, cuts[1:], bounds, bounds[1:], strict=False):
+            if begin == end:
+                continue
+            data, _ = self._buffer(k)
+            n_sound = kernels.locate(
+                data, firsts[k:end_k], places[k:end_k], at[begin:end], spans[begin:end]
             )
-            begin = self.n - len(new)
-            order = np.argsort(new, kind="stable")
-            self._runs.append((new[order], (order + begin).astype(np.uint32)))
-            self._unsorted.clear()
-        while len(self._runs) > 1 and (
-            self.is_sealed or len(self._runs[-2][0]) <= 2 * len(self._runs[-1][0])
-        ):
-            (held, at), (other, other_at) = self._runs[-2:]
-            held, at = np.concatenate((held, other)), np.concatenate((at, other_at))
-            order = np.argsort(held, kind="stable")
-            self._runs[-2:] = [(held[order], at[order])]
+            if n_sound < end - begin:
+                raise DamagedError(f"{self.path}: record {at[begin + n_sound]} does not lie in it")
+            yield data, begin, end
 
     def chunk(self, k: int) -> RecordChunk:
-        """Return a chunk: from memory, or from the file once all of that is written."""
+        """Return a chunk."""
+        data, place = self._buffer(k)
+        return parse(data.data, place)
+
+    def _buffer(self, k: int) -> tuple[NDArray[np.uint8], int]:
+        """Return where a chunk lies: in memory, or in the file once all of that is written."""
         if self.chunks:
-            return parse(self.chunks[k], 0)
+            data = np.frombuffer(self.chunks[k], np.uint8)
+            data.flags.writeable = False  # the only kind that kernels take
+            return data, 0
         if self._mapped is None:
             assert self.path is not None
             with self.path.open("rb") as file:
-                self._mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
-        return parse(memoryview(self._mapped), self.places[k])
+                mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
+            self._mapped = np.frombuffer(mapped, np.uint8)
+        return self._mapped, self.places[k]
 
     def release(self) -> None:
         """Free the memory of chunks that the disk has; an open segment's stay."""

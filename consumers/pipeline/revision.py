@@ -12,7 +12,7 @@ The rules, in the order of the partition's log:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,9 +48,9 @@ from consumers.pipeline.learned_records import (
     TEACHES,
     TEACHING,
     UPDATED,
+    FoundRecords,
     Hashes,
     LearnedRecord,
-    columns,
 )
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
@@ -77,20 +77,35 @@ class Revision:
     superseded: list[int] = field(default_factory=list)  # rows of `whole`
 
 
-def living(records: Iterable[LearnedRecord]) -> tuple[list[LearnedRecord], bool]:
-    """Return the records of an id that teach now, and whether its message is still to come."""
-    found: list[LearnedRecord] = []
-    is_early = False
-    for each in records:
-        if each.kind in (UPDATED, RELABELLED, DELETED, EARLY_UPDATE):
-            found = []
-        elif each.kind in (CORRECTED, TAKEN_BACK):
-            found = [other for other in found if other.offset != each.offset]
-        if each.kind in TEACHING:
-            found.append(each)
-        if each.kind in (EARLY_UPDATE, EARLY_DELETE, CONSUMED):
-            is_early = each.kind != CONSUMED
-    return found, is_early
+_REPLACING = (UPDATED, RELABELLED, DELETED, EARLY_UPDATE)
+
+
+class IdHistory:
+    """What the records of an id come to, in their order.
+
+    `living` teach now. Records may leave at the front: what they did stands in the later ones.
+    """
+
+    __slots__ = ("early", "last", "living")
+
+    def __init__(self, records: Iterable[LearnedRecord] = ()) -> None:
+        self.living: list[LearnedRecord] = []
+        self.early = self.last = -1  # the record that says that the message is to come; the last
+        for each in records:
+            self.add(each)
+
+    def add(self, record: LearnedRecord) -> None:
+        """Take in the next record."""
+        kind = record.kind
+        if kind in _REPLACING:
+            self.living = []
+        elif kind in (CORRECTED, TAKEN_BACK):
+            self.living = [each for each in self.living if each.offset != record.offset]
+        if kind in TEACHING:
+            self.living.append(record)
+        if kind in (EARLY_UPDATE, EARLY_DELETE, CONSUMED):
+            self.early = -1 if kind == CONSUMED else record.number
+        self.last = record.number
 
 
 class Reviser:
@@ -122,7 +137,7 @@ class Reviser:
         at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
         rows = np.flatnonzero((wanted[at] == hashes) & has_id)
         fold = _Fold(memory, messages, kinds, classes, self.counts)
-        fold.run(rows, memory.find(wanted))
+        fold.run(rows, memory.find(wanted).records())
         whole = replace(messages, labels=fold.labels, classes=fold.label_names)
         gone = fold.superseded
         kept = whole.without(np.array(gone)) if gone else whole
@@ -147,36 +162,36 @@ class Reviser:
             None if revision.hashes is None else revision.hashes[rows],
         )
         if revision.taken:
-            part = part_name(whole.partition)
-            self._take_back(memory.read(revision.taken), part, learner)
+            self._take_back(memory, np.unique(revision.taken), part_name(whole.partition), learner)
         self.memory.wrote(memory, sealed)
 
-    def _take_back(self, records: Sequence[LearnedRecord], part: str, learner: Learner) -> None:
+    def _take_back(
+        self, memory: LogMemory, numbers: NDArray[np.int64], part: str, learner: Learner
+    ) -> None:
         """Unlearn what some records taught; `part` is the one of their log."""
-        by_part: dict[str, list[LearnedRecord]] = {}
-        for each in records:
-            by_part.setdefault(self._part(each, part), []).append(each)
-        for name, own in by_part.items():
+        found = memory.read(numbers)
+        parts = [each or part for each in found.parts(len(self._fields))]
+        for name in dict.fromkeys(parts):
+            own = found
+            if len(set(parts)) > 1:
+                own = memory.read(numbers[[each == name for each in parts]])
             try:
                 self._unlearn(own, name, learner)
                 self.counts["unlearned"] += len(own)
             except InputError:
-                for each in own:  # the others are taken back all the same
+                for number in own.numbers.tolist():  # the others are taken back all the same
+                    one = memory.read(np.array([number]))
                     try:
-                        self._unlearn([each], name, learner)
+                        self._unlearn(one, name, learner)
                         self.counts["unlearned"] += 1
                     except InputError as error:
                         self.counts["refused"] += 1
-                        detail = str(error)
-                        log.error("not_taken_back", offset=each.offset, detail=detail)  # noqa: TRY400
+                        offset, detail = one.records()[0].offset, str(error)
+                        log.error("not_taken_back", offset=offset, detail=detail)  # noqa: TRY400
 
-    def _part(self, record: LearnedRecord, own: str) -> str:
-        return record.taught_part(len(self._fields)) or own
-
-    def _unlearn(self, records: list[LearnedRecord], part: str, learner: Learner) -> None:
-        codes = np.array([each.label for each in records], np.int32)
-        labels = Codes(codes, tuple(learner.model.classes))
-        learner.unlearn_many(part, columns(records, list(self._fields)), labels)
+    def _unlearn(self, records: FoundRecords, part: str, learner: Learner) -> None:
+        labels = Codes(records.labels, tuple(learner.model.classes))
+        learner.unlearn_many(part, records.columns(self._fields), labels)
 
     # ---- corrections by people -----------------------------------------------------------------
 
@@ -187,7 +202,7 @@ class Reviser:
         if memory is None:
             return None
         records = self._of_message(memory, said)
-        alive, _ = living(records)
+        alive = IdHistory(records).living
         own = [each for each in alive if each.offset == said.offset]
         updates = (UPDATED, RELABELLED, EARLY_UPDATE)
         versions = {each.offset for each in records if each.kind in updates}
@@ -208,19 +223,20 @@ class Reviser:
             return memory.at_offset(said.offset)
         names = {said.id.encode(), said.id.removeprefix(ID_MARK).encode()}
         found = memory.find(np.unique([self.memory.hash(name) for name in names]))
-        return [each for each in found if each.id in names]
+        return [each for each in found.records() if each.id in names]
 
     def correct(self, said: Correction, taught: Taught, part: str, learner: Learner) -> None:
         """Take back what a message taught and teach its new label; see `TaughtMemory`."""
         record: LearnedRecord | None = taught.record
         assert said.place is not None
-        own = part_name(said.place)
-        if record is not None:
-            self._unlearn([record], self._part(record, own), learner)
-        elif said.label is None:
+        if record is None and said.label is None:
             return  # it taught nothing, and teaches nothing
+        if record is not None:
+            found = self.memory.log(said.place).read(np.array([record.number]))
+            taught_part = found.parts(len(self._fields))[0] or part_name(said.place)
+            self._unlearn(found, taught_part, learner)
         if record is not None and record.offset != said.offset:
-            fields = columns([record], list(self._fields))
+            fields = found.columns(self._fields)
         else:
             fields = {name: self._column(name, said.example) for name in self._fields}
         if said.label is not None:
@@ -228,10 +244,8 @@ class Reviser:
                 learner.learn(part, fields, [said.label])
             except InputError:
                 if record is not None:
-                    classes = tuple(learner.model.classes)
-                    codes = Codes(np.array([record.label], np.int32), classes)
-                    back = columns([record], list(self._fields))
-                    learner.learn(self._part(record, own), back, codes)
+                    codes = Codes(found.labels, tuple(learner.model.classes))
+                    learner.learn(taught_part, found.columns(self._fields), codes)
                 raise
             keep_classes(learner.model)
         self._note(said, record, fields, part, learner)
@@ -294,58 +308,56 @@ class _Fold:
 
     def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
         """Set the kinds of some rows, by what is remembered of their ids."""
-        known: dict[bytes, list[LearnedRecord]] = {}
+        known: defaultdict[bytes, IdHistory] = defaultdict(IdHistory)
         for each in records:
-            known.setdefault(each.id, []).append(each)
+            if each.id is not None:
+                known[each.id].add(each)
         data, starts, ends = self.messages.ids.texts
-        plain = data.tobytes()
+        plain = data.data
         bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
-        offsets = self.messages.offsets
+        offsets = self.messages.offsets[rows].tolist()
         # The number of a record is that of the log's records before it.
-        before = np.cumsum(self.kinds != _NOTHING) - (self.kinds != _NOTHING)
-        n_more = 0
-        for row, (start, end) in zip(rows.tolist(), bounds, strict=True):
-            number = self.memory.n + int(before[row]) + n_more
-            name, floor = plain[start:end], self.memory.floor(number)
-            own = [each for each in known.get(name, ()) if each.number >= floor]
-            was_remembered = self.kinds[row] != _NOTHING
-            kind = self._kind(row, own)
-            self.kinds[row] = kind
-            n_more += int(kind != _NOTHING) - int(was_remembered)
+        was_remembered = self.kinds != _NOTHING
+        before = (np.cumsum(was_remembered) - was_remembered)[rows].tolist()
+        n_more, memory = self.memory.n, self.memory
+        for row, offset, n_before, (start, end) in zip(
+            rows.tolist(), offsets, before, bounds, strict=True
+        ):
+            number, name = n_before + n_more, bytes(plain[start:end])
+            own, was = known[name], self.kinds[row]
+            kind = self._kind(row, own, memory.floor(number))
+            if kind != was:
+                self.kinds[row] = kind
+                n_more += (kind != _NOTHING) - int(was != _NOTHING)
             if kind != _NOTHING:
-                own.append(
-                    LearnedRecord(number, kind, int(offsets[row]), NO_LABEL, name, None, row)
-                )
-                known[name] = own
+                own.add(LearnedRecord(number, kind, offset, NO_LABEL, name, row))
 
-    def _kind(self, row: int, records: list[LearnedRecord]) -> int:
-        """Return what is to be remembered of a message, with what its id's records say."""
-        alive, is_early = living(records)
+    def _kind(self, row: int, own: IdHistory, floor: int) -> int:
+        """Return what is to be remembered of a message, by its id's records from `floor` on."""
         operation = self.messages.operations[row]
         if operation in (_UPDATE, _DELETE):
+            alive = [each for each in own.living if each.number >= floor]
             self.taken += [each.number for each in alive]
-            return self._revising_kind(row, records, alive)
-        if is_early:
+            return self._revising_kind(row, own.last >= floor, alive)
+        if own.early >= floor:
             self.superseded.append(row)
             return CONSUMED
         return CREATED if self.labels[row] != NO_LABEL else _NOTHING
 
-    def _revising_kind(
-        self, row: int, records: list[LearnedRecord], alive: list[LearnedRecord]
-    ) -> int:
+    def _revising_kind(self, row: int, is_known: bool, alive: list[LearnedRecord]) -> int:
         """Return the kind of a delete or an update, and count it."""
         is_update = self.messages.operations[row] == _UPDATE
         what = "update" if is_update else "delete"
-        none = "repeated" if records and not is_update else "unmatched"
+        none = "repeated" if is_known and not is_update else "unmatched"
         found = "matched" if alive else none
         self.counts[f"{what}_{found}"] += 1
         if is_update and self._keep_label(row, alive):
             return RELABELLED
         if is_update and self.labels[row] != NO_LABEL:
-            return UPDATED if records else EARLY_UPDATE
+            return UPDATED if is_known else EARLY_UPDATE
         if alive:
             return DELETED
-        return _NOTHING if records else EARLY_DELETE
+        return _NOTHING if is_known else EARLY_DELETE
 
     def _keep_label(self, row: int, alive: Sequence[LearnedRecord]) -> bool:
         """Give an update the label that a person gave the message; return whether one did."""
@@ -353,7 +365,7 @@ class _Fold:
         if not given:
             return False
         last = given[-1]
-        if last.chunk is None:  # of this batch
+        if last.row >= 0:  # of this batch
             code = int(self.labels[last.row])
         else:
             name = str(self.classes[last.label])
