@@ -1,4 +1,4 @@
-"""How a model's state learns: in order, in batches, in parts, under decay.
+"""How a model's state learns, in order, in batches, in parts, under decay; and unlearns.
 
 A call's rows are read and checked by every group first; only then is anything learned, row by row,
 each judged before it is learned.
@@ -16,7 +16,7 @@ import numpy as np
 
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats
+from streamnb.features.protocol import Floats, check_examples
 from streamnb.kernels import posterior
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import (
@@ -230,6 +230,68 @@ def learn_batches(
     prior = run(state, batches, updates, joint, learn=True, part=part)
     posterior.normalise(joint, prior)
     return joint
+
+
+# ---- taking back: all is read and checked first, as if one after the other were taken back -------
+
+
+def unlearn_one(
+    state: ModelState,
+    x: Mapping[str, Any],
+    y: Label,
+    *,
+    weight: float = 1.0,
+    time_s: float | None = None,
+    part: str | None = None,
+) -> None:
+    """Take one example back; see `NaiveBayes.unlearn_one`."""
+    label = check_label("y", 0, y)
+    weight = check("weight", weight)
+    if weight:  # else it taught nothing, so that not even its class or part need be known
+        times_s = None if time_s is None else [time_s]
+        unlearn(state, to_columns(state, x), [label], weights=[weight], times_s=times_s, part=part)
+
+
+def unlearn(
+    state: ModelState,
+    columns: Any,
+    labels: Sequence[Label] | Codes,
+    *,
+    weights: Sequence[float] | Floats | None = None,
+    times_s: Sequence[float] | Floats | None = None,
+    part: str | None = None,
+) -> None:
+    """Take examples back, one after the other; see `NaiveBayes.unlearn_many`."""
+    fields, n = read(state, columns)
+    codes = read_labels(labels, n)
+    given, times = read_weights(weights, n), read_times(times_s, n)
+    if not n or (given is not None and not given.any()):
+        return
+    for _, label in new_labels(codes, state.class_index, None if given is None else given > 0):
+        raise InputError(f"class {label!r} was never learned: there is nothing to take back.")
+    target = known_part(state, part)
+    amounts = state.clock.weights_at(times, n)
+    if given is not None:
+        amounts = given * amounts
+    # So long ago that nothing of it was learned, or is left.
+    indices = np.where(amounts > 0.0, to_indices(codes, state.classes), np.int32(UNLABELLED))
+    held = state.class_counts if target is None else target.class_counts
+    check_examples("the class prior", indices, amounts, held)
+    batches, n_skipped = [], []
+    for name, group in state.groups.items():
+        batch = group.encode_to_unlearn(fields[name], indices)
+        own_part = None if target is None else target.groups[name]
+        taken, skipped = group.to_unlearn(batch, indices, amounts, own_part)
+        batches.append(taken)
+        n_skipped.append(skipped)
+    updates = RowUpdates(indices, -amounts, np.full(n, state.clock.scale))
+    learn_batches(state, batches, updates, target)
+    for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
+        group.n_skipped += skipped
+    state.n_examples -= int((indices >= 0).sum())
+    state.sum_parts()
+    state.compact()
+    state.drop_empty_classes()
 
 
 # ---- classes and parts ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
-from streamnb import learn, merging, predict, unlearn
+from streamnb import learn, merging, predict
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
@@ -264,7 +264,7 @@ class NaiveBayes(ModelReader):
             If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
-        unlearn.unlearn_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
+        learn.unlearn_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
 
     def unlearn_many(
         self,
@@ -306,7 +306,7 @@ class NaiveBayes(ModelReader):
         >>> model.words(), model.class_counts.tolist()
         (['b', 'c'], [0.0, 1.0])
         """
-        unlearn.unlearn(self.state, columns, labels, weights=weights, times_s=times_s, part=part)
+        learn.unlearn(self.state, columns, labels, weights=weights, times_s=times_s, part=part)
 
     # ---- settings ------------------------------------------------------------------------------
 

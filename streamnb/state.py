@@ -1,7 +1,7 @@
 """All that there is to know of a model, as one value.
 
 `ModelState` holds the classes, their counts, the groups of features and how far decay has come.
-`predict`, `learn`, `unlearn`, `merging`, `serialization` and `inspection` are modules of functions
+`predict`, `learn`, `merging`, `serialization` and `inspection` are modules of functions
 of it; `NaiveBayes` and `Snapshot` are its public faces.
 
 A model may be the sum of parts, one for each log that it learns from. A part shares the groups'
