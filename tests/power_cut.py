@@ -162,11 +162,18 @@ class PowerCut:
 
     def watched(self) -> Any:
         """Return a context in which the calls of the code are noted."""
-        return hooked(self._folder, self._note)
+        return hooked(self._folder, self.note)
 
     def acknowledge(self, value: Any) -> None:
         """Note that from now on something is promised."""
         self.changes.append(Change("ack", value=value))
+
+    def disk(self) -> Disk:
+        """Return the disk after all that happened so far."""
+        disk = Disk(dict(self._first.files), dict(self._first.names))
+        for change in self.changes:
+            disk.do(change)
+        return disk
 
     def states(self, chance: random.Random) -> Iterator[tuple[list[Any], dict[str, bytes]]]:
         """Yield what was acknowledged, and a folder that a power cut then may leave, each once."""
@@ -207,7 +214,8 @@ class PowerCut:
         below = real_path(path).relative_to(self._folder)
         return "" if below == Path() else str(below)
 
-    def _note(self, call: Call, act: Any) -> Any:
+    def note(self, call: Call, act: Any) -> Any:
+        """Carry out a call, and note what it changes."""
         name, path, args = call
         is_new = name == "open" and not os.path.lexists(path)
         done = act()
