@@ -1,0 +1,196 @@
+"""Bugs to plant, by name: each is one small mistake in the daemon that the simulation must find.
+
+Four are calls that the disk acknowledges without obeying, as if the code had forgotten them; the
+others replace one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from consumers.kafka.client import Fetched
+from consumers.kafka.group_source import GroupSource
+from consumers.messages import Partition, RawColumns
+from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.learned_memory import LogMemory
+from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.part_files import LoadedPart, PartFiles
+from consumers.pipeline.reader import Reader
+from consumers.pipeline.revision import Reviser
+from consumers.sinks.jsonl import JsonLinesSink
+from streamnb.state import ModelState
+from tests.system_calls import Call
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Patch = tuple[object, str, Callable[..., Any]]
+
+# The calls that are forgotten: their names, and the end of the names of their files.
+FORGOTTEN = {
+    "missing_fsync": ({"fsync"}, ".model.nb.new"),
+    "missing_folder_fsync": ({"fsync"}, "state"),
+    "journal_not_synced": ({"fdatasync"}, "corrections.jsonl"),
+    "memory_not_synced": ({"fsync"}, ".records"),
+}
+
+
+def position_from_commit(world: World) -> Iterator[Patch]:
+    """Reading goes on at the position that was committed to the broker."""
+    yield Reader, "_position_of", lambda _self, each: world.broker.committed.get(each)
+
+
+def position_ahead(world: World) -> Iterator[Patch]:
+    """A checkpoint has the positions of when it is written, not of when its counts were frozen."""
+    real = Checkpoint.write
+
+    def write(self: Checkpoint, model: Any, _at: Any, entries: Any = None) -> Any:
+        return real(self, model, dict(world.positions()), entries)
+
+    yield Checkpoint, "write", write
+
+
+def counts_ahead(_world: World) -> Iterator[Patch]:
+    """A checkpoint writes the counts that are being learned, not a copy."""
+    real = ModelState.frozen_copy
+
+    def frozen_copy(self: ModelState, *, with_parts: bool = True) -> ModelState:
+        return self if with_parts else real(self, with_parts=False)
+
+    yield ModelState, "frozen_copy", frozen_copy
+
+
+def part_position_ahead(world: World) -> Iterator[Patch]:
+    """A part file has the position of when it is written."""
+    real = PartFiles.write
+
+    def write(self: PartFiles, state: ModelState, each: Partition, _at: int, more: Any) -> Any:
+        return real(self, state, each, world.positions()[each], more)
+
+    yield PartFiles, "write", write
+
+
+def correction_position_lost(_world: World) -> Iterator[Patch]:
+    """A checkpoint leaves out how far the corrections were applied."""
+    real = Checkpoint.write
+
+    def write(self: Checkpoint, model: Any, at: Mapping[Partition, int], entries: Any) -> Any:
+        own = {each: n for each, n in at.items() if not each.topic.startswith("journal:")}
+        return real(self, model, own, entries)
+
+    yield Checkpoint, "write", write
+
+
+def part_not_taken(_world: World) -> Iterator[Patch]:
+    """A partition is taken over at the position of its part, without what the part knows."""
+
+    def set_part(self: Pipeline, partition: Partition, part: LoadedPart) -> None:
+        self.positions[partition] = part.position
+
+    yield Pipeline, "_set_part", set_part
+
+
+def zombie_accepted(_world: World) -> Iterator[Patch]:
+    """The part of whoever wrote is taken, also of a partition that is ours by now."""
+
+    def look(self: GroupParts) -> None:
+        for partition in self.files.partitions():
+            self._known[partition].news = self.files.load(partition)
+
+    def take_news(self: GroupParts, *_: object) -> dict[Partition, LoadedPart]:
+        known = self._known.items()
+        return {each: said.news for each, said in known if said.news is not None}
+
+    yield GroupParts, "look", look
+    yield GroupParts, "take_news", take_news
+
+
+def stale_fetch(_world: World) -> Iterator[Patch]:
+    """What was fetched before a rebalance is handed over after it."""
+
+    def accept(self: GroupSource, fetched: list[Fetched]) -> list[RawColumns]:
+        for each in fetched:
+            if each.partition in self._positions:
+                self._positions.advance(each.partition, each.position, each.log_end)
+        return [each.columns for each in fetched if each.columns is not None]
+
+    yield GroupSource, "_accept", accept
+
+
+def taken_back_twice(_world: World) -> Iterator[Patch]:
+    """What a delete takes back is subtracted twice."""
+    real = Reviser._take_back
+
+    def take_back(self: Reviser, *args: Any) -> None:
+        real(self, *args)
+        real(self, *args)
+
+    yield Reviser, "_take_back", take_back
+
+
+def delete_forgotten(_world: World) -> Iterator[Patch]:
+    """That a message was deleted before it came is not known any more when it comes."""
+    yield LogMemory, "is_pending", lambda _self, _hashes: None
+
+
+def correction_twice(_world: World) -> Iterator[Patch]:
+    """A correction that is read back is joined with its message twice."""
+    real = Reviser.correct
+
+    def correct(self: Reviser, *args: Any) -> None:
+        real(self, *args)
+        real(self, *args)
+
+    yield Reviser, "correct", correct
+
+
+def output_not_flushed(_world: World) -> Iterator[Patch]:
+    """A checkpoint does not wait for the predictions before it."""
+    yield JsonLinesSink, "flush", lambda _self, _timeout_s: None
+
+
+REPLACED = {
+    each.__name__: each
+    for each in (
+        position_from_commit,
+        position_ahead,
+        counts_ahead,
+        part_position_ahead,
+        correction_position_lost,
+        part_not_taken,
+        zombie_accepted,
+        stale_fetch,
+        taken_back_twice,
+        delete_forgotten,
+        correction_twice,
+        output_not_flushed,
+    )
+}
+BUGS = (*FORGOTTEN, *REPLACED)
+
+
+@contextmanager
+def planted(name: str | None, world: World) -> Iterator[None]:
+    """Let the daemons of a world have a bug, or none."""
+    if name in FORGOTTEN:
+        calls, end = FORGOTTEN[name]
+        world.is_forgotten = lambda call: call.name in calls and call.path.name.endswith(end)
+    patches = (
+        [] if name not in REPLACED else [patch.object(*each) for each in REPLACED[name](world)]
+    )
+    for each in patches:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in reversed(patches):
+            each.stop()
+
+
+def nothing_is_forgotten(_call: Call) -> bool:
+    """Return that every call is made."""
+    return False

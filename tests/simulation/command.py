@@ -1,0 +1,163 @@
+"""The command line of the simulation: seeds, bugs, and what to do with a seed that fails.
+
+A run that fails is shrunk: events leave it as long as it still fails. What is left is a plan, which
+`--keep` writes into the seed book beside this file, and every later run begins with the book.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from tests.simulation import plan as plans
+from tests.simulation.bugs import BUGS
+from tests.simulation.plan import Event, Plan
+from tests.simulation.run import Outcome, carry_out
+
+BOOK = Path(__file__).with_name("seeds.txt")
+_SHM = Path("/dev/shm")
+_SHRINKING_MAX = 150  # runs
+_SAY_S = 30.0
+
+
+def attempt(plan: Plan, bug: str | None = None) -> Outcome:
+    """Run a plan in a folder of its own."""
+    # Collections would run finalizers at moments that no seed decides.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    with tempfile.TemporaryDirectory(dir=_SHM if _SHM.is_dir() else None) as folder:
+        return carry_out(plan, Path(folder), bug)
+
+
+def shrunk(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    """Return a plan with fewer events that still fails."""
+    n_runs, size = 0, max(1, len(plan.events) // 2)
+    while size and n_runs < _SHRINKING_MAX:
+        begin = 0
+        while begin < len(plan.events) and n_runs < _SHRINKING_MAX:
+            smaller = replace(plan, events=plan.events[:begin] + plan.events[begin + size :])
+            n_runs += 1
+            if fails(smaller):
+                plan = smaller
+            else:
+                begin += size
+        size //= 2
+    return plan
+
+
+def encoded(plan: Plan) -> str:
+    """Return a plan as a line of the book."""
+    return json.dumps(asdict(plan))
+
+
+def decoded(line: str) -> Plan:
+    """Return the plan of a line of the book."""
+    said = json.loads(line)
+    return Plan(**{**said, "events": tuple(Event(**each) for each in said["events"])})
+
+
+def book() -> Iterator[Plan]:
+    """Yield the plans of the seed book."""
+    for line in BOOK.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            yield decoded(line)
+
+
+def warm_up() -> None:
+    """Run one plan of each kind: what happens once in a process happens here."""
+    kinds: set[tuple[bool, bool]] = set()
+    for seed in range(100):
+        plan = plans.draw(seed)
+        kind = plan.has_page, plan.n_daemons > 1
+        if kind not in kinds:
+            kinds.add(kind)
+            attempt(replace(plan, events=plan.events[:10]))
+
+
+def main(arguments: list[str]) -> int:
+    """Run seeds; return 1 if one fails, or with `--bug` if none does."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, metavar="N", help="how many; 300")
+    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first one; 0")
+    parser.add_argument("--bug", choices=BUGS, help="plant a bug, and stop once it is found")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="run one, and say all of it")
+    parser.add_argument("--keep", action="store_true", help="write what fails into the seed book")
+    said = parser.parse_args(arguments)
+    warm_up()
+    if said.replay is not None:
+        return _replay(said.replay, said.bug)
+    began_s, report, n_comparisons = time.process_time(), Counter[str](), 0
+    seeds = range(said.first, said.first + said.seeds)
+    known = [] if said.bug else list(book())
+    said_s = time.monotonic()
+    for n, plan in enumerate([*known, *map(plans.draw, seeds)], start=1):
+        outcome = attempt(plan, said.bug)
+        report += outcome.report
+        n_comparisons += outcome.n_comparisons
+        if outcome.failure is not None:
+            if said.bug:
+                _say(f"{said.bug}: found by seed {plan.seed}, number {n}: {_head(outcome)}")
+                return 0
+            return _fail(plan, outcome, keep=said.keep)
+        if time.monotonic() > said_s + _SAY_S:
+            said_s = time.monotonic()
+            _say(f"{n:,} runs, {n_comparisons:,} comparisons")
+    summary = {
+        "seeds": said.seeds,
+        "first": said.first,
+        "book": len(known),
+        "comparisons": n_comparisons,
+        "met": dict(sorted(report.items())),
+        "cpu_s": round(time.process_time() - began_s, 1),
+    }
+    sys.stdout.write(f"{json.dumps(summary)}\n")
+    if said.bug:
+        _say(f"{said.bug}: not found")
+    return int(said.bug is not None)
+
+
+def _replay(seed: int, bug: str | None) -> int:
+    plan = plans.draw(seed)
+    outcome = attempt(plan, bug)
+    for line in (repr(replace(plan, events=())), *map(str, plan.events), *outcome.log):
+        sys.stdout.write(f"{line}\n")
+    what = outcome.failure or "nothing failed"
+    sys.stdout.write(f"{outcome.n_steps} steps, trace {outcome.trace:08x}: {what}\n")
+    return int(outcome.failure is not None)
+
+
+def _fail(plan: Plan, outcome: Outcome, *, keep: bool) -> int:
+    """Say how to run a failure again, and the least of it that still fails."""
+    _say(f"seed {plan.seed} failed: {outcome.failure}")
+    _say(f"replay: python -m tests.simulation --replay {plan.seed}")
+    kind = (outcome.failure or "").partition(":")[0]
+
+    def fails(smaller: Plan) -> bool:
+        return (attempt(smaller).failure or "").partition(":")[0] == kind
+
+    least = shrunk(plan, fails)
+    _say(f"{len(least.events)} of its {len(plan.events)} events are enough:")
+    for event in least.events:
+        _say(f"  {event}")
+    if keep:
+        with BOOK.open("a", encoding="utf-8") as file:
+            file.write(f"{encoded(least)}\n")
+    return 1
+
+
+def _head(outcome: Outcome) -> str:
+    return (outcome.failure or "").splitlines()[0]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

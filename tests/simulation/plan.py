@@ -1,0 +1,134 @@
+"""What happens in a run, drawn by its seed before it begins: so it can be read, cut and kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+SPAN_S = 4.0  # of a run's events
+WORDS = ("sun", "rain", "monday", "coffee", "love", "hate", "very", "good", "bad", "tea")
+LABELS = ("negative", "positive")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens at a time, and to whom.
+
+    `say` a message of a partition; `correct` one by its id; `kill`, `cut` (the power), `stop` or
+    `pause` a daemon; `away`: the broker; `fail`: a call of a daemon fails.
+    """
+
+    at_s: float
+    kind: str
+    who: int = 0
+    what: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        what = " ".join(f"{name}={value!r}" for name, value in self.what.items())
+        return f"{self.at_s:7.3f} s  {self.kind} {self.who}  {what}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: the world that it has, and its events."""
+
+    seed: int
+    n_daemons: int
+    n_partitions: int
+    has_page: bool  # with a journal of corrections
+    settings: dict[str, Any]
+    events: tuple[Event, ...]
+
+    def without(self, begin: int, end: int) -> Plan:
+        """Return the plan without some events."""
+        return replace(self, events=self.events[:begin] + self.events[end:])
+
+
+def draw(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    chance = random.Random(seed)
+    n_daemons = chance.choice((1, 1, 1, 2, 3))
+    n_partitions = chance.randint(1, 4)
+    is_alone = n_daemons == 1
+    has_page = is_alone and chance.random() < 0.5
+    settings = {
+        "checkpoint": {
+            "interval_s": chance.choice((0.2, 0.5, 1.5)), "keep": chance.randint(1, 3)
+        },
+        "group": {"interval_s": chance.choice((0.3, 1.0)), "keep": chance.randint(1, 3)},
+        "learned": {"messages_max": 1_000},
+        "learning": {"publish_interval_s": chance.choice((0.1, 0.5))},
+    }  # fmt: skip
+    events = [*_messages(chance, n_partitions)]
+    if has_page:
+        events += _corrections(chance, events)
+    events += _faults(chance, n_daemons)
+    events.sort(key=lambda event: event.at_s)
+    return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
+
+
+def _text(chance: random.Random) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(1, 4)))
+
+
+def _messages(chance: random.Random, n_partitions: int) -> Iterator[Event]:
+    """Yield messages, with what revises them: mostly behind them, now and then before."""
+    share = chance.choice((0.0, 0.15, 0.4))
+    for number in range(chance.randint(8, 50)):
+        partition, at_s = chance.randrange(n_partitions), chance.uniform(0, SPAN_S)
+        message = {"id": f"m{number}", "text": _text(chance)}
+        if chance.random() < 0.8:
+            message["label"] = chance.choice(LABELS)
+        yield Event(at_s, "say", partition, message)
+        if chance.random() >= share:
+            continue
+        for _ in range(chance.randint(1, 3)):
+            then_s = max(0.0, at_s + chance.uniform(-0.3, 1.5))
+            if chance.random() < 0.5:
+                what = {"id": message["id"], "operation": "delete"}
+            else:
+                label = chance.choice(LABELS)
+                what = {
+                    "id": message["id"], "operation": "update", "text": _text(chance),
+                    "label": label,
+                }  # fmt: skip
+            yield Event(then_s, "say", partition, what)
+
+
+def _corrections(chance: random.Random, events: list[Event]) -> Iterator[Event]:
+    """Yield corrections of messages that the stream does not revise."""
+    times: dict[str, list[float]] = {}
+    for event in events:
+        times.setdefault(event.what["id"], []).append(event.at_s)
+    alone = [(name, own[0]) for name, own in times.items() if len(own) == 1]
+    for name, at_s in chance.sample(alone, min(len(alone), chance.randint(0, 8))):
+        for _ in range(chance.randint(1, 2)):
+            label = chance.choice((*LABELS, None))
+            yield Event(at_s + chance.uniform(0.2, 2.0), "correct", 0, {"id": name, "label": label})
+            if label is None:
+                break
+
+
+def _faults(chance: random.Random, n_daemons: int) -> Iterator[Event]:
+    for _ in range(chance.randint(0, 5)):
+        at_s, who = chance.uniform(0, SPAN_S), chance.randrange(n_daemons)
+        kind = chance.choice(("kill", "kill", "cut", "cut", "stop", "pause", "away", "fail"))
+        what: dict[str, Any] = {}
+        if kind in {"kill", "cut"}:
+            what = {"after": chance.choice((1, 20, 200, 1000)) * chance.randint(1, 5)}
+        if kind in {"kill", "cut", "stop"}:
+            what["down_s"] = round(chance.choice((0.05, 1.0, 6.0)) * chance.random(), 3)
+        elif kind == "pause":
+            what = {"seconds": round(chance.uniform(0.1, 8.0), 3)}
+        elif kind == "away":
+            what = {"seconds": round(chance.uniform(0.1, 3.0), 3)}
+        elif kind == "fail":
+            what = {
+                "call": chance.choice(("open", "write", "pwrite", "fsync", "replace", "link")),
+                "times": chance.randint(1, 3),
+                "error": chance.choice(("ENOSPC", "EIO")),
+            }
+        yield Event(at_s, kind, who, what)

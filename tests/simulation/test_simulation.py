@@ -1,0 +1,124 @@
+"""The simulation itself: seeds hold, planted bugs are found, and a seed repeats its run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation import checker
+from tests.simulation.bugs import BUGS
+from tests.simulation.command import decoded, encoded, shrunk
+from tests.simulation.plan import Plan, draw
+
+ROOT = Path(__file__).resolve().parents[2]
+N_FAST, N_SEEDS = 20, 300  # in every run of the tests, and in CI
+FAST_BUGS = ("missing_fsync", "position_from_commit", "memory_not_synced")
+
+
+def simulate(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as it replaces threads and clocks."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_seeds(first: int, n: int) -> dict[str, Any]:
+    """Return the summary of seeds that must hold."""
+    done = simulate("--first", first, "--seeds", n)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_some_seeds_and_the_book_hold() -> None:
+    """The first seeds, and all that ever failed, end with the checker's counts."""
+    summary = check_seeds(0, N_FAST)
+    assert summary["comparisons"] >= N_FAST
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_seeds_hold() -> None:
+    """Hundreds of seeds end with the checker's counts, and met every kind of fault."""
+    met = check_seeds(N_FAST, N_SEEDS - N_FAST)["met"]
+    assert met.keys() >= {"kills", "power cuts", "pauses", "stops", "broker away", "rebalances"}
+    assert met.keys() >= {"members expelled", "failed fsync", "failed write", "failed replace"}
+
+
+def check_found(bug: str) -> None:
+    """Look for a bug in 500 seeds."""
+    done = simulate("--bug", bug, "--seeds", 500)
+    assert done.returncode == 0, done.stderr
+    assert f"{bug}: found by seed" in done.stderr
+
+
+@pytest.mark.parametrize("bug", FAST_BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    """A few bugs are found by the first seeds."""
+    check_found(bug)
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bug", sorted(set(BUGS) - set(FAST_BUGS)))
+def test_every_planted_bug_is_found(bug: str) -> None:
+    """Each bug is found within 500 seeds."""
+    check_found(bug)
+
+
+def test_a_seed_repeats_its_run() -> None:
+    """The same seed takes the same steps in every process, to the last."""
+    first, again = simulate("--replay", 3), simulate("--replay", 3)
+    assert first.returncode == 0, first.stdout
+    assert first.stdout.splitlines()[-1] == again.stdout.splitlines()[-1]
+
+
+def test_the_checker_knows_the_rules() -> None:
+    """What a log teaches, by hand."""
+    log: list[dict[str, Any]] = [
+        {"id": "a", "text": "sun sun tea", "label": "positive"},
+        {"id": "b", "operation": "delete"},  # too early
+        {"id": "b", "text": "rain", "label": "negative"},
+        {"id": "c", "text": "tea", "label": "negative"},
+        {"id": "c", "operation": "update", "text": "love", "label": "positive"},
+        {"id": "d", "text": "hate", "label": "negative"},
+        {"id": "d", "operation": "delete"},
+        {"id": "e", "text": "tea"},
+    ]
+    living = checker.taught([log], [("a", "negative"), ("e", "positive"), ("c", None)])
+    assert living == {"a": ("sun sun tea", "negative"), "e": ("tea", "positive")}
+    assert checker.counts(living) == (
+        {"negative": 1, "positive": 1},
+        {"sun": {"negative": 1}, "tea": {"negative": 1, "positive": 1}},
+    )
+
+
+def test_a_failing_plan_is_shrunk() -> None:
+    """Of a plan that fails by two of its events, these two are left, in their order."""
+    plan = draw(1)
+    wanted = plan.events[3], plan.events[-2]
+
+    def fails(smaller: Plan) -> bool:
+        return set(map(id, wanted)) <= set(map(id, smaller.events))
+
+    assert shrunk(plan, fails).events == wanted
+
+
+def test_a_plan_is_kept_whole() -> None:
+    """What stands in the book is the plan itself, whatever seeds will draw later."""
+    plan = replace(draw(2), seed=77)
+    assert decoded(encoded(plan)) == plan

@@ -1,0 +1,423 @@
+"""A run of a plan: daemons, a broker and disks, until all is settled and compared.
+
+Each daemon is the real one, from its source to its files; only its source's client, its HTTP server
+and its kernels' warm-up are replaced. Whenever a daemon's checkpoint is read, after a kill and at
+the end, its counts are those that the checker says of the positions in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from consumers import daemon
+from consumers.config.settings import Settings
+from consumers.corrections import CorrectionError
+from consumers.corrections.service import CorrectionService
+from consumers.errors import ConsumerError
+from consumers.messages import Partition, part_name
+from consumers.pipeline.loop import Pipeline
+from consumers.terminal import View
+from streamnb import NaiveBayes
+from streamnb.storage import read
+from tests.power_cut import PowerCut, put_back
+from tests.simulation import bugs, checker
+from tests.simulation.broker import Broker
+from tests.simulation.plan import LABELS, Event, Plan
+from tests.simulation.scheduler import BEGIN_S, Process, Scheduler, StuckError
+from tests.system_calls import Call
+
+TOPIC = "tweets"
+SETTLE_S = 90.0  # simulated
+JOURNAL = "corrections.jsonl"
+_JOURNAL = Partition(f"journal:{JOURNAL}", 0)
+_TRIES = 5
+
+
+class WrongError(Exception):
+    """Something is not as it must be."""
+
+
+class _Unseen:
+    """A view that nobody looks at."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def update(self, status: object) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(eq=False)
+class Daemon:
+    """One member: its folder, which outlives its processes, and the process of now."""
+
+    number: int
+    folder: Path
+    settings: Settings
+    cut: PowerCut
+    process: Process | None = None
+    pipeline: Pipeline | None = None
+    service: CorrectionService | None = None
+    stop: Any = None
+    starts_at_s: float | None = None  # None: at once
+    loses_power: bool = False
+    failing: list[tuple[str, int]] = field(default_factory=list)  # calls, and with what
+    lives: int = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and not self.process.is_dead
+
+
+class World:
+    """All that a run has; `report` counts what it met."""
+
+    def __init__(self, plan: Plan, root: Path) -> None:
+        self.plan, self.root = plan, root
+        self.chance = random.Random(f"world {plan.seed}")
+        self.scheduler = Scheduler(random.Random(f"scheduler {plan.seed}"))
+        self.broker = Broker(self.scheduler, random.Random(f"broker {plan.seed}"))
+        self.topic = self.broker.add_topic(TOPIC, plan.n_partitions)
+        self.report: Counter[str] = Counter()
+        self.n_comparisons = 0
+        self.said: deque[str] = deque(maxlen=400)  # what daemons logged, for a failure
+        self.acked: dict[int, tuple[str, str | None]] = {}  # by the place of its receipt
+        self.n_asked = 0
+        self.asking: dict[int, Process | None] = {}  # open corrections, with who is asked
+        self.is_settling = self.is_ending = False
+        self.is_forgotten: Callable[[Call], bool] = bugs.nothing_is_forgotten
+        self.owners: dict[Process, Daemon] = {}
+        self.daemons = [self._daemon(number) for number in range(plan.n_daemons)]
+        self.scheduler.on_death = self._after_death
+
+    def running(self) -> Daemon:
+        """Return the daemon whose thread runs."""
+        task = self.scheduler.current
+        assert task is not None
+        return self.owners[task.process]
+
+    def positions(self) -> dict[Partition, int]:
+        """Return the positions of that daemon as they are now."""
+        pipeline = self.running().pipeline
+        assert pipeline is not None
+        return pipeline.positions
+
+    def _daemon(self, number: int) -> Daemon:
+        folder = self.root / f"daemon-{number}"
+        folder.mkdir()
+        given: dict[str, Any] = {name: dict(own) for name, own in self.plan.settings.items()}
+        given["source"] = f"kafka://simulated:9092/{TOPIC}"
+        given["checkpoint"]["folder"] = folder / "state"
+        given["predictions"] = {"to": f"file:{folder / 'predictions.jsonl'}"}
+        given["model"] = {
+            "features": {"text": {"kind": "words", "ngrams": [1, 1], "negation": False}}
+        }
+        given["http"] = {"enabled": self.plan.has_page}
+        given["corrections"] = {"to": "journal" if self.plan.has_page else "none"}
+        if self.plan.n_daemons > 1:
+            given["group"]["folder"] = self.root / "shared"
+        else:
+            given.pop("group")
+        return Daemon(number, folder, Settings.model_validate(given), PowerCut(folder))
+
+    # ---- the run -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Carry out the plan, let all settle, stop all, and compare."""
+        for each in self.daemons:
+            self._start(each)
+        for event in self.plan.events:
+            self.scheduler.call_at(BEGIN_S + event.at_s, partial(self._do, event))
+        last_s = max((event.at_s for event in self.plan.events), default=0.0)
+        self.scheduler.call_at(BEGIN_S + last_s, self._settle)
+        self._run(lambda: self.is_settling, last_s + SETTLE_S)
+        self._run(self._is_settled, SETTLE_S)
+        self.is_ending = True
+        for each in self.daemons:
+            self._tell_to_stop(each)
+        self._run(lambda: not any(each.is_up for each in self.daemons), SETTLE_S)
+        for each in self.daemons:
+            self.check_file(each, is_last=True)
+        self._check_outputs()
+
+    def end(self) -> None:
+        """End whatever still runs."""
+        self.scheduler.on_death = lambda _process: None
+        for each in self.daemons:
+            if each.process is not None:
+                self.scheduler.kill(each.process)
+        self.scheduler.bury()
+
+    def _settle(self) -> None:
+        """Let nothing fail any more."""
+        self.is_settling = True
+        for each in self.daemons:
+            each.failing.clear()
+            if each.process is not None and each.is_up:
+                each.process.dies_in = None
+
+    def _run(self, until: Callable[[], bool], limit_s: float) -> None:
+        try:
+            self.scheduler.run(until, limit_s)
+        except StuckError as error:
+            raise StuckError(f"{error}; {self._standing()}") from error
+
+    def _standing(self) -> str:
+        """Say how far everybody is."""
+        ends = {str(partition): len(log) for partition, log in self.topic.logs.items()}
+        at = []
+        for each in self.daemons:
+            here = {} if each.pipeline is None else each.pipeline.positions
+            read = {str(partition): n for partition, n in here.items()}
+            at.append(f"daemon {each.number} is {'up' if each.is_up else 'down'}, at {read}")
+        return f"logs end at {ends}, {'; '.join(at)}, {len(self.asking)} corrections open"
+
+    def _is_settled(self) -> bool:
+        if self.asking:
+            return False
+        ends = {partition: len(log) for partition, log in self.topic.logs.items()}
+        for each in self.daemons:
+            if not each.is_up or each.pipeline is None:
+                return False
+            at = each.pipeline.positions
+            if any(at.get(partition, 0) < end for partition, end in ends.items() if end):
+                return False
+            applier = each.pipeline.corrections
+            if applier is not None and (applier.has_backlog() or applier.is_due()):
+                return False
+            journal = each.folder / "state" / JOURNAL
+            if applier is not None and at.get(_JOURNAL, 0) < journal.stat().st_size:
+                return False
+        return True
+
+    def _start(self, each: Daemon) -> None:
+        each.lives += 1
+        each.loses_power = False
+        process = each.process = Process(f"daemon-{each.number}.{each.lives}")
+        self.owners[process] = each
+        each.pipeline = each.service = each.stop = None
+        self.scheduler.start(process, lambda: self._live(each), "main")
+
+    def _live(self, each: Daemon) -> None:
+        import threading  # noqa: PLC0415 -- the simulated one
+
+        each.stop = threading.Event()
+        try:
+            daemon.run(each.settings, cast("View", _Unseen()), each.stop)
+        except (ConsumerError, OSError) as error:
+            self.report[f"ended by {type(error).__name__}"] += 1
+            self.said.append(f"{each.number} ended: {error}")
+            if self.is_settling:
+                raise WrongError(f"daemon {each.number} cannot go on: {error}") from error
+        assert each.process is not None
+        self.scheduler.kill(each.process)
+
+    def _tell_to_stop(self, each: Daemon) -> None:
+        if each.is_up and each.process is not None and each.stop is not None:
+            self.scheduler.start(each.process, each.stop.set, "signals")
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def _do(self, event: Event) -> None:
+        what = event.what
+        if event.kind == "say":
+            partition = Partition(TOPIC, event.who % self.plan.n_partitions)
+            self.broker.append(partition, json.dumps(what).encode())
+            return
+        if event.kind == "away":
+            self.report["broker away"] += 1
+            self.broker.away_until_s = self.scheduler.now_s + what["seconds"]
+            self.scheduler.wake(self.broker.changed)
+            return
+        each = self.daemons[event.who % len(self.daemons)]
+        process = each.process
+        if event.kind == "correct":
+            self.n_asked += 1
+            self._ask(each, self.n_asked, what, _TRIES)
+        elif not each.is_up or process is None:
+            return
+        elif event.kind in {"kill", "cut"}:
+            process.dies_in = what["after"]
+            each.loses_power = event.kind == "cut"
+            each.starts_at_s = what["down_s"]
+        elif event.kind == "stop":
+            self.report["stops"] += 1
+            each.starts_at_s = what["down_s"]
+            self._tell_to_stop(each)
+        elif event.kind == "pause":
+            self.report["pauses"] += 1
+            self.scheduler.pause(process, what["seconds"])
+        elif event.kind == "fail":
+            each.failing += [(what["call"], getattr(errno, what["error"]))] * what["times"]
+
+    def _ask(self, each: Daemon, number: int, what: dict[str, Any], tries: int) -> None:
+        """Hand in a correction as a client does; one that is refused is tried again later."""
+        name, label = what["id"], what["label"]
+        service, process = each.service, each.process
+
+        def again() -> None:
+            self.asking[number] = None
+            at_s = self.scheduler.now_s + 0.4
+            if tries:
+                self.scheduler.call_at(at_s, lambda: self._ask(each, number, what, tries - 1))
+            else:
+                del self.asking[number]
+
+        def ask() -> None:
+            assert service is not None
+            try:
+                receipt = service.delete(name) if label is None else service.label(name, label)
+            except CorrectionError:
+                self.report["corrections refused"] += 1
+                again()
+                return
+            if receipt.position is not None:
+                self.acked[int(receipt.position.partition("@")[2])] = name, label
+            self.report["corrections taken"] += 1
+            del self.asking[number]
+
+        if not each.is_up or service is None or process is None:
+            again()
+        else:
+            self.asking[number] = process
+            self.scheduler.start(process, ask, "client")
+
+    def _after_death(self, process: Process) -> None:
+        """Leave the disk as the end of the process did, check it, and start the next one."""
+        each = self.owners[process]
+        # Whoever asked a dead process does not know what became of it.
+        self.asking = {n: asked for n, asked in self.asking.items() if asked is not process}
+        if process.dies_in is not None and process.dies_in <= 0:
+            self.report["power cuts" if each.loses_power else "kills"] += 1
+            if each.loses_power:
+                self._lose(each)
+            self.check_file(each)
+        if not self.is_ending:
+            at_s = self.scheduler.now_s + (each.starts_at_s or 0.0)
+            each.starts_at_s = None
+            self.scheduler.call_at(at_s, lambda: self._start(each))
+
+    def _lose(self, each: Daemon) -> None:
+        """Leave of a folder what a power cut does."""
+        disk = each.cut.disk()
+        left = self.chance.choice(list(disk.after_a_cut(self.chance)))
+        put_back(each.folder, left)
+        each.cut = PowerCut(each.folder)
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def on_call(self, call: Call, act: Callable[..., Any]) -> Any:
+        """Carry out a call of a daemon's thread; others may go first, or it fails."""
+        scheduler = self.scheduler
+        if scheduler.current is None:
+            return act()
+        scheduler.act()
+        each = self.running()
+        if self.is_forgotten(call):
+            return None
+        for k, (name, code) in enumerate(each.failing):
+            if name == call.name:
+                del each.failing[k]
+                self.report[f"failed {name}"] += 1
+                raise OSError(code, os.strerror(code), str(call.path))
+        if call.path.is_relative_to(each.folder):
+            return each.cut.note(call, act)
+        return act()
+
+    # ---- checks --------------------------------------------------------------------------------
+
+    def journal(self, each: Daemon, end: int | None = None) -> dict[int, tuple[str, str | None]]:
+        """Return the corrections of a daemon's journal by their places, up to one."""
+        path = each.folder / "state" / JOURNAL
+        data = path.read_bytes() if path.exists() else b""
+        found, at = {}, 0
+        for line in data[: data.rfind(b"\n") + 1][:end].splitlines(keepends=True):
+            said = json.loads(line)
+            found[at] = said["id"], said.get("label")
+            at += len(line)
+        return found
+
+    def expected(self, positions: Mapping[str, int], each: Daemon) -> checker.Counts:
+        """Return what the checker says of some positions."""
+        logs = []
+        for partition, log in self.topic.logs.items():
+            end = positions.get(part_name(partition), 0)
+            logs.append([json.loads(value or b"{}") for value in log[:end]])
+        corrections = self.journal(each, positions.get(part_name(_JOURNAL), 0)).values()
+        return checker.counts(checker.taught(logs, corrections))
+
+    def check_file(self, each: Daemon, *, is_last: bool = False) -> None:
+        """Compare a daemon's checkpoint with what the checker says of its positions."""
+        path = each.folder / "state" / "model.nb"
+        if not path.exists() and not is_last:
+            return
+        stored = read(path)
+        self.n_comparisons += 1
+        found, wanted = counts_of(stored.model), self.expected(stored.positions, each)
+        if found != wanted:
+            raise WrongError(
+                f"daemon {each.number} at {stored.positions}:\n found {found}\nwanted {wanted}"
+            )
+        self._check_not_behind(each, stored.positions)
+        if is_last:
+            ends = {part_name(p): len(log) for p, log in self.topic.logs.items()}
+            missing = {
+                name: end for name, end in ends.items() if stored.positions.get(name, 0) != end
+            }
+            if any(missing.values()):
+                raise WrongError(f"daemon {each.number} is at {stored.positions}, not {missing}")
+
+    def _check_not_behind(self, each: Daemon, positions: Mapping[str, int]) -> None:
+        """Refuse a checkpoint older than one that was known to be safe."""
+        for partition, at in self.broker.committed.items():
+            if len(self.daemons) == 1 and positions.get(part_name(partition), 0) < at:
+                raise WrongError(f"daemon {each.number} is at {positions}, and had saved {at}")
+
+    def _check_outputs(self) -> None:
+        """Compare journal and predictions with what was acknowledged and said."""
+        if self.plan.n_daemons > 1:
+            return
+        each = self.daemons[0]
+        kept = self.journal(each)
+        lost = {at: said for at, said in self.acked.items() if kept.get(at) != said}
+        if lost:
+            raise WrongError(f"corrections were acknowledged, and are not there: {lost}")
+        path = each.folder / "predictions.jsonl"
+        found = Counter(json.loads(line)["id"] for line in path.read_text().splitlines())
+        twice = [name for name, n in found.items() if n > 1]
+        if twice and self.plan.n_partitions == 1:  # its log has an order, so lines are recognised
+            raise WrongError(f"predicted twice: {twice}")
+        said = [json.loads(value or b"{}") for log in self.topic.logs.values() for value in log]
+        n_said = Counter(message["id"] for message in said)
+        alone = {each["id"] for each in said if n_said[each["id"]] == 1 and "label" not in each}
+        alone -= {each["id"] for each in said if "operation" in each}
+        if alone - found.keys():
+            raise WrongError(f"never predicted: {sorted(alone - found.keys())}")
+
+
+def counts_of(model: NaiveBayes) -> checker.Counts:
+    """Return the counts of a model as the checker writes them: without what stands at zero."""
+    words = model.words()
+    rows = model.word_counts(words).tolist() if words else []
+    by_class = dict(zip(model.classes, map(int, model.class_counts.tolist()), strict=True))
+    by_word = {
+        word: {str(label): int(n) for label, n in zip(LABELS, row, strict=True) if n}
+        for word, row in zip(words, rows, strict=True)
+    }
+    return (
+        {str(label): n for label, n in by_class.items() if n},
+        {word: own for word, own in by_word.items() if own},
+    )
