@@ -44,6 +44,10 @@ campaigns: setup ## Try for hours to break the daemon's promises, into docs/reli
 	@$(BIN)/python -m tests.campaigns $(or $(ARGS),all) --json build/campaigns.json
 	@$(BIN)/python -m tests.campaigns publish build/campaigns.json
 
+.PHONY: simulate
+simulate: setup ## Run 10,000 seeds of the daemon on a simulated log, clock, disk and scheduler; ARGS go to it
+	@$(BIN)/python -m tests.simulation $(or $(ARGS),--seeds 10000)
+
 .PHONY: lint
 lint: setup ## Check style, formatting, types and import contracts
 	@scripts/lint.sh
