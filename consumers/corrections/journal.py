@@ -120,13 +120,13 @@ class Journal:
 
     def erase(
         self,
-        wanted: Mapping[str, tuple[Partition, int]],
+        wanted: Mapping[str, Mapping[Partition, int]],
         applied: int,
         goes_on: Callable[[], bool],
     ) -> set[str] | None:
         """Take the examples of deleted messages out of the lines that nobody will apply again.
 
-        `wanted` has by id the log and the offset up to which messages of that id are deleted. Lines
+        `wanted` has by id and log the offset up to which messages of that id are deleted. Lines
         before `applied` are applied in every kept checkpoint. `goes_on` is asked now and then.
         Returns the ids that lines behind `applied` still hold texts of; None if it did not go on.
         If the disk fails, it may be called again.
@@ -188,12 +188,12 @@ class Journal:
             self._failed = False
 
 
-def _is_meant(said: Correction, wanted: Mapping[str, tuple[Partition, int]]) -> bool:
+def _is_meant(said: Correction, wanted: Mapping[str, Mapping[Partition, int]]) -> bool:
     """Return whether a correction is of a message that was deleted, and not of a newer one."""
     deleted = wanted.get(said.id)
     if deleted is None or said.place is None:
         return False
-    return said.place != deleted[0] or said.offset <= deleted[1]
+    return said.offset <= deleted.get(said.place, said.offset)
 
 
 def _opened(path: Path) -> tuple[int, int]:

@@ -90,8 +90,8 @@ class TextMemory(Protocol):
 
     keep: int
 
-    def erase(self, deleted: Mapping[str, tuple[Partition, int]]) -> None:
-        """Overwrite the texts of deleted messages, of each id up to an offset of its log."""
+    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
+        """Overwrite the texts of deleted messages, of each id up to an offset of each log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +284,7 @@ class Erasure:
         try:
             left = None if self._is_moved() else self._pass_over(pending, applied)
             if left is not None and self._learned is not None:
-                by_log: dict[tuple[str, int], list[Deletion]] = {}  # several may have an id
-                for each in known:
-                    by_log.setdefault((each.topic, each.partition), []).append(each)
-                for own in by_log.values():
-                    self._learned.erase(_offsets_by_id(own))
+                self._learned.erase(_offsets_by_id(known))
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
@@ -351,7 +347,7 @@ class Erasure:
         return failed
 
     def _erase_journal(
-        self, offsets_by_id: dict[str, tuple[Partition, int]], applied: int
+        self, offsets_by_id: Mapping[str, Mapping[Partition, int]], applied: int
     ) -> set[str] | None:
         if self._journal is None:
             return set()
@@ -396,15 +392,12 @@ class Erasure:
         return not self._closing and not self._is_moved()
 
 
-def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, tuple[Partition, int]]:
-    """Return of each id the log and the offset up to which it is erased."""
-    found: dict[str, tuple[Partition, int]] = {}
+def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int]]:
+    """Return of each id, by log, the offset up to which it is erased."""
+    found: dict[str, dict[Partition, int]] = {}
     for each in pending:
-        partition, offset = Partition(each.topic, each.partition), each.offset
-        before = found.get(each.id)
-        if before is not None and before[0] == partition:
-            offset = max(offset, before[1])
-        found[each.id] = partition, offset
+        at, partition = found.setdefault(each.id, {}), Partition(each.topic, each.partition)
+        at[partition] = max(each.offset, at.get(partition, each.offset))
     return found
 
 

@@ -535,15 +535,15 @@ class LearnedMemory:
 
     # ---- erasure -------------------------------------------------------------------------------
 
-    def erase(self, deleted: Mapping[str, tuple[Partition, int]]) -> None:
+    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
         """Overwrite the texts of deleted messages in all files; on the erasing thread.
 
-        Of each id, records of that log up to the offset go.
+        Of each id, records of each log up to its offset go.
         """
         if self.folder is None or not self.folder.is_dir():
             return
-        for partition in {partition for partition, _ in deleted.values()}:
-            own = {name: at for name, (log_, at) in deleted.items() if log_ == partition}
+        for partition in {each for places in deleted.values() for each in places}:
+            own = {name: at[partition] for name, at in deleted.items() if partition in at}
             ids = {name.encode(): at for name, at in own.items()}
             # Of a message without an id the name is its place.
             places = [at for name, at in own.items() if name == place_name(partition, at)]

@@ -134,7 +134,7 @@ class Life:
         self.checkpoint.write(self.learner.model, self.positions)
         journal = self.room.log
         assert isinstance(journal, Journal)
-        wanted = {name: (partition, offset) for name, partition, offset in journal.deletions()}
+        wanted = {name: {partition: offset} for name, partition, offset in journal.deletions()}
         journal.erase(wanted, self.checkpoint.oldest_position(journal.partition), lambda: True)
 
     def kill(self) -> Life:

@@ -12,7 +12,7 @@ from typing import Any
 
 from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, encode
-from consumers.messages import Envelope, Operation, Partition, Reason, Reject
+from consumers.messages import Envelope, Operation, Partition, Reason, Reject, part_name
 from consumers.pipeline.erasure import Erasure, Output
 from consumers.sinks.records import prediction_record, reject_record, without_message
 
@@ -21,10 +21,14 @@ SECRET = b"xylophonist"
 TEXT = f"so it goes, {SECRET.decode()}"
 
 
-def correction(name: str, offset: int, label: str | None = None, text: str = TEXT) -> bytes:
+def correction(
+    name: str, offset: int, label: str | None = None, text: str = TEXT, place: Partition = LOG
+) -> bytes:
     """Return a line of the journal: a label, or without one a deletion."""
     kind: Any = "delete" if label is None else "label"
-    return encode(Correction(kind, name, 5, {"text": text}, label, "a", "t/0", ("t", 0), offset))
+    return encode(
+        Correction(kind, name, 5, {"text": text}, label, "a", part_name(place), place, offset)
+    )
 
 
 def prediction(name: str, text: str = TEXT) -> bytes:

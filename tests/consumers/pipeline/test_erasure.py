@@ -89,6 +89,22 @@ def test_messages_behind_a_deletion_keep_their_texts(folder: Folder) -> None:
     assert again in journal.read_bytes()
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_id_that_two_logs_delete_is_erased_up_to_both_places(folder: Folder, turn: int) -> None:
+    """In the journal too a newer message of either log keeps its text."""
+    journal, other = folder.path / "corrections.jsonl", Partition("t", 1)
+    lines = [
+        correction("m2", 1, "a"), correction("m2", 9, "a", "kept in the first"),
+        correction("m2", 2, "a", place=other), correction("m2", 9, "a", "kept in the other", other),
+    ]  # fmt: skip
+    journal.write_bytes(journal.read_bytes() + b"".join(line + b"\n" for line in lines))
+    with folder.opened() as erasure:
+        erasure.add([("m2", LOG, 4), ("m2", other, 4)][::turn], from_stream=False)
+        folder.erase(erasure)
+    assert folder.holders() == set()
+    assert [line in journal.read_bytes() for line in lines] == [False, True, False, True]
+
+
 def test_what_the_stream_deletes_is_told_to_the_store_until_that_has_it(folder: Folder) -> None:
     """The store forgets it; after a kill before it has, the next start tells it once more."""
     with folder.opened() as erasure:
@@ -262,7 +278,7 @@ def erase_file(path: Path) -> None:
     """Do a pass over one file."""
     if path.name == "corrections.jsonl":
         journal = Journal(path)
-        assert journal.erase({"m1": (LOG, 1)}, 1 << 40, lambda: True) == set()
+        assert journal.erase({"m1": {LOG: 1}}, 1 << 40, lambda: True) == set()
         journal.close()
         return
     taken = {"predictions.jsonl": prediction_without_text, "rejects.jsonl": reject_without_bytes}

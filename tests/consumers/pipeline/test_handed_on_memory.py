@@ -164,7 +164,7 @@ def test_an_erased_text_leaves_the_folder_as_further_parts_come(tmp_path: Path) 
     member.take_over()
     member.read(log, 5)
     member.save()
-    member.memory.erase({"m1": (LOG, 4)})
+    member.memory.erase({"m1": {LOG: 4}})
     for until in (7, 9, 11):
         member.read(log, until)
         member.save()

@@ -241,7 +241,7 @@ def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.read([CREATE, AGAIN, DELETE], 3)
     run.save()
-    run.memory.erase({"a": (LOG, 2)})
+    run.memory.erase({"a": {LOG: 2}})
     run.memory.close()
     files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
     assert b"sun" not in files
@@ -270,7 +270,7 @@ def test_an_erased_deletion_is_still_known(
     run = Run(tmp_path)
     run.read(log, at + 1)
     run.save()
-    run.memory.erase({"a": (LOG, at)})
+    run.memory.erase({"a": {LOG: at}})
     if is_killed:
         run.memory.close()
         run = Run(tmp_path)
