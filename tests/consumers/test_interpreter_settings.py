@@ -43,3 +43,36 @@ def test_the_memory_of_a_batch_serves_the_next_one() -> None:
     }
     assert faults["keep"] < 600
     assert faults["give back"] > 3_000
+
+
+_THREADS = """
+import ctypes
+import sys
+import threading
+from consumers.process import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+libc, held, all_there = ctypes.CDLL(None), [], threading.Barrier(8)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+def hold():
+    held.append(libc.malloc(10_000))
+    all_there.wait()
+threads = [threading.Thread(target=hold) for _ in range(8)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+out = ctypes.c_void_p(libc.fopen(b"/proc/self/fd/1", b"w"))
+libc.malloc_info(0, out)
+libc.fclose(out)
+"""
+
+
+def test_what_threads_free_is_kept_in_few_places() -> None:
+    """Otherwise each of them keeps what only one of them holds at a time."""
+    arenas = {
+        how: subprocess.check_output([sys.executable, "-c", _THREADS, how]).count(b"<heap nr=")
+        for how in ("keep", "by itself")
+    }
+    assert arenas["keep"] <= 2
+    assert arenas["by itself"] > 4
