@@ -190,7 +190,9 @@ class Daemon:
         if group is not None:
             self._health.watch_part(lambda: group.status().trouble)
         decoder = build_decoder(settings, source, classes)
-        self.reader = Reader(source, decoder, self._health, stop, group=group)
+        self.reader = reader = Reader(source, decoder, self._health, stop, group=group)
+        erasure = self._erasure
+        self._metrics.watch_backlog(lambda: reader.n_ahead, lambda: erasure.n_pending)
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,
             self._components.quality, view, self._checkpoint, group=group, clock=self._clock,
@@ -221,6 +223,7 @@ class Daemon:
             self._files.append(sink)
         if not isinstance(sink, NoSink):
             sink = PatientSink(sink, self._stop)
+        self._metrics.watch_output(name, lambda: sink.n_pending_bytes)
         stack.callback(sink.close)
         return sink
 

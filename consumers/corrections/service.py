@@ -40,6 +40,7 @@ from consumers.messages import KnownClasses, Partition, Reject, first_few, part_
 from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
+UNREAD_MAX = 10_000  # corrections of messages that were taken and not read back yet
 _LOCKS = 64
 log = structlog.get_logger(__name__)
 
@@ -295,6 +296,11 @@ class CorrectionService:
         reason = self.reason
         if reason is not None:
             raise NotReady(reason)
+        if len(self._written) + len(self._doubts) + len(self._unnoted) >= UNREAD_MAX:
+            raise NotReady(
+                f"{UNREAD_MAX} corrections wait to be read back from {self._log.name}; "
+                "ask again in a moment"
+            )
 
     def _check_label(self, label: str) -> None:
         if not self._classes.takes(label):

@@ -189,6 +189,11 @@ class KafkaSink:
         self._fault: Exception | None = None
         self._send_again_s = 0.0
 
+    @property
+    def n_pending_bytes(self) -> int:
+        """Size of what is not acknowledged yet."""
+        return self._pending_bytes
+
     def add(self, records: Sequence[Record]) -> None:
         """Take records and send them in order, waiting up to 5 s while too much is pending.
 

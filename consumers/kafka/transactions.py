@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
@@ -83,7 +84,7 @@ class KafkaTransactions:
         self._changed = threading.Condition()
         self._records: list[tuple[str, Record]] = []
         self._n_whole = 0  # of them, those of whole batches
-        self._n_bytes = 0  # of them, and of those that are being sent
+        self._n_bytes: Counter[str] = Counter()  # of them and of those being sent, by topic
         self._n_sending = 0
         self._is_sending = False
         self._positions: dict[Partition, int] = {}
@@ -130,7 +131,7 @@ class KafkaTransactions:
         """Take records of the batch under way; see `Sink.add`."""
         with self._changed:
             self._records += [(topic, record) for record in records]
-            self._n_bytes += sum(len(record.value) for record in records)
+            self._n_bytes[topic] += sum(len(record.value) for record in records)
             is_full = self._is_full()
         if is_full:
             self.flush(FLUSH_TIMEOUT_S)
@@ -167,7 +168,11 @@ class KafkaTransactions:
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _is_full(self) -> bool:
-        return self.n_pending > PENDING_RECORDS_MAX or self._n_bytes > PENDING_BYTES_MAX
+        return self.n_pending > PENDING_RECORDS_MAX or self._n_bytes.total() > PENDING_BYTES_MAX
+
+    def n_bytes(self, topic: str) -> int:
+        """Return the size of what waits for a topic; any thread may ask."""
+        return self._n_bytes[topic]
 
     # -- the thread that sends -------------------------------------------------------------------
 
@@ -182,7 +187,8 @@ class KafkaTransactions:
                     return
                 with self._changed:
                     self._n_sending, self._is_sending = 0, False
-                    self._n_bytes -= sum(len(record.value) for _, record in records)
+                    for topic, record in records:
+                        self._n_bytes[topic] -= len(record.value)
                     self._changed.notify_all()
                 self._until_done(self._prepare, tries=1)
 
@@ -386,7 +392,7 @@ class KafkaTransactions:
         )
         self._is_refused = True
         with self._changed:
-            self._n_bytes -= len(record.value) - len(record.short.value)
+            self._n_bytes[topic] -= len(record.value) - len(record.short.value)
         records[i] = topic, record.short
 
     def _mark(self) -> str:
@@ -426,6 +432,11 @@ class TransactionalSink:
     def add(self, records: Sequence[Record]) -> None:
         """Take records of the batch under way, waiting up to 5 s while too much is pending."""
         self._transactions.add(self._topic, records)
+
+    @property
+    def n_pending_bytes(self) -> int:
+        """Size of what is not committed yet."""
+        return self._transactions.n_bytes(self._topic)
 
     def flush(self, timeout_s: float) -> None:
         """Return once all records of whole batches are committed."""

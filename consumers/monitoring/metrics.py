@@ -291,6 +291,19 @@ class Metrics(Collector):
         self._queue_limit = gauge(
             "predictor_queue_limit_batches", "How many may wait (predictor.queue_size_max)."
         )
+        self._outputs = Gauge(
+            "output_pending_bytes",
+            "Size of the records that an output has not made safe yet.",
+            ["output"],
+            namespace="streamnb",
+            registry=registry,
+        )
+        self._read_ahead = gauge(
+            "read_ahead_messages", "Messages that are read and decoded, and not learned yet."
+        )
+        self._erasures = gauge(
+            "erasures_waiting", "Deleted messages whose texts may still stand in files."
+        )
         age = gauge("checkpoint_age_seconds", "Time since the last checkpoint was safe.")
         age.set_function(lambda: self._clock() - self._checkpoint_s)
         self._checkpoints = counter("checkpoints", "Checkpoints written.")
@@ -330,6 +343,15 @@ class Metrics(Collector):
         """Ask `size` for the length of the predictor's queue at each scrape."""
         self._queue.set_function(size)
         self._queue_limit.set(size_max)
+
+    def watch_output(self, name: str, n_bytes: Callable[[], int]) -> None:
+        """Ask `n_bytes` for what waits in an output at each scrape."""
+        self._outputs.labels(name).set_function(n_bytes)
+
+    def watch_backlog(self, read_ahead: Callable[[], int], erasures: Callable[[], int]) -> None:
+        """Ask these for the messages read ahead, and for the deletions left, at each scrape."""
+        self._read_ahead.set_function(read_ahead)
+        self._erasures.set_function(erasures)
 
     def watch_pages(self, n_pages: Callable[[], int], n_queries: Callable[[], int]) -> None:
         """Ask these for the number of open pages and of their live queries at each scrape."""

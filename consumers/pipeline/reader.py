@@ -116,6 +116,11 @@ class Reader:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="read", daemon=True)
 
+    @property
+    def n_ahead(self) -> int:
+        """How many messages wait to be learned; any thread may ask."""
+        return sum(self._queue.waiting().values())
+
     # ---- called by the consuming thread --------------------------------------------------------
 
     def start(

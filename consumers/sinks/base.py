@@ -48,6 +48,10 @@ class Sink(Protocol):
     def close(self) -> None:
         """Flush what can be flushed, and close."""
 
+    @property
+    def n_pending_bytes(self) -> int:
+        """Size of the records that are not safe yet; any thread may ask."""
+
 
 class NoSink:
     """Drops all records: stands in for a sink that is off."""
@@ -60,6 +64,11 @@ class NoSink:
 
     def close(self) -> None:
         """Do nothing."""
+
+    @property
+    def n_pending_bytes(self) -> int:
+        """Nothing ever waits."""
+        return 0
 
 
 _TRY_TIMEOUT_S = 1.0
@@ -98,6 +107,11 @@ class PatientSink:
     def close(self) -> None:
         """Close the sink."""
         self._sink.close()
+
+    @property
+    def n_pending_bytes(self) -> int:
+        """What waits in the sink."""
+        return self._sink.n_pending_bytes
 
     def _wait(self) -> None:
         """Flush the sink until it succeeds or the daemon stops."""

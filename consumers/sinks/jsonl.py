@@ -75,6 +75,11 @@ class JsonLinesSink:
         """Whether it has a length to go on from; a pipe or a device has none."""
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
+    @property
+    def n_pending_bytes(self) -> int:
+        """Size of what is not written yet."""
+        return len(self._pending)
+
     def add(self, records: Sequence[Record]) -> None:
         """Take records, also if writing raises `SinkError`; write once a megabyte is buffered."""
         if self._repeats is not None:

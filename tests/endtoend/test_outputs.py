@@ -117,6 +117,7 @@ def test_an_output_without_room_holds_the_stream(tmp_path: Path, output: str) ->
     with Daemon(write_config(path, **{output: {"to": "file:/dev/full"}}, **sections)) as daemon:
         assert "No space left on device" in daemon.until_line("sink_waits")["detail"]
         assert daemon.get("/healthz")[0] == 200
+        assert daemon.metric("streamnb_output_pending_bytes") > 40 * len(long)
         assert daemon.stop() == 74
         assert daemon.count("sink_waits") == 1
     assert not (tmp_path / "state" / "model.nb").exists()

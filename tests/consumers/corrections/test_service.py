@@ -18,6 +18,7 @@ from consumers.corrections import (
     UnknownMessage,
     UnusableExample,
 )
+from consumers.corrections import service as service_module
 from consumers.corrections.journal import FILE_NAME
 from consumers.corrections.model import entries
 from consumers.messages import CLASSES_MAX, Reason
@@ -101,6 +102,21 @@ def test_a_correction_that_comes_back_as_a_reject_is_forgotten(tmp_path: Path) -
     assert not service._written
     assert service.delete("m2").was == life.found[2][1]
     life.end()
+
+
+def test_corrections_that_are_not_read_back_are_bounded(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While reading them back takes long, no more than the bound are taken; then they are again."""
+    monkeypatch.setattr(service_module, "UNREAD_MAX", 2)
+    service = life.room.correction_service
+    for name in ("m0", "m2"):
+        service.delete(name)
+    with pytest.raises(NotReady, match="2 corrections wait to be read back"):
+        service.delete("m4")
+    assert len(lines(life)) == 2
+    life.correct()
+    service.delete("m4")
 
 
 def test_each_correction_knows_the_one_before(life: Life) -> None:

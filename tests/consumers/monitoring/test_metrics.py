@@ -199,12 +199,17 @@ def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics:
     """Source, predictor and checkpoint failures each move their own metric."""
     waiting = [3]
     metrics.watch_queue(lambda: len(waiting), 64)
+    metrics.watch_backlog(lambda: 5, lambda: 6)
+    metrics.watch_output("predictions", lambda: 7)
     metrics.observe_predict(0.0004, n_messages=20)
     health = Health(lambda: 0.0, 30.0).report()  # starting: alive, and not ready
     show(metrics, health=health, n_restarts=1, n_lost=8)
     metrics.checkpoint_failed()
     assert value(registry, "predictor_queue_batches") == 1
     assert value(registry, "predictor_queue_limit_batches") == 64
+    assert value(registry, "read_ahead_messages") == 5
+    assert value(registry, "erasures_waiting") == 6
+    assert value(registry, "output_pending_bytes", output="predictions") == 7
     assert value(registry, "alive") == 1
     assert value(registry, "ready") == 0
     assert value(registry, "predict_seconds_bucket", le="0.0005") == 1

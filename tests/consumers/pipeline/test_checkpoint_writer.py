@@ -39,6 +39,8 @@ LONG_S = 60.0  # longer than anything here takes; a test that waits so long has 
 class FullSink:
     """A sink whose disk is full until it is told to have room."""
 
+    n_pending_bytes = 0
+
     def __init__(self) -> None:
         self.tried = threading.Event()
         self.has_room = threading.Event()
