@@ -332,7 +332,8 @@ class Messages:
     @property
     def offsets(self) -> NDArray[np.int64]:
         """Each message's offset, shape (n,), int64, increasing."""
-        return self.raw.offsets[self.at]
+        whole = self.raw.offsets
+        return whole if len(self.at) == len(whole) else whole[self.at]
 
     @property
     def to_learn(self) -> NDArray[np.int64]:

@@ -45,12 +45,12 @@ from consumers.pipeline.learned_records import (
     EARLY_UPDATE,
     RELABELLED,
     TAKEN_BACK,
-    TEACHES,
     TEACHING,
     UPDATED,
     FoundRecords,
     Hashes,
     LearnedRecord,
+    teaching,
 )
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
@@ -119,12 +119,13 @@ class Reviser:
     def revise(self, messages: Messages, classes: Sequence[Label]) -> Revision:
         """Return what a batch changes; `classes` are the model's."""
         memory = self.memory.log(messages.partition)
+        if not memory.has_pending and not messages.operations.any():  # all create
+            kinds = np.where(messages.labels != NO_LABEL, np.uint8(CREATED), np.uint8(_NOTHING))
+            return Revision(messages, messages, kinds)
         is_delete = messages.operations == _DELETE
         is_taught = (messages.labels != NO_LABEL) & ~is_delete
         kinds = np.where(is_taught, np.uint8(CREATED), np.uint8(_NOTHING))
         asked = is_delete | (messages.operations == _UPDATE)
-        if not memory.has_pending and not asked.any():
-            return Revision(messages, messages, kinds)
         hashes = self.memory.hashed(messages.ids.texts)
         has_id = messages.ids.texts.ends >= 0
         pending = memory.is_pending(hashes)
@@ -149,17 +150,17 @@ class Reviser:
         rows = np.flatnonzero(kinds != _NOTHING)
         if not len(rows):
             return
-        kinds = kinds[rows]
-        classes = [str(label) for label in learner.model.classes]
-        labels = to_indices(Codes(np.maximum(whole.labels[rows], 0), whole.classes), classes)
+        at = slice(None) if len(rows) == len(kinds) else rows
+        kinds = kinds[at]
+        labels, teaches = _labels_of(whole, learner.model.classes)[at], teaching(kinds)
         memory = self.memory.log(whole.partition)
         sealed = memory.append(
-            whole.offsets[rows],
-            np.where(TEACHES[kinds], labels, np.int32(NO_LABEL)),
+            whole.offsets[at],
+            labels if teaches.all() else np.where(teaches, labels, np.int32(NO_LABEL)),
             kinds,
-            take_texts(whole.ids.texts, rows),
+            whole.ids if at is not rows else take_texts(whole.ids.texts, rows),
             columns_of(whole, rows, list(self._fields)),
-            None if revision.hashes is None else revision.hashes[rows],
+            None if revision.hashes is None else revision.hashes[at],
         )
         if revision.taken:
             self._take_back(memory, np.unique(revision.taken), part_name(whole.partition), learner)
@@ -281,6 +282,14 @@ class Reviser:
             ids, fields,
         )  # fmt: skip
         self.memory.wrote(memory, sealed)
+
+
+def _labels_of(messages: Messages, classes: Sequence[Label]) -> NDArray[np.int32]:
+    """Return each label's place among the model's classes; anything where there is none."""
+    names = [str(label) for label in classes]
+    if list(messages.classes) == names[: len(messages.classes)]:
+        return messages.labels
+    return to_indices(Codes(np.maximum(messages.labels, 0), messages.classes), names)
 
 
 def _text_column(value: bytes | None) -> TextColumn:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from consumers.errors import CheckpointError
 from consumers.features import build_model
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
+from consumers.pipeline.learned_records import TEACHING, teaching
 from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
 
@@ -70,6 +72,12 @@ def test_a_log_leaves_what_it_does_not_take_back(
         assert (run.counts, run.n_superseded) == expected(log)
         assert not run.reviser.counts["refused"]
         run.memory.close()
+
+
+def test_the_kinds_that_teach_are_those_with_contents() -> None:
+    """Comparisons say the same as the list."""
+    found = np.flatnonzero(teaching(np.arange(256, dtype=np.uint8)))
+    assert found.tolist() == sorted(TEACHING)
 
 
 CREATE, AGAIN = Said("create", "a", "sun sun", "positive"), Said("create", "b", "rain", "negative")
