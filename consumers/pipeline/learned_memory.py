@@ -46,6 +46,7 @@ from consumers.pipeline.learned_records import (
     Hashes,
     IdIndex,
     LearnedRecord,
+    PendingIds,
     Segment,
     erase_records,
     no_spans,
@@ -82,8 +83,8 @@ class LogMemory:
         self.is_elsewhere = False  # another member of the group has got further, and remembers
         self.first_offset: int | None = None  # from where on what was learned is known
         self.segments: dict[int, Segment] = {}
-        self._pending: Hashes = np.empty(0, np.uint64)  # sorted: ids whose message is to come
-        self._new_pending: set[int] = set()
+        self.lost: set[int] = set()  # segments that could not be read, as long as they would count
+        self._pending = PendingIds()
         self._ids = IdIndex()
 
     def floor(self, number: int) -> int:
@@ -119,8 +120,6 @@ class LogMemory:
         """
         if self.first_offset is None and len(offsets):
             self.first_offset = int(offsets[0])
-        if hashes is not None:
-            self._note_early(kinds, hashes)
         sealed, begin = [], 0
         while begin < len(offsets):
             number = self.n // SEGMENT_RECORDS
@@ -129,6 +128,8 @@ class LogMemory:
             if segment is None:
                 segment = self.segments[number] = Segment(number, self.path(number))
             rows = slice(begin, end)
+            if hashes is not None:
+                self._note_early(number, kinds[rows], hashes[rows])
             own = [
                 each.piece(begin, end) if isinstance(each, TextColumn) else each[rows]
                 for each in fields.values()
@@ -143,9 +144,8 @@ class LogMemory:
             begin = end
         return sealed
 
-    def _note_early(self, kinds: NDArray[np.uint8], hashes: Hashes) -> None:
-        early = (kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)
-        self._new_pending.update(hashes[early].tolist())
+    def _note_early(self, number: int, kinds: NDArray[np.uint8], hashes: Hashes) -> None:
+        self._pending.add(number, hashes[(kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)])
 
     def forget(self) -> list[Segment]:
         """Drop the segments beyond the bound, and return them."""
@@ -154,31 +154,23 @@ class LogMemory:
         gone = [each for number, each in self.segments.items() if ends[number] <= floor]
         for each in gone:
             del self.segments[each.number]
-        if gone:
+        if gone or self.lost:
             self._ids.forget(floor)
+            self._pending.forget(floor // SEGMENT_RECORDS)
+            self.lost = {each for each in self.lost if each >= floor // SEGMENT_RECORDS}
         return gone
 
     @property
     def has_pending(self) -> bool:
         """Whether there may be ids whose message is still to come."""
-        return bool(self._new_pending) or len(self._pending) > 0
+        return bool(self._pending)
 
     def is_pending(self, hashes: Hashes) -> NDArray[np.bool_] | None:
         """Return which hashes are of ids whose message is still to come, or None if no id is.
 
         One may be among them that is not any more: only its records tell.
         """
-        if len(self._new_pending) > len(self._pending) // 8:
-            new = np.fromiter(self._new_pending, np.uint64, len(self._new_pending))
-            self._pending = np.union1d(self._pending, new)
-            self._new_pending.clear()
-        if not len(self._pending):
-            return None
-        at = np.minimum(np.searchsorted(self._pending, hashes), len(self._pending) - 1)
-        found: NDArray[np.bool_] = self._pending[at] == hashes
-        if self._new_pending:
-            found |= np.isin(hashes, np.fromiter(self._new_pending, np.uint64))
-        return found
+        return self._pending.among(hashes)
 
     def find(self, hashes: Hashes) -> FoundRecords:
         """Return the records with one of some hashes."""
@@ -199,6 +191,7 @@ class LogMemory:
     def lose(self, number: int, error: Exception) -> None:
         """Go on without a segment that cannot be read, and log it."""
         self.segments.pop(number, None)
+        self.lost.add(number)
         self.is_whole = False
         said = getattr(error, "strerror", None) or error
         log.error(
@@ -210,20 +203,29 @@ class LogMemory:
     def at_offset(self, offset: int) -> list[LearnedRecord]:
         """Return the records of a message without an id, which is known by its place alone."""
         found = [np.empty(0, np.int64)]
-        for number, segment in self.segments.items():
-            for k, first in enumerate(segment.firsts):
-                at = np.flatnonzero(segment.chunk(k).offsets == offset)
-                found.append(at + first + number * SEGMENT_RECORDS)
+        for number, segment in list(self.segments.items()):
+            try:
+                for k, first in enumerate(segment.firsts):
+                    at = np.flatnonzero(segment.chunk(k).offsets == offset)
+                    found.append(at + first + number * SEGMENT_RECORDS)
+            except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
+                self.lose(number, error)
         return [each for each in self.read(np.concatenate(found)).records() if each.id is None]
 
     def knows_from(self) -> int:
         """Return the offset from which on it is known whether a message taught something."""
-        first = min(self.segments, default=0)
+        first = _next_segment(self.n) // SEGMENT_RECORDS
+        while first - 1 in self.segments:  # before one that is lost, nothing is known
+            first -= 1
         if self.is_whole and not first:
             return 0
         if first not in self.segments:
             return 1 << 62
-        return int(self.segments[first].chunk(0).offsets[0])
+        try:
+            return int(self.segments[first].chunk(0).offsets[0])
+        except (OSError, ValueError, DamagedError) as error:
+            self.lose(first, error)
+            return self.knows_from()
 
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""
@@ -254,7 +256,7 @@ class LogMemory:
             chunk = parse(memoryview(data), segment.n_bytes, check=True)
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
-                self._note_early(kinds, self._hashed(chunk.ids()))
+                self._note_early(number, kinds, self._hashed(chunk.ids()))
             self._ids.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
             segment.note(len(chunk), chunk.end - chunk.at)
         if segment.n > n:
@@ -296,7 +298,7 @@ class LearnedMemory:
         self._waiting: deque[Future[None]] = deque()
         self._synced: Future[None] | None = None
         # What the kept checkpoints may name: the files that each one had no use for any more.
-        self._leaving: deque[list[Segment]] = deque([[]], maxlen=keep + 1)
+        self._leaving: deque[list[Path | None]] = deque([[]], maxlen=keep + 1)
         self._packed: dict[Partition, tuple[Mapping[str, Any], list[tuple[Segment, int]]]] = {}
         self._erasing = threading.Lock()
 
@@ -317,7 +319,7 @@ class LearnedMemory:
         Its files have other names from here on, as kept checkpoints name those of before.
         """
         old = self.log(partition)
-        self._leaving[-1] += old.segments.values()
+        self._leaving[-1] += [each.path for each in old.segments.values()]
         new = self.logs[partition] = LogMemory(
             old.folder, len(self.fields), self.records_max, self.hashed
         )
@@ -381,6 +383,17 @@ class LearnedMemory:
             return None
         return self.folder / quote(part_name(partition), safe="")
 
+    @property
+    def trouble(self) -> str | None:
+        """What of the memory was lost, in a sentence; None if nothing that it should have."""
+        n = sum(len(each.lost) for each in list(self.logs.values()))
+        return (
+            f"{n} files of what was learned could not be read: what deletes and updates say of "
+            "their messages takes nothing back; the log names them (learned_damaged)"
+            if n
+            else None
+        )
+
     def sizes(self) -> tuple[int, int]:
         """Return how many records are kept, and their bytes."""
         logs = self.logs.values()
@@ -398,7 +411,7 @@ class LearnedMemory:
             if self.folder is not None:
                 self._submit([(segment, segment.n_bytes)])
         for gone in memory.forget():
-            self._leaving[-1].append(gone)
+            self._leaving[-1].append(gone.path)
         while len(self._waiting) > WAITING_MAX or (self._waiting and self._waiting[0].done()):
             with contextlib.suppress(OSError):  # the next checkpoint tries again, and says why
                 self._waiting.popleft().result()
@@ -464,10 +477,10 @@ class LearnedMemory:
         """Remove the files that no kept checkpoint names any more; after each checkpoint."""
         if len(self._leaving) == self._leaving.maxlen:
             used = self._paths()
-            for segment in self._leaving[0]:
-                if segment.path is not None and segment.path not in used:
+            for path in self._leaving[0]:
+                if path is not None and path not in used:
                     with contextlib.suppress(OSError):
-                        segment.path.unlink(missing_ok=True)
+                        path.unlink(missing_ok=True)
         self._leaving.append([])
 
     def unpack(self, entry: CheckpointEntry) -> None:
@@ -523,7 +536,7 @@ class LearnedMemory:
             for path in folder.iterdir() if folder.is_dir() else ():
                 found = _FILE.fullmatch(path.name)
                 if found and path not in named:
-                    self._leaving[-1].append(Segment(int(found[1]), path))
+                    self._leaving[-1].append(path)
 
     def _paths(self) -> set[Path | None]:
         """Return the files in use."""

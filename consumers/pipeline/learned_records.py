@@ -361,6 +361,48 @@ def no_spans(n: int, n_fields: int) -> Longs:
     return np.full((n, kernels.FIELDS + 2 * (n_fields + 1)), -1, np.int64)
 
 
+class PendingIds:
+    """Hashes of ids whose message is still to come, by the segment that says so."""
+
+    def __init__(self) -> None:
+        self._by_segment: dict[int, list[Hashes]] = {}
+        self._sorted: Hashes = np.empty(0, np.uint64)
+        self._new: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._new) or len(self._sorted) > 0
+
+    def add(self, segment: int, hashes: Hashes) -> None:
+        """Take in what a segment says."""
+        if len(hashes):
+            self._by_segment.setdefault(segment, []).append(hashes)
+            self._new.update(hashes.tolist())
+
+    def forget(self, first: int) -> None:
+        """Drop what segments before one have said."""
+        gone = [number for number in self._by_segment if number < first]
+        for number in gone:
+            del self._by_segment[number]
+        if gone:
+            left = [each for own in self._by_segment.values() for each in own]
+            self._sorted = np.unique(np.concatenate([np.empty(0, np.uint64), *left]))
+            self._new.clear()
+
+    def among(self, hashes: Hashes) -> NDArray[np.bool_] | None:
+        """Return which hashes are of such ids, or None if there are none."""
+        if len(self._new) > len(self._sorted) // 8:
+            new = np.fromiter(self._new, np.uint64, len(self._new))
+            self._sorted = np.union1d(self._sorted, new)
+            self._new.clear()
+        if not len(self._sorted):
+            return None
+        at = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)
+        found: NDArray[np.bool_] = self._sorted[at] == hashes
+        if self._new:
+            found |= np.isin(hashes, np.fromiter(self._new, np.uint64))
+        return found
+
+
 class IdIndex:
     """Where each hash of an id stands among a log's records: a few sorted runs, made when asked.
 

@@ -85,8 +85,11 @@ class Pipeline:
     _own: set[Partition] = field(default_factory=set)  # of a group's, read here
 
     def __post_init__(self) -> None:
-        """Have the health show a checkpoint that failed, until one is written."""
+        """Have the health show a failed checkpoint until one is written, and what was lost."""
         self.health.watch_part(lambda: self._checkpoint_trouble)
+        if self.reviser is not None:
+            memory = self.reviser.memory
+            self.health.watch_part(lambda: memory.trouble)
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""

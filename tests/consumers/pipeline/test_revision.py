@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
+from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.features import build_model
 from consumers.pipeline import learned_memory
@@ -191,6 +192,56 @@ def test_a_segment_that_is_gone_is_told_and_the_rest_goes_on(tmp_path: Path) -> 
     run.save()
     run.memory.close()
     assert Run(tmp_path).memory.sizes()[0] == 10
+
+
+def test_of_a_lost_segment_it_is_not_known_what_it_taught(tmp_path: Path) -> None:
+    """Nor of what is older; health tells of it until its records would have left."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(12)]
+    run = Run(tmp_path, records_max=16)
+    run.read(log, 12)
+    run.save()
+    run.memory.close()
+    (tmp_path / FOLDER_NAME / "t%2F0" / "1.records").write_bytes(b"short")
+    with capture_logs():
+        run = Run(tmp_path, records_max=16)
+    said = [Correction("delete", f"m{i}", i, {}, None, None, "j/0", LOG, i) for i in range(12)]
+    assert [run.state(each) for each in said[2:10]] == ["teaches"] * 2 + [None] * 4 + [
+        "teaches"
+    ] * 2
+    assert run.state(replace(said[5], id=place_name(LOG, 5))) is None
+    assert "1 files" in str(run.memory.trouble)
+    run.read([*log, *(Said("create", f"n{i}", "sun", "positive") for i in range(16))], 28)
+    assert run.memory.trouble is None
+    run.memory.close()
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_correction_outlives_a_segment_that_is_gone(tmp_path: Path, is_named: bool) -> None:
+    """A place is looked up in all files, and one of them cannot be opened."""
+    log = [Said("create", f"m{i}" if is_named else None, "sun", "positive") for i in range(9)]
+    run = Run(tmp_path)
+    run.read(log, 9)
+    run.save()
+    run.memory.wrote(run.memory.log(LOG), [])
+    (tmp_path / FOLDER_NAME / "t%2F0" / "0.records").unlink()
+    name = "m1" if is_named else place_name(LOG, 1)
+    with capture_logs() as logs:
+        assert run.state(Correction("delete", name, 1, {}, None, None, "j/0", LOG, 1)) is None
+    assert [each["event"] for each in logs] == ["learned_damaged"]
+    run.memory.close()
+
+
+def test_ids_that_never_come_are_forgotten() -> None:
+    """Deletes of messages that do not come stay no longer than other records."""
+    run = Run(None, records_max=8)
+    log = [
+        Said("delete", "early"),
+        *(Said("create", f"m{i}", "sun", "positive") for i in range(16)),
+    ]
+    run.read(log, 9)
+    assert run.memory.log(LOG).has_pending
+    run.read(log, 17)
+    assert not run.memory.log(LOG).has_pending
 
 
 @pytest.mark.parametrize("n", [3, 6])
