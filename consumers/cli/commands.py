@@ -31,6 +31,8 @@ from consumers.cli.conventions import (
     FromOption,
     JsonOption,
     MaxMessagesOption,
+    ReplayFromOption,
+    SourceOption,
     ToOption,
     UntilOption,
     fail,
@@ -39,7 +41,6 @@ from consumers.cli.conventions import (
     stream_range,
 )
 from consumers.config.addresses import SOURCE_FORMS
-from consumers.errors import CheckpointError, ConfigError
 from consumers.process import READER_GONE, hush, left_out, watch_signals
 
 if TYPE_CHECKING:
@@ -111,14 +112,7 @@ def options(
 )
 def run(  # noqa: PLR0913, PLR0917 -- each is an option
     config: ConfigOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help=f"{SOURCE_FORMS}; wins over the file.",
-            show_default=False,
-        ),
-    ] = None,
+    source: SourceOption = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop once all that is there now has been read.")
     ] = False,
@@ -251,7 +245,7 @@ def predict(
     from consumers.cli import model_report as answers
     from consumers.cli.output import print_prediction
 
-    stored, troubles = answers.read_model(model or _newest_checkpoint(config))
+    stored, troubles = answers.read_model(model or answers.newest_checkpoint(config))
     _warn(troubles)
     console = Console()
     for example, text in _examples(stored.model, texts or [], given or [], message or [], config):
@@ -318,22 +312,6 @@ def inspect(
         print_json(found)
     else:
         print_inspection(Console(), found)
-
-
-def _newest_checkpoint(config: Path | None) -> Path:
-    from consumers.config.settings import load
-    from consumers.pipeline.checkpoint import FILE_NAME
-
-    folder = load(find_config(config), os.environ).checkpoint.folder
-    if folder is None:
-        raise ConfigError("checkpoint.folder is null: name a model with --model FILE")
-    path = folder / FILE_NAME
-    if not any(folder.glob(f"{FILE_NAME}*")):
-        raise CheckpointError(
-            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name a model "
-            "with --model FILE"
-        )
-    return path
 
 
 def _warn(texts: list[str]) -> None:
@@ -489,45 +467,79 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
 )
 def verify(
     config: ConfigOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help=f"{SOURCE_FORMS}; wins over the file. A recording stands for its topic.",
-            show_default=False,
-        ),
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="BOUND",
-            help="As the run had it that began the checkpoint.",
-            show_default=False,
-        ),
-    ] = None,
+    source: SourceOption = None,
+    begin: ReplayFromOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a checkpoint with its log."""
-    from consumers.cli import model_report
+    from consumers.cli import model_report as answers
     from consumers.cli.output import print_verified
     from consumers.cli.verify import verify as verify_log
     from consumers.config.settings import load
     from consumers.monitoring import logs
 
-    part = stream_range(begin, None)
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
-    stored, troubles = model_report.read_model(_newest_checkpoint(config))
+    stored, troubles = answers.read_model(answers.newest_checkpoint(config))
     _warn(troubles)
-    done = verify_log(settings, stored, part, show=sys.stderr.isatty())
+    done = verify_log(settings, stored, stream_range(begin, None), show=sys.stderr.isatty())
     if as_json:
-        values = asdict(done) | {"differences": [each._asdict() for each in done.differences]}
-        print_json({"is_equal": done.is_equal} | values)
+        named = [each._asdict() for each in done.differences]
+        print_json({"is_equal": done.is_equal} | asdict(done) | {"differences": named})
     else:
         print_verified(Console(), done)
     if not done.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+models = typer.Typer(help="Make a model of a checkpoint.", no_args_is_help=True)
+app.add_typer(models, name="model", epilog="  streamnb model subtract --slice 2026-11-02 --to FILE")
+
+
+@models.command(
+    "subtract",
+    help="Write the newest checkpoint's model without what one slice of its log teaches: a day of "
+    "the messages' time (UTC), or a value of a field. The log is read from its beginning for it; "
+    "the checkpoint stays as it is.",
+    epilog="  streamnb model subtract --slice 2026-11-02 --to without.nb\n"
+    "  streamnb model subtract --slice en --by lang --to without-english.nb\n"
+    '  streamnb predict --model without.nb "what a lovely day"',
+)
+def subtract_slice(
+    name: Annotated[
+        str, typer.Option("--slice", metavar="NAME", help="The slice, such as 2026-11-02.")
+    ],
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Where the model is written.")],
+    by: Annotated[
+        str,
+        typer.Option(metavar="day|FIELD", help="What it is a slice by: user, lang, a field."),
+    ] = "day",
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    begin: ReplayFromOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model without a slice."""
+    from consumers.cli import model_report as answers
+    from consumers.cli.verify import without_slice
+    from consumers.config.settings import load
+    from consumers.monitoring import logs
+    from consumers.private_files import FILE_MODE
+    from streamnb import save
+
+    settings = load(find_config(config), os.environ, {"source": source})
+    logs.configure(None)
+    stored, troubles = answers.read_model(answers.newest_checkpoint(config))
+    _warn(troubles)
+    part, show = stream_range(begin, None), sys.stderr.isatty()
+    model, n = without_slice(settings, stored, by, name, part, show=show)
+    save(model, to, mode=FILE_MODE)
+    digest = model.digest()
+    left = model.n_examples
+    if as_json:
+        print_json({"path": str(to), "taken": n, "n_examples": left, "digest": digest})
+    else:
+        typer.echo(f"{n:,} examples taken, {left:,} left; counts' digest {digest}; {to}")
 
 
 @app.command(

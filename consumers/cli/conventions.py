@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from consumers.config.addresses import BOUND_FORMS, Bound, StreamRange
+from consumers.config.addresses import BOUND_FORMS, SOURCE_FORMS, Bound, StreamRange
 from consumers.errors import MovedError
 
 DEFAULT_CONFIG = Path("config.yaml")
@@ -30,6 +30,12 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help=f"{SOURCE_FORMS}; wins over the file.", show_default=False
+    ),
+]
 MaxMessagesOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
@@ -41,6 +47,12 @@ FromOption = Annotated[
         metavar="BOUND",
         help=f"Begin here: {BOUND_FORMS}. A checkpoint's positions win.",
         show_default=False,
+    ),
+]
+ReplayFromOption = Annotated[  # of commands that read the log of a checkpoint again
+    str | None,
+    typer.Option(
+        "--from", metavar="BOUND", help="As the run had it that read the log.", show_default=False
     ),
 ]
 _END = "End before this, in the same forms, or with what is there now."

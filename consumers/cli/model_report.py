@@ -7,11 +7,16 @@ a class, less the logarithm of the mean likelihood in the others.
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from consumers.cli.conventions import find_config
+from consumers.config.settings import load
+from consumers.errors import CheckpointError, ConfigError
+from consumers.pipeline.checkpoint import FILE_NAME
 from streamnb import NaiveBayes, StoreWarning
 from streamnb.inspection.summary import (
     flag_rows,
@@ -32,6 +37,20 @@ def read_model(path: Path) -> tuple[Stored, list[str]]:
         warnings.simplefilter("always", StoreWarning)
         stored = read(path)
     return stored, [str(warning.message) for warning in caught]
+
+
+def newest_checkpoint(config: Path | None) -> Path:
+    """Return the file of the newest checkpoint of a configuration."""
+    folder = load(find_config(config), os.environ).checkpoint.folder
+    if folder is None:
+        raise ConfigError("checkpoint.folder is null: name a model with --model FILE")
+    path = folder / FILE_NAME
+    if not any(folder.glob(f"{FILE_NAME}*")):
+        raise CheckpointError(
+            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name a model "
+            "with --model FILE"
+        )
+    return path
 
 
 def predict(

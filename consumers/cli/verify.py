@@ -18,10 +18,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import SecretStr
 from rich import progress
 
 from consumers.checkpoint_entry import entries_of
@@ -33,7 +35,7 @@ from consumers.corrections.model import Correction, entries
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.labels import keep_classes, within_limit
-from consumers.errors import ConfigError, MismatchError, SourceError
+from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.factories import (
     build_decoder,
     build_source,
@@ -57,7 +59,8 @@ from consumers.pipeline.checkpoint import mismatch
 from consumers.pipeline.reader import pieces
 from consumers.sources.base import LogFacts, Source
 from consumers.sources.records import raw_columns, split_lines
-from streamnb import Codes, NaiveBayes, TextColumn
+from streamnb import Codes, NaiveBayes, TextColumn, subtract
+from streamnb.errors import InputError
 from streamnb.inspection.summary import CountDifference, differences, number_rows
 from streamnb.storage import Stored
 
@@ -66,6 +69,16 @@ _POLL_TIMEOUT_S = 0.5
 _PIECE_MESSAGES = 50_000
 _ROUNDING = 1e-9  # of means, which come back to rounding where an example is taken back
 Fields: TypeAlias = dict[str, str | float | None]
+# Returns which of some messages are meant, as truth values.
+Choice: TypeAlias = Callable[[Messages, NDArray[np.int64]], NDArray[np.bool_]]
+
+
+class LivingExample(NamedTuple):
+    """What a message teaches; `is_chosen` says whether it is one of those that are meant."""
+
+    label: str
+    fields: Fields
+    is_chosen: bool
 
 
 @dataclass(slots=True)
@@ -95,39 +108,40 @@ class Verified:
 class _Story:
     """What the messages of one id come to, in the order of their log."""
 
-    living: dict[int, tuple[str, Fields]] = field(default_factory=dict)  # label, fields by offset
+    living: dict[int, LivingExample] = field(default_factory=dict)  # by offset
     by_person: set[int] = field(default_factory=set)  # of these a person gave the label
     deleted: set[int] = field(default_factory=set)  # by a person
     is_known: bool = False  # it was learned, or taken back, before
     is_awaited: bool = False  # taken back before it came
     n_taken_back: int = 0
 
-    def take(self, operation: Operation, offset: int, label: str | None, fields: Fields) -> bool:
+    def take(
+        self, operation: Operation, offset: int, label: str | None, fields: Fields, chosen: bool
+    ) -> bool:
         """Go on with a message of the stream; return False if it had been taken back before."""
         if operation == Operation.CREATE:
             if self.is_awaited:
                 self.is_awaited, self.is_known = False, True
                 return False
             if label is not None:
-                self.living[offset], self.is_known = (label, fields), True
+                self.living[offset] = LivingExample(label, fields, chosen)
+                self.is_known = True
             return True
-        given = [own for at, (own, _) in self.living.items() if at in self.by_person]
+        given = [each.label for at, each in self.living.items() if at in self.by_person]
         had_any = bool(self.living)
         self.n_taken_back += len(self.living)
         self.living.clear()
         if operation == Operation.UPDATE and given:
             label = given[-1]
             self.by_person.add(offset)
-        is_learned = operation == Operation.UPDATE and label is not None
         if not had_any and not self.is_known:
             self.is_awaited = True
-        if is_learned:
-            assert label is not None
-            self.living[offset] = label, fields
+        if operation == Operation.UPDATE and label is not None:
+            self.living[offset] = LivingExample(label, fields, chosen)
         self.is_known = True
         return True
 
-    def correct(self, said: Correction, fields: Fields) -> None:
+    def correct(self, said: Correction, fields: Fields, chosen: bool) -> None:
         """Go on with what a person said of the message at that offset, whose fields these are."""
         at = said.offset
         if said.label is None:
@@ -135,13 +149,16 @@ class _Story:
             self.deleted.add(at)
         elif at not in self.deleted:
             self.n_taken_back += self.living.pop(at, None) is not None
-            self.living[at] = said.label, fields
+            self.living[at] = LivingExample(said.label, fields, chosen)
             self.by_person.add(at)
             self.is_known = True
 
 
 class Replay:
-    """Learns a log without what it takes back; `begins` says where the log began."""
+    """Learns a log without what it takes back; `begins` says where the log began.
+
+    With a `choice` it learns the chosen messages alone: what people said without one is none.
+    """
 
     def __init__(
         self,
@@ -149,7 +166,9 @@ class Replay:
         targets: Mapping[Partition, int],
         begins: Mapping[Partition, int],
         corrections: Sequence[Correction],
+        choice: Choice | None = None,
     ) -> None:
+        self._choice = choice
         self.model = build_model(settings.model)
         self.classes = known_classes(settings, None)
         self.counts: Counter[str] = Counter()
@@ -178,7 +197,7 @@ class Replay:
             story = self._stories[place, name]
             if said.was is None or said.offset in story.living:
                 self._named.add((place, name))
-                story.correct(said, self._fields_of(said.example))
+                story.correct(said, self._fields_of(said.example), self._choice is None)
         self.counts["corrections"] += 1
 
     def note_ids(self, messages: Messages) -> None:
@@ -201,12 +220,18 @@ class Replay:
             ]
         self.counts["messages"] += len(messages.raw)
         rows = np.intersect1d(messages.to_learn, every[~is_told])
+        rows = rows[self._chosen(messages, rows)]
         columns = columns_of(messages, rows, list(self._kinds))
         self._teach(place, columns, Codes(messages.labels[rows], messages.classes))
         for row in np.flatnonzero(is_told).tolist():
             name = names[row]
             name = _nameless(offsets[row]) if name is None else name
             self._tell(messages, row, self._stories[place, name])
+
+    def _chosen(self, messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if self._choice is None:
+            return np.ones(len(rows), np.bool_)
+        return self._choice(messages, rows)
 
     def _tell(self, messages: Messages, row: int, story: _Story) -> None:
         operation = OPERATIONS[int(messages.operations[row])]
@@ -218,27 +243,30 @@ class Replay:
         own = columns_of(messages, np.array([row]), list(self._kinds))
         fields = {name: _value(column) for name, column in own.items()}
         label = None if operation == Operation.DELETE else messages.label(row)
-        if story.take(operation, offset, label, fields):
+        chosen = bool(self._chosen(messages, np.array([row]))[0])
+        if story.take(operation, offset, label, fields, chosen):
             for said in self._said.get((messages.partition, offset), ()):
-                story.correct(said, fields)
+                story.correct(said, fields, chosen)
 
     def finish(self) -> None:
         """Learn what lives on of the stories, and the examples that came by themselves."""
-        living: dict[Partition, list[tuple[str, Fields]]] = defaultdict(list)
+        living: dict[Partition, list[LivingExample]] = defaultdict(list)
         for (place, _), story in self._stories.items():
-            living[place] += story.living.values()
+            living[place] += [each for each in story.living.values() if each.is_chosen]
             self.counts["taken_back"] += story.n_taken_back
         alone = Partition("corrections", 0)
-        for said in self._own.values():
+        for said in self._own.values() if self._choice is None else ():
             if said.label is not None:
-                living[alone].append((said.label, self._fields_of(said.example)))
+                fields = self._fields_of(said.example)
+                living[alone].append(LivingExample(said.label, fields, is_chosen=True))
         for place, examples in living.items():
             for begin in range(0, len(examples), _PIECE_MESSAGES):
                 some = examples[begin : begin + _PIECE_MESSAGES]
                 columns = {
-                    name: self._column(name, [f[name] for _, f in some]) for name in some[0][1]
+                    name: self._column(name, [each.fields[name] for each in some])
+                    for name in self._kinds
                 }
-                self._teach(place, columns, [label for label, _ in some])
+                self._teach(place, columns, [each.label for each in some])
 
     def _teach(self, place: Partition, columns: Mapping[str, Any], labels: Any) -> None:
         if len(labels):
@@ -264,7 +292,7 @@ def _nameless(offset: int) -> bytes:
     return b"\0%d" % offset
 
 
-def _names(messages: Messages, rows: Any) -> list[bytes | None]:
+def _names(messages: Messages, rows: NDArray[np.int64]) -> list[bytes | None]:
     """Return the ids of some messages, None where there is none."""
     data, starts, ends = messages.ids.texts
     plain = data.tobytes()
@@ -286,7 +314,19 @@ def _value(column: Column) -> str | float | None:
 def verify(
     settings: Settings, stored: Stored, part: StreamRange | None = None, *, show: bool = False
 ) -> Verified:
-    """Compare the counts of a checkpoint with those of its log; `part` is as the run had it.
+    """Compare the counts of a checkpoint with those of its log; see `replayed`."""
+    return _compared(stored, replayed(settings, stored, part, show=show))
+
+
+def replayed(
+    settings: Settings,
+    stored: Stored,
+    part: StreamRange | None = None,
+    choice: Choice | None = None,
+    *,
+    show: bool = False,
+) -> Replay:
+    """Read the log of a checkpoint up to its positions; `part` is as the run had it.
 
     A checkpoint of another configuration is a `MismatchError`. A log that does not reach from its
     beginning up to the checkpoint's positions any more is a `SourceError`.
@@ -306,7 +346,11 @@ def verify(
     begins = {each: facts[each].begin if each in facts else 0 for each in targets}
     classes = KnownClasses(map(str, model.classes), open=settings.model.new_classes)
     said = [each for at in labels_at for each in _corrections(settings, at, labels_at[at], classes)]
-    replay = Replay(settings, targets, begins, said)
+    key = SecretStr(f"{model.state.hash_key:032x}")  # so that both know long values alike
+    settings = settings.model_copy(
+        update={"model": settings.model.model_copy(update={"hash_key": key})}
+    )
+    replay = Replay(settings, targets, begins, said, choice)
     size = sum(at - begins[each] for each, at in targets.items())
     with _bar(show=show) as bar:
         task = bar.add_task(stored.path.name, total=2 * size)
@@ -323,7 +367,7 @@ def verify(
                 bar.advance(task, raw.next_offset - int(raw.offsets[0]))
         replay.finish()
         bar.update(task, completed=2 * size)
-    return _compared(stored, replay)
+    return replay
 
 
 def _decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], None]) -> None:
@@ -424,6 +468,51 @@ def _bar(*, show: bool) -> progress.Progress:
         progress.TimeElapsedColumn(),
         disable=not show,
     )
+
+
+# ---- a slice ------------------------------------------------------------------------------------
+
+
+def without_slice(
+    settings: Settings,
+    stored: Stored,
+    by: str,
+    name: str,
+    part: StreamRange | None = None,
+    *,
+    show: bool = False,
+) -> tuple[NaiveBayes, int]:
+    """Return a checkpoint's model without what a slice of its log teaches, and how many examples.
+
+    `by`: `day` for the day of the message's time in UTC, else `user`, `lang` or one of
+    `message.fields`; `name` is the slice's value. An update belongs to the slice of its own time. A
+    slice of nothing, or one that the model never learned, is a `QuestionError`.
+    """
+    known = ("day", "user", "lang", *settings.message.fields)
+    if by not in known:
+        raise QuestionError(f"--by {by}: name one of {', '.join(known)}")
+
+    def choice(messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found = messages.metadata(messages.raw, messages.at[rows])
+        if by == "day":
+            days = np.array(found.times_ms, "datetime64[ms]").astype("datetime64[D]")
+            return np.array([str(day) == name for day in days], np.bool_)
+        own: Sequence[Any] = [each.get(by) for each in found.fields]
+        own = {"user": found.users, "lang": found.langs}.get(by, own)
+        return np.array([str(value) == name for value in own], np.bool_)
+
+    learned = replayed(settings, stored, part, choice, show=show).model
+    if not learned.n_examples:
+        raise QuestionError(f"--slice {name}: the log has no example of it by {by}")
+    for group, spec in learned.describe()["groups"].items():
+        if "max_words" in spec:
+            stored.model.set_max_words(group, spec["max_words"])
+    try:
+        return subtract(stored.model, learned), learned.n_examples
+    except InputError as error:
+        raise QuestionError(
+            f"--slice {name}: {error} `streamnb verify` shows where model and log differ."
+        ) from error
 
 
 # ---- the comparison -----------------------------------------------------------------------------

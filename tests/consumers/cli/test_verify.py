@@ -16,19 +16,20 @@ from rich.console import Console
 from consumers import daemon
 from consumers.cli.conventions import EXIT_DIFFERENT
 from consumers.cli.record import RecordingWriter
-from consumers.cli.verify import verify
+from consumers.cli.verify import verify, without_slice
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction, encode
 from consumers.decode.record_format import RecordFormat
-from consumers.errors import MismatchError, SourceError
+from consumers.errors import MismatchError, QuestionError, SourceError
+from consumers.features import build_model
 from consumers.messages import Partition
 from consumers.monitoring import logs
 from consumers.sources.base import LogFacts
 from consumers.sources.recording import RecordingHead
 from consumers.sources.records import from_parts
 from consumers.terminal import make_view
-from streamnb import NaiveBayes
+from streamnb import NaiveBayes, load
 from streamnb.storage import Stored, read, save
 from tests.consumers.cli.test_commands import Command, command
 
@@ -299,3 +300,72 @@ def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
     piped = settings_for(tmp_path, "stdin")
     with pytest.raises(MismatchError, match="stdin"):
         verify(piped, stored(tmp_path))
+
+
+def days(n: int, seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]]]]:
+    """Return messages of three days, and day, language and message of those that teach at last."""
+    chance = random.Random(seed)
+    messages: list[dict[str, Any]] = []
+    alive: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    for number in range(n):
+        what = chance.random()
+        name = f"m{number}" if what < 0.7 or not alive else chance.choice(list(alive))
+        day, lang = f"2026-11-0{1 + 3 * number // n}", chance.choice(("en", "de"))
+        message: dict[str, Any] = {"id": name, "created_at": f"{day}T23:59:59Z"}
+        if what >= 0.85 and name in alive:
+            messages.append(message | {"operation": "delete"})
+            del alive[name]
+            continue
+        message |= {"text": f"w{chance.randrange(30)} o{number}", "lang": lang, "age": number % 50}
+        message |= {"label": chance.choice(LABELS), "reply": chance.random() < 0.5}
+        alive[name] = day, lang, message
+        messages.append(message | ({"operation": "update"} if what >= 0.7 else {}))
+    return messages, list(alive.values())
+
+
+@pytest.mark.parametrize("by", ["day", "lang"])
+def test_a_slice_is_subtracted_by_name(command: Command, tmp_path: Path, by: str) -> None:
+    """What is left has the digest of a model that never learned the slice; the file answers."""
+    messages, alive = days(300, 3)
+    write_lines(tmp_path / "in.jsonl", messages)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings)
+    config = tmp_path / "config.yaml"
+    config.write_text(settings.model_dump_json(exclude_unset=True))
+    name = "2026-11-02" if by == "day" else "en"
+    rest = [message for day, lang, message in alive if name not in {day, lang}]
+    assert 20 < len(rest) < len(alive) - 20
+    never = build_model(settings.model)
+    for each in rest:
+        fields = {field: each[field] for field in ("text", "lang", "age", "reply")}
+        never.learn_one(fields, each["label"])
+    before = stored(tmp_path).model.digest()
+    arguments = ("-c", str(config), "--slice", name, "--by", by, "--to", "rest.nb")
+    told = command("model", "subtract", *arguments, "--json")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["taken"] == len(alive) - len(rest)
+    left = load(tmp_path / "rest.nb")
+    assert left.digest(moments=False) == never.digest(moments=False)
+    assert stored(tmp_path).model.digest() == before
+    assert (tmp_path / "rest.nb").stat().st_mode & 0o777 == 0o600
+    told = command("model", "subtract", *arguments)
+    assert f"{len(alive) - len(rest)} examples taken, {len(rest)} left" in told.out
+
+
+def test_a_slice_that_is_none_is_refused(tmp_path: Path) -> None:
+    """One of nothing, by a field that no message has, or that the model did not learn."""
+    write_lines(tmp_path / "in.jsonl", days(60, 4)[0])
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings)
+    with pytest.raises(QuestionError, match="the log has no example of it by day"):
+        without_slice(settings, stored(tmp_path), "day", "2026-12-24")
+    with pytest.raises(QuestionError, match="--by hour: name one of day, user, lang"):
+        without_slice(settings, stored(tmp_path), "hour", "12")
+
+    def change(model: NaiveBayes) -> None:
+        for part in model.state.parts.values():
+            part.groups["text"].counts.by_word[:] = 0.0
+
+    tamper(tmp_path, change)
+    with pytest.raises(QuestionError, match="`streamnb verify` shows where"):
+        without_slice(settings, stored(tmp_path), "day", "2026-11-02")
