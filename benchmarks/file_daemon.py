@@ -1,16 +1,21 @@
 """The whole daemon on a file of JSON lines: its speed without Kafka, and what checkpoints cost.
 
+Further cases show what the memory of what was learned costs, and deletes and updates of the stream.
+
 Beside it the library alone judges and learns the same texts, from memory, in one call and on one
 thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpoints, the page).
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmarks import ours
 from benchmarks.alternate import alternate
@@ -25,6 +30,8 @@ MESSAGES = 1_000_000
 # For checkpoints the run must last for several of them.
 LONG_MESSAGES = 3_000_000
 TURNS = 5
+DELETED, UPDATED = 0.02, 0.02  # shares of the messages
+_NO_MEMORY = {"learned": {"messages_max": 0}}
 
 
 def file_daemon(tweets: Tweets, show: Show) -> Result:
@@ -76,6 +83,69 @@ def checkpoints(tweets: Tweets, show: Show) -> Result:
     return result
 
 
+def memory_of_learned(tweets: Tweets, show: Show) -> Result:
+    """Learn a long file with checkpoints and the memory that deletes need, and with neither."""
+    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
+        source = write_lines(Path(folder), tweets, LONG_MESSAGES)
+
+        def learned(*, checkpoints: bool, settings: Mapping[str, Any] | None = None) -> float:
+            run = run_daemon(
+                source, LONG_MESSAGES, PAIRS, checkpoints=checkpoints, settings=settings
+            )
+            return LONG_MESSAGES / run.messages_per_s
+
+        timed = {
+            "checkpoints each 5 s, memory on": lambda: learned(checkpoints=True),
+            "checkpoints each 5 s, memory off": lambda: learned(
+                checkpoints=True, settings=_NO_MEMORY
+            ),
+            "neither": lambda: learned(checkpoints=False, settings=_NO_MEMORY),
+        }
+        turns = alternate(timed, TURNS, show)
+    result = Result("memory_of_learned", f"{LONG_MESSAGES:,} JSON lines of {tweets.origin}")
+    on, off, neither = timed
+    for name in timed:
+        result.add(name, LONG_MESSAGES / turns.median_s(name), "messages/s")
+    result.add("speed with both to neither", turns.ratio(neither, on), "times", at_least=0.9)
+    result.add("speed with the memory to without", turns.ratio(off, on), "times")
+    return result
+
+
+def deletes(tweets: Tweets, show: Show) -> Result:
+    """Learn a file of which messages are deleted and updated, and as many without that."""
+    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
+        path = Path(folder)
+        plain = write_lines(path, tweets, MESSAGES)
+        n_deletes = _write_revised(path / "revised.jsonl", tweets, MESSAGES)
+        revised = f"file:{path / 'revised.jsonl'}"
+        by_examples = {"learning": {"publish": "examples"}}
+        n_learned = {plain: MESSAGES, revised: MESSAGES - n_deletes}
+
+        def learned(source: str, settings: Mapping[str, Any] | None = None) -> Callable[[], float]:
+            def run() -> float:
+                found = run_daemon(source, n_learned[source], PAIRS, settings=settings)
+                return MESSAGES / found.messages_per_s
+
+            return run
+
+        timed = {
+            "with deletes and updates": learned(revised),
+            "without": learned(plain),
+            "by examples, with deletes and updates": learned(revised, by_examples),
+            "by examples, without": learned(plain, by_examples),
+        }
+        turns = alternate(timed, TURNS, show)
+    what = f"{DELETED:.0%} deletes and {UPDATED:.0%} updates among {MESSAGES:,} JSON lines"
+    result = Result("deletes", f"{what} of {tweets.origin}")
+    for name in timed:
+        result.add(name, MESSAGES / turns.median_s(name), "messages/s")
+    ratio = turns.ratio("without", "with deletes and updates")
+    result.add("speed with deletes and updates to without", ratio, "times", at_least=0.85)
+    ratio = turns.ratio("by examples, without", "by examples, with deletes and updates")
+    result.add("the same by examples", ratio, "times")
+    return result
+
+
 def _learned(source: str, n: int, words: Mapping[str, Any]) -> Callable[[], float]:
     return lambda: n / run_daemon(source, n, words).messages_per_s
 
@@ -93,3 +163,26 @@ def write_lines(folder: Path, tweets: Tweets, n: int) -> str:
     with path.open("wb") as file:
         file.writelines(value + b"\n" for value in messages(tweets, n))
     return f"file:{path}"
+
+
+def _write_revised(path: Path, tweets: Tweets, n: int) -> int:
+    """Write messages of which some delete or update one before them; return how many delete."""
+    chance, n_deletes, encode = random.Random(1), 0, msgspec.json.Encoder().encode
+    ids: list[int] = []
+    with path.open("wb") as file:
+        for value in messages(tweets, n):
+            drawn, line = chance.random() if ids else 1.0, value
+            if drawn < DELETED:
+                n_deletes += 1
+                line = encode({"id": chance.choice(ids), "operation": "delete"})
+            elif drawn < DELETED + UPDATED:
+                own = {"id": chance.choice(ids), "operation": "update"}
+                line = encode(msgspec.json.decode(value) | own)
+            else:
+                ids.append(msgspec.json.decode(value, type=_Id).id)
+            file.write(line + b"\n")
+    return n_deletes
+
+
+class _Id(msgspec.Struct):
+    id: int
