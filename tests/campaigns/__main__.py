@@ -17,6 +17,7 @@ from tests.campaigns.campaign import Campaign, FailedError, carry_out
 from tests.campaigns.daemons import broker_kills, kills, stops
 from tests.campaigns.damaged_files import damaged_files
 from tests.campaigns.decoding import decoders, record_batches
+from tests.campaigns.deleting import deletes
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
 from tests.campaigns.odd_configurations import odd_configurations
@@ -32,6 +33,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
         Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
         Campaign(stops, 50, 1, "stops", ("deep",)),
+        Campaign(deletes, 50, 1, "times 20,000 messages of one log", ("deep",), is_chain=True),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of seven kinds", ("deep",)),
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
