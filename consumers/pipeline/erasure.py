@@ -280,7 +280,7 @@ class Erasure:
             pending = dict(self._pending)
         # An older kept checkpoint would have to take back what these taught.
         n_min = 0 if self._learned is None else self._learned.keep
-        known = [each for each in pending if self._n_checkpoints[each] >= n_min]
+        known = {each for each in pending if self._n_checkpoints[each] >= n_min}
         try:
             left = None if self._is_moved() else self._pass_over(pending, applied)
             if left is not None and self._learned is not None:
