@@ -299,6 +299,7 @@ def build_corrections(
         metrics.corrections,
         clock,
         correction_service.not_applied,
+        is_own=isinstance(entries, Journal),
     )
     return CorrectionParts(correction_service, applier, entries)
 

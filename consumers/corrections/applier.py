@@ -30,7 +30,8 @@ from streamnb.errors import InputError
 # As much as a piece of the stream may hold the consuming thread, about: a correction takes a
 # fraction of a millisecond.
 TURN_S = 0.02
-# A partition that was ours may come back in a rebalance; after so long it will not.
+# A partition that was ours may come back in a rebalance, or once the group knows that the process
+# before us is dead; after so long it will not.
 AWAY_S = 60.0
 GONE = (
     "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
@@ -67,7 +68,8 @@ class CorrectionApplier:
     """Applies corrections in the order of their log.
 
     `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
-    are those of messages that others learn. `not_applied` is called, on the consuming thread, with
+    are those of messages that others learn; a log that `is_own` has none but of messages that were
+    read here. `not_applied` is called, on the consuming thread, with
     each that the model did not learn.
     """
 
@@ -78,7 +80,10 @@ class CorrectionApplier:
         metrics: CorrectionMetrics,
         clock: Callable[[], float] = time.monotonic,
         not_applied: Callable[[Correction], None] = lambda _said: None,
+        *,
+        is_own: bool = False,
     ) -> None:
+        self._is_own = is_own
         self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
         self._deleted: list[tuple[str, Partition, int]] = []
         self._reading = reading
@@ -238,6 +243,9 @@ class CorrectionApplier:
         if place in positions:
             left_s = self._away_since_s.get(place)
             return left_s is None or self._clock() < left_s + AWAY_S
+        if assigned and self._is_own:  # nobody else would apply it
+            now_s = self._clock()
+            return now_s < self._away_since_s.setdefault(place, now_s) + AWAY_S
         if assigned:
             return False
         # A source that knows no assignments has one stream, and once that has brought something,

@@ -61,7 +61,8 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
 
 
 def test_corrections_of_partitions_that_others_read_are_skipped(life: Life) -> None:
-    """In a group each member applies what concerns the messages that it learned, and no more."""
+    """Of a shared log each member applies what concerns the messages that it learned, no more."""
+    life.applier._is_own = False  # as a label topic
     life.assigned = {STREAM[0]: 0}
     say(life, partition=("t", 1), offset=0, was="positive", was_part="t/1", example={"text": "x"})
     say(life, kind="label", partition=("t", 1), offset=7, label="positive", example={"text": "x"})
@@ -101,6 +102,24 @@ def test_a_partition_that_left_may_come_back(life: Life) -> None:
         life.correct()
         assert life.reading.n_waiting == waiting
     assert life.value("skipped") == 1.0
+
+
+def test_a_partition_may_be_held_by_the_process_before(life: Life) -> None:
+    """What a journal corrects was read here, so it waits until its partition is given to us again.
+
+    After a kill amid a rebalance the group may first give a partition to the dead process.
+    """
+    text, label = life.found[1]
+    taught = {"was": label, "was_part": "t/1", "example": {"text": text}}
+    say(life, **taught, partition=("t", 1), offset=0)
+    life.assigned = {STREAM[0]: 0}
+    life.correct()
+    assert (life.value("skipped"), life.reading.n_waiting) == (0.0, 1)
+    life.assigned = dict.fromkeys(STREAM, 0)
+    life.take(STREAM[1], 1)
+    life.correct()
+    assert life.value("delete") == 1.0
+    assert life.learner.model.parts["t/1"].class_counts.sum() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -256,7 +275,7 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"checkpoint": {"folder": tmp_path}, "model": {"features": FEATURES}}
     )
-    room = build_corrections(settings, None, Metrics(CollectorRegistry()))
+    room = build_corrections(settings, None, Metrics(CollectorRegistry()), lambda: 0.0)
     assert room is not None
     model = build_model(settings.model)
     learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
