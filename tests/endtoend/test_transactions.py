@@ -98,6 +98,7 @@ def test_a_second_daemon_ends_the_first(
         configs.append(write_config(folder / "config.yaml", kafka=kafka, **own))
     fill(broker.address, topic, stream(0)[:500])
     with Daemon(configs[0]) as first:
+        first.until_metric("streamnb_messages_total", 500)
         first.until_metric("streamnb_transactions_total", 1)
         with Daemon(configs[1]) as second:
             second.until_metric("streamnb_alive", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,6 +48,13 @@ class Daemon:
     def commit(self) -> None:
         """Commit what was taken."""
         self.sink.flush(PATIENCE_S)
+
+    def rest(self) -> None:
+        """Wait until it is ready for the next transaction: from here on, who comes later wins."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self.transactions._producer is None:
+            assert time.monotonic() < deadline_s, self.transactions.trouble()
+            threading.Event().wait(0.01)
 
     def kill(self) -> None:
         """End without a word, as far as the broker hears."""
@@ -225,6 +233,7 @@ def test_a_second_daemon_ends_the_first(
     first = start(broker.address, source, output)
     first.take(0, 100)
     first.commit()
+    first.rest()
     first.take(100, 200)
     second = start(broker.address, source, output)
     second.take(100, 150)
