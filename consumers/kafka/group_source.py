@@ -467,6 +467,7 @@ class GroupSource(Source):
         except ClientError as error:
             self._troubles.say(BROKER, str(error))
             return
+        known = self._positions.logs
         for partition, log_start in starts.items():
             position = self._to_seek.pop(partition)
             if position is None:
@@ -478,6 +479,10 @@ class GroupSource(Source):
             lost = self._positions.start(partition, position, log_start, ends[partition])
             if lost:
                 self._report_lost(partition, lost, log_start)
+        new = self._positions.logs.keys() - known.keys()
+        if new:  # of a topic read for the first time, or partitions that it got since
+            began = {str(each): self._positions.position(each) for each in new & starts.keys()}
+            log.info("reading_begins", positions=began)
         self._seek()
         self._heard()
 

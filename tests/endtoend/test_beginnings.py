@@ -96,6 +96,8 @@ def test_partitions_that_are_added_are_read_whole(
         broker.add_partitions(topic, 2)
         fill(broker.address, topic, messages(examples(200, 30)), 1)
         daemon.until_metric("streamnb_messages_total", 200)
+        began = [line["positions"] for line in daemon.lines if line["event"] == "reading_begins"]
+        assert {f"{topic}[1]": 0} in began
         daemon.kill()
     assert notes(tmp_path)[f"{topic}/1"].get("begin", 0) == 0
     broker.add_partitions(topic, 3)

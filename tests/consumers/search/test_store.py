@@ -131,6 +131,21 @@ def test_what_is_too_old_is_not_shown(tmp_path: Path) -> None:
         assert again.key > 4
 
 
+def test_a_clock_that_jumps_by_years_costs_what_looks_too_old(tmp_path: Path) -> None:
+    """Ahead, what was there is too old; back again, all that comes is kept and shown."""
+    with running(tmp_path / "recent.db", age_max_s=100.0) as store:
+        wall = wall_of(store)
+        began_s = wall()
+        tell(store, ["good 0"])
+        wall.now_s = began_s + 5 * 365 * 86_400
+        tell(store, ["good 1"], first=1)
+        assert ids(store, "good") == ["m1"]
+        wall.now_s = began_s - 5 * 365 * 86_400
+        tell(store, ["good 2"], first=2)
+        assert ids(store, "good") == ["m2", "m1"]
+        assert store.state().n_failed == 0
+
+
 def test_a_removed_message_is_really_gone(tmp_path: Path) -> None:
     """What was removed is found no more, and its words stand in no byte of the file."""
     path = tmp_path / "recent.db"
