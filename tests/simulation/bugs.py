@@ -99,11 +99,18 @@ def zombie_accepted(_world: World) -> Iterator[Patch]:
 
     def look(self: GroupParts) -> None:
         for partition in self.files.partitions():
-            self._known[partition].news = self.files.load(partition)
+            known = self._known[partition]
+            loaded = self.files.load(partition, known.position)
+            if loaded is not None:
+                self._note(partition, loaded.position, loaded.written_s)
+                known.news = loaded
 
     def take_news(self: GroupParts, *_: object) -> dict[Partition, LoadedPart]:
-        known = self._known.items()
-        return {each: said.news for each, said in known if said.news is not None}
+        found = {}
+        for partition, known in self._known.items():
+            if known.news is not None:
+                found[partition], known.news = known.news, None
+        return found
 
     yield GroupParts, "look", look
     yield GroupParts, "take_news", take_news
