@@ -16,14 +16,14 @@ from tests.endtoend.daemon_process import Daemon, write_config
 N_MESSAGES = 20_000
 WORDS = ("sun", "rain", "monday", "coffee", "good", "bad")
 LONG = 1_000  # steps
-GROWTH_MAX = 1.05
+GROWTH_MAX, SHORT_GROWTH_MAX = 1.05, 1.15
 
 
 def soak(run: Run) -> None:
-    """Memory stays within 5 % after the first tenth, or third of a short run, page on.
+    """Memory stays within 5 % after the first tenth, page on; short runs have 15 %.
 
-    All words are new ones. A run is short below 20 million messages: in a tenth of it not every
-    queue and table has been as full as it comes to be.
+    All words are new ones. A run is short below 20 million messages: as freed memory is kept, each
+    peak of a queue stays, and a short run has not seen its highest ones. Its first third counts.
     """
     read, write = os.pipe()
     with (
@@ -56,7 +56,8 @@ def soak(run: Run) -> None:
     n_first = max(1, run.n // (10 if run.n >= LONG else 3))
     run.figures["MB at the beginning"] = max(sizes[:n_first]) >> 20
     run.figures["MB at most"] = max(sizes) >> 20
-    assert max(sizes) <= GROWTH_MAX * max(sizes[:n_first]), [size >> 20 for size in sizes]
+    growth_max = GROWTH_MAX if run.n >= LONG else SHORT_GROWTH_MAX
+    assert max(sizes) <= growth_max * max(sizes[:n_first]), [size >> 20 for size in sizes]
 
 
 def _lines(chance: random.Random) -> bytes:
