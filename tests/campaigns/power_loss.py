@@ -100,13 +100,13 @@ def memory(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     """Learn and take back; after a cut what an acknowledged checkpoint names can be taken back."""
     log = [_said(chance) for _ in range(24)]
     before, n_states = _made(folder / "before"), 0
-    cut = PowerCut(before, lies, failing=chance.choice((0, *range(1, 9))))
+    cut = PowerCut(before, lies, failing=chance.randint(0, 8))
     with patch.object(learned_memory, "SEGMENT_RECORDS", 4):
         with cut.watched(), closing_memory(before / "state") as run:
             while run.position < len(log) - 8:
                 run.read(log, run.position + chance.randint(1, 4))
-                if chance.random() < 0.5:
-                    with suppress(CheckpointError):  # its sync fails
+                for _ in range(chance.choice((0, 2))):
+                    with suppress(CheckpointError):  # its sync fails, and is tried again
                         run.save()
                         cut.acknowledge(run.position)
         for promised, left in _some(chance, cut.states(chance), MEMORY_SHARE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,15 +13,22 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import Settings
 from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
 from consumers.errors import CheckpointError, SinkError
+from consumers.features import build_model
+from consumers.pipeline import learned_memory
+from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import FILE_NAME
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
 from streamnb.storage import read
 from tests.consumers.decoded_messages import messages
 from tests.consumers.pipeline.erasure_folder import Folder
+from tests.consumers.pipeline.revised_log import FIELDS
 from tests.consumers.pipeline.test_loop import LABELLED, LOG, UNLABELLED, Run
 from tests.system_calls import Call, hooked
 
@@ -61,13 +69,31 @@ class OneFault:
         raise OSError(number, os.strerror(number))
 
 
+def n_remembered(state: Path, copy: Path) -> int:
+    """Return how many records the newest checkpoint's memory has, read from a copy."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(state, copy)
+    with capture_logs() as said, closing(LearnedMemory(copy, FIELDS, 1_000, 3)) as memory:
+        checkpoint = Checkpoint(CheckpointSettings(folder=copy), {})
+        checkpoint.restore(build_model(Settings().model))
+        checkpoint.restore_entries([memory])
+    assert not [line for line in said if line["log_level"] == "error"]
+    return memory.sizes()[0]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_checkpoint_outlives_each_failing_call(tmp_path: Path, fault: str) -> None:
+def test_a_checkpoint_outlives_each_failing_call(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last one stays whole, health and metrics tell, learning goes on, the next is written."""
     state = tmp_path / "state"
     state.mkdir()
-    with closing(JsonLinesSink(state / "predictions.jsonl")) as sink:
-        run = Run(state, predictions=sink)
+    monkeypatch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+    with (
+        closing(JsonLinesSink(state / "predictions.jsonl")) as sink,
+        closing(LearnedMemory(state, FIELDS, 1_000, 3)) as memory,
+    ):
+        run = Run(state, predictions=sink, memory=memory)
         one_fault = OneFault(fault)
         n_failed, number, at = 0, 0, 2
         run.pipeline._process(messages(LOG, [LABELLED, UNLABELLED]))
@@ -89,12 +115,14 @@ def test_a_checkpoint_outlives_each_failing_call(tmp_path: Path, fault: str) -> 
                 assert stored.path == run.file
                 assert stored.positions["t/0"] in ({at - 2, at} if is_told else {at})
                 assert stored.model.n_examples == stored.positions["t/0"] // 2
+                assert n_remembered(state, tmp_path / "copy") == stored.model.n_examples
                 if one_fault.hit is None:
                     break
                 run.look_around(11.0)
                 assert run.pipeline.health.report().degraded is None
                 assert read(run.file).positions == {"t/0": at}
         run.end()
+    assert n_remembered(state, tmp_path / "copy") == at // 2
     assert number > 2 if fault == "short" else n_failed > 8
     assert (state / "predictions.jsonl").read_bytes().count(b"\n") == at // 2
 

@@ -21,8 +21,10 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.batch_queue import BatchQueue
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.revision import Reviser
 from consumers.sinks.base import NoSink, Record, Sink
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
@@ -71,6 +73,7 @@ class Run:
         rejects: Sink | None = None,
         queue: BatchQueue | None = None,
         watch: Callable[[], None] = lambda: None,
+        memory: LearnedMemory | None = None,
     ) -> None:
         settings = Settings()
         self.clock = Clock()
@@ -86,6 +89,12 @@ class Run:
         checkpoint = Checkpoint(CheckpointSettings(folder=folder, interval_s=10.0), {}, self.clock)
         model, positions = checkpoint.restore(build_model(settings.model))
         sinks = predictions or NoSink(), rejects or NoSink()
+        writer = CheckpointWriter(checkpoint, self.predictor, sinks, self.stop)
+        if memory is not None:
+            checkpoint.restore_entries([memory])
+            writer = CheckpointWriter(
+                checkpoint, self.predictor, sinks, self.stop, before=memory.sync, consumed=[memory]
+            )
         self.pipeline = Pipeline(
             reader=Reader(self.source, decoder(), health, self.stop, queue),
             learner=Learner(model, board, EveryExamples(1000), self.clock),
@@ -93,13 +102,14 @@ class Run:
             predictions=sinks[0],
             rejects=sinks[1],
             checkpoint=checkpoint,
-            checkpoint_writer=CheckpointWriter(checkpoint, self.predictor, sinks, self.stop),
+            checkpoint_writer=writer,
             metrics=metrics,
             health=health,
             statistics=RunStatistics(settings.model.classes, ("text",), 1000, self.clock),
             stop=self.stop,
             watch=watch,
             positions=positions,
+            reviser=None if memory is None else Reviser(memory),
         )
 
     def look_around(self, after_s: float) -> None:

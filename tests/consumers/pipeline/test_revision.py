@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import TEACHING, teaching
 from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
+from tests.system_calls import Call, hooked
 
 LABELS = st.none() | st.sampled_from(["negative", "positive"])
 TEXTS = st.lists(st.sampled_from(["sun", "rain", "not", "love", "snow"]), max_size=4).map(" ".join)
@@ -293,6 +297,29 @@ def test_a_checkpoint_fails_if_the_memory_cannot_be_written(tmp_path: Path) -> N
     again.read([CREATE, AGAIN, DELETE], 3)
     assert again.learner.model.n_examples == 1
     again.memory.close()
+
+
+def test_a_folder_whose_sync_failed_is_synced_again(tmp_path: Path) -> None:
+    """Otherwise the next checkpoint would name a file that a power cut may take away."""
+    run = Run(tmp_path)
+    run.read([CREATE], 1)
+    n_syncs = 0
+
+    def fail_once(call: Call, act: Callable[..., Any]) -> Any:
+        nonlocal n_syncs
+        if call.name == "fsync" and call.path.name == "t%2F0":
+            n_syncs += 1
+            if n_syncs == 1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return act()
+
+    with hooked(tmp_path, fail_once):
+        run.memory.pack()
+        with pytest.raises(CheckpointError, match="cannot be written"):
+            run.memory.sync()
+        run.save()
+    assert n_syncs == 2
+    run.memory.close()
 
 
 def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
