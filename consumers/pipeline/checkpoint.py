@@ -127,6 +127,13 @@ class Checkpoint:
     def check_place(self) -> None:
         """Raise a `MovedError` if the folder is no longer at its path."""
         if self.path is not None and self.is_moved():
+            if self._folder is not None and not os.fstat(self._folder).st_nlink:
+                raise MovedError(
+                    f"checkpoint.folder {self.path.parent}: it was deleted while streamnb used it, "
+                    "and another folder has its name now, in which nothing was written. What was "
+                    "learned is lost with it. Put a backup into the new folder, or leave it empty "
+                    "to learn anew, and start again."
+                )
             raise MovedError(
                 f"checkpoint.folder {self.path.parent}: it was moved or replaced while streamnb "
                 "used it. What was learned is saved in the folder that was moved, and nothing was "

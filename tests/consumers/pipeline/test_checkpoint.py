@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import CheckpointSettings
-from consumers.errors import CheckpointError, MismatchError
+from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
@@ -333,3 +334,16 @@ def test_an_entry_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     state.restore(fresh())
     with pytest.raises(CheckpointError, match=r"model\.nb: its entry 'a' cannot be used"):
         state.restore_entries([Counter("a")])
+
+
+def test_a_folder_that_was_replaced_is_said_to_be_lost(tmp_path: Path) -> None:
+    """Deleted, and another one made under its name: there is nothing to be moved back."""
+    state = tmp_path / "state"
+    store = checkpoint(state)
+    with store.locked():
+        shutil.rmtree(state)
+        store.check_place()  # it is nowhere: learning goes on
+        state.mkdir()
+        with pytest.raises(MovedError, match=r"was deleted while .* is lost with it"):
+            store.check_place()
+        assert not list(state.iterdir())
