@@ -210,7 +210,13 @@ class Reviser:
         own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
         if own:
             return Taught("teaches", own[-1])
-        if any(each.offset == said.offset for each in records):
+        # An update without a label is noted as a delete, and may be given one.
+        if any(
+            each.offset > said.offset
+            if each.kind in (DELETED, EARLY_DELETE)
+            else each.offset == said.offset
+            for each in records
+        ):
             return Taught("gone")
         if said.offset < memory.knows_from():
             return None

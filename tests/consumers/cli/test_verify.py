@@ -158,6 +158,35 @@ def test_what_people_said_stands_in_the_place_of_labels(tmp_path: Path, seed: in
     assert done.taken_back > 10
 
 
+LATE_LABELS = {
+    "an update without a label": (["create one positive", "update two -"], 1, ["two"]),
+    "one that found nothing": (["update two -", "create three positive"], 0, ["two"]),
+    "deleted since": (["create one -", "delete"], 0, []),
+    "deleted after an update": (["create one positive", "update two -", "delete"], 0, []),
+    "used again and deleted": (["create one -", "create two positive", "delete"], 0, []),
+}
+
+
+@pytest.mark.parametrize("case", LATE_LABELS)
+def test_a_label_of_a_person_counts_as_if_given_at_once(tmp_path: Path, case: str) -> None:
+    """Read again after a kill, the journal is behind the stream: no deleted message comes back."""
+    log, labelled, words = LATE_LABELS[case]
+    messages: list[dict[str, Any]] = [{"id": "b", "text": "four", "label": "positive"}]
+    for entry in log:
+        operation, text, label = (*entry.split(), "", "-")[:3]
+        message = {"id": "a", "operation": operation, "text": text}
+        messages.append(message | ({} if label == "-" else {"label": label}))
+    places = write_lines(tmp_path / "in.jsonl", messages)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    example, place = {"text": messages[1 + labelled]["text"]}, ("file:in.jsonl", 0)
+    line = Correction("label", "a", 1, example, "negative", None, None, place, places[1 + labelled])
+    said(tmp_path / "state" / "corrections.jsonl", [line])
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal, done.differences
+    assert sorted(stored(tmp_path).model.words()) == sorted([*words, "four"])
+
+
 def tamper(folder: Path, change: Callable[[NaiveBayes], object]) -> None:
     """Change a checkpoint's counts by hand."""
     old = stored(folder)
