@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
+from streamnb.storage import read
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import fill
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import message
 
 
 def test_what_the_stream_deletes_cannot_be_found(tmp_path: Path) -> None:
@@ -72,3 +79,71 @@ def test_a_deletion_names_one_record_of_one_account(tmp_path: Path) -> None:
         assert ask(daemon.address, "GET", f"/v1/messages/{path}")[1]["id"] == of_ann
         assert ask(daemon.address, "DELETE", f"/v1/messages/{path}")[0] == 202
         daemon.until_page("/v1/summary", 200, '"n":0,')
+
+
+def test_an_update_takes_the_place_of_its_message(tmp_path: Path) -> None:
+    """The page finds and lists the new text alone, of messages with a label and without."""
+    messages: list[dict[str, object]] = [
+        {"id": "a", "text": "good morning", "label": 4},
+        {"id": "b", "text": "good evening"},
+        {"id": "c", "text": "good night", "label": 0},
+        {"id": "a", "text": "fine morning", "label": 0, "operation": "update"},
+        {"id": "b", "text": "fine evening", "operation": "update"},
+    ]
+    stream = tmp_path / "stream.jsonl"
+    stream.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    config = write_config(tmp_path / "config.yaml", source=f"file:{stream}")
+    with Daemon(config) as daemon:
+        for name in ("a", "b"):
+            daemon.until_page("/v1/search?q=fine", 200, f'"id":"{name}"')
+        daemon.until_page("/v1/summary", 200, '"n":3,')
+        found = {
+            word: ask(daemon.address, "GET", f"/v1/search?q={word}")[1]["messages"]
+            for word in ("fine", "good", "morning")
+        }
+        assert sorted((each["id"], each["text"]) for each in found["fine"]) == [
+            ("a", "fine morning"), ("b", "fine evening")
+        ]  # fmt: skip
+        assert [each["id"] for each in found["good"]] == ["c"]
+        assert [each["text"] for each in found["morning"]] == ["fine morning"]
+        assert ask(daemon.address, "GET", "/v1/messages/a")[1]["text"] == "fine morning"
+        assert daemon.stop() == 0
+    model = read(tmp_path / "state" / "model.nb").model
+    assert model.class_counts.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.integration
+def test_what_others_delete_of_before_the_beginning_is_not_taken_back(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A daemon that began later reads the label topic too, and had never learned those messages."""
+    topic, labels = new_topic(), new_topic()
+    own = [("sun", "negative")] * 1490 + [("rain", "positive")] * 1510
+    earlier = [("sun", "negative")] * 44 + [("rain", "positive")] * 56
+    fill(broker.address, topic, [message(each, i) for i, each in enumerate(earlier)])
+    configs = []
+    for start in ("earliest", "latest"):
+        (tmp_path / start).mkdir()
+        configs.append(
+            write_config(
+                tmp_path / start / "config.yaml",
+                source=f"kafka://{broker.address}/{topic}",
+                kafka={"group_id": f"{topic}-{start}", "start_from": start},
+                corrections={"to": f"kafka:{labels}"},
+            )
+        )
+    with Daemon(configs[0]) as first:
+        first.until_page("/v1/summary", 200, '"n":100,')
+        with Daemon(configs[1]) as later:
+            later.until_metric("streamnb_checkpoints_total", 1)
+            for i in range(len(earlier)):
+                assert ask(first.address, "DELETE", f"/v1/messages/m{i}")[0] == 202
+            values = [message(each, i) for i, each in enumerate(own, len(earlier))]
+            fill(broker.address, topic, values)
+            for daemon in (first, later):
+                daemon.until_metric("streamnb_corrections_total", len(earlier))
+                daemon.until_metric("streamnb_examples_learned_total", len(own))
+                assert daemon.stop() == 0
+    for start in ("earliest", "latest"):
+        model = read(tmp_path / start / "state" / "model.nb").model
+        assert model.class_counts.tolist() == [1490.0, 1510.0], start

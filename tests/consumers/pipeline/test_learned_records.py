@@ -1,0 +1,150 @@
+"""Records are found by the hash of their id, and read wherever their chunks lie."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from consumers.config.model import Kind
+from consumers.messages import Column
+from consumers.pipeline import learned_records
+from consumers.pipeline.learned_records import (
+    CREATED,
+    DamagedError,
+    FoundRecords,
+    IdIndex,
+    Segment,
+    no_spans,
+    pack,
+)
+from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
+
+Record = tuple[str | None, str | None, float]
+FIELDS: dict[str, Kind] = {"text": "words", "age": "numbers"}
+TEXTS = st.none() | st.text(alphabet="abé", max_size=4)
+RECORDS = st.tuples(TEXTS, TEXTS, st.floats(allow_nan=False))
+CHUNKS = st.lists(st.lists(RECORDS, min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+def segment_of(chunks: list[list[Record]], path: Path | None) -> Segment:
+    """Return a segment with these chunks: in memory, or in a file alone."""
+    segment = Segment(0, path)
+    for own in chunks:
+        ids, texts = _texts([each[0] for each in own]), _texts([each[1] for each in own])
+        numbers = np.array([each[2] for each in own])
+        n = len(own)
+        first = segment.n
+        columns: list[Texts | NDArray[np.float64]] = [texts, numbers]
+        data = pack(
+            np.arange(first, first + n) * 10, np.arange(n, dtype=np.int32) - 1,
+            np.full(n, CREATED, np.uint8), ids, columns,
+        )  # fmt: skip
+        segment.append(data, n)
+    segment.is_sealed = True
+    if path is not None:
+        segment.store(segment.n_bytes)
+        segment.release()
+        assert not segment.chunks
+    return segment
+
+
+def _texts(values: list[str | None]) -> Texts:
+    data = b"".join((value or "").encode() for value in values)
+    sizes = np.array([len((value or "").encode()) for value in values], np.int64)
+    ends = np.cumsum(sizes)
+    missing = np.array([value is None for value in values])
+    buffer = np.frombuffer(bytearray(data), np.uint8)
+    return Texts(buffer, ends - sizes, np.where(missing, -1, ends))
+
+
+def _read(segment: Segment, at: list[int]) -> FoundRecords:
+    numbers = np.array(at, np.int64)
+    spans = no_spans(len(at), len(FIELDS))
+    return FoundRecords(numbers, spans, list(segment.locate(numbers, spans)))
+
+
+@given(CHUNKS, st.data(), st.booleans())
+def test_records_are_read_from_memory_and_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    chunks: list[list[Record]],
+    data: st.DataObject,
+    in_file: bool,
+) -> None:
+    """Whatever records are asked for, their values are those that were appended."""
+    path = tmp_path_factory.mktemp("segment") / "0.records" if in_file else None
+    segment = segment_of(chunks, path)
+    every = [(row, each) for own in chunks for row, each in enumerate(own)]
+    at = sorted(data.draw(st.sets(st.integers(0, len(every) - 1))))
+    found = _read(segment, at)
+    assert [
+        (each.number, each.kind, each.offset, each.label, each.id) for each in found.records()
+    ] == [(i, CREATED, 10 * i, every[i][0] - 1, _bytes(every[i][1][0])) for i in at]
+    columns: Mapping[str, Column] = found.columns(FIELDS)
+    texts = columns["text"]
+    assert isinstance(texts, TextColumn)
+    values = [
+        None if end < 0 else texts.texts.data[start:end].tobytes()
+        for start, end in zip(texts.texts.starts, texts.texts.ends, strict=True)
+    ]
+    assert values == [_bytes(every[i][1][1]) for i in at]
+    assert np.asarray(columns["age"]).tolist() == [every[i][1][2] for i in at]
+    assert found.parts(len(FIELDS)) == [None] * len(at)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
+    """No byte that was changed behind our back leads out of the buffer."""
+    segment = segment_of([[("a", "b", 1.0), ("c", None, 2.0)]], None)
+    data = bytearray(segment.chunks[0])
+    data[place % len(data)] = byte
+    segment.chunks[0] = memoryview(bytes(data))
+    try:
+        found = _read(segment, [0, 1])
+    except DamagedError:
+        return
+    ends = found.spans[:, 4::2]
+    assert (ends <= len(data)).all()
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans())),
+    st.data(),
+)
+def test_an_index_finds_what_a_dictionary_does(
+    batches: list[tuple[list[int], bool]], data: st.DataObject
+) -> None:
+    """However often it is asked amid, and whether hashes come with records or are asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_records, "RUN_RECORDS", 8)
+        index, expected, number = IdIndex(), defaultdict[int, list[int]](list), 0
+        later: dict[int, list[int]] = {}
+        floor = 0
+        for hashes, is_later in batches:
+            own = np.array(hashes, np.uint64)
+            later[number] = hashes
+            index.add(number, len(own), None if is_later else own)
+            for i, each in enumerate(hashes):
+                expected[each].append(number + i)
+            number += len(hashes)
+            if data.draw(st.booleans()):
+                floor = data.draw(st.integers(floor, number))
+                index.forget(floor)
+            if data.draw(st.booleans()):
+                wanted = sorted(data.draw(st.sets(st.integers(0, 9), min_size=1)))
+                found = index.find(
+                    np.array(wanted, np.uint64), lambda at: np.array(later[at], np.uint64)
+                )
+                known = [each for name in wanted for each in expected[name] if each >= floor]
+                assert [each for each in found.tolist() if each >= floor] == sorted(known)
