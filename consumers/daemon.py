@@ -25,7 +25,6 @@ from collections.abc import Mapping
 import structlog
 from prometheus_client import CollectorRegistry
 
-from consumers import browser
 from consumers.checkpoint_entry import Checkpointed
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import OutputSettings, Settings
@@ -45,6 +44,7 @@ from consumers.factories import (
     stream_identity,
 )
 from consumers.features import build_model, hash_key_of
+from consumers.http import server
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
 from consumers.monitoring import logs
@@ -99,7 +99,7 @@ def run(
         daemon = Daemon(settings, view, stop, stack, until_end=until_end, part=part)
         reporter = daemon.reporter
         if open_page:
-            browser.open_page(reporter.http_address)
+            server.open_page(reporter.http_address)
         reporter.update(force=True)
         reporter.start()
         stack.callback(reporter.stop)

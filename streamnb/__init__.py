@@ -23,8 +23,13 @@ from streamnb.predict import Judgement
 from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares
 from streamnb.priors import LAPLACE, MAXIMUM_LIKELIHOOD, Beta, Dirichlet, Fixed
 from streamnb.serving.predictor import Answer, Predictor
-from streamnb.serving.publisher import EveryExamples, EveryInterval, Learner
-from streamnb.serving.snapshot import Snapshot, SnapshotBoard
+from streamnb.serving.publisher import (
+    EveryExamples,
+    EveryInterval,
+    Learner,
+    Snapshot,
+    SnapshotBoard,
+)
 from streamnb.storage import StoreWarning, load, save
 
 __version__ = "0.1.0"

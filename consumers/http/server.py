@@ -3,6 +3,7 @@
 `start` binds the port in the caller's thread, so that a port in use is an error at once, and leaves
 the rest to the new thread: even the imports of Starlette and uvicorn (0.3 s) are made there,
 while the daemon already reads. Who connects meanwhile waits in the socket's backlog.
+`open_page` shows what is served in a browser (`streamnb run --open`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import resource
 import socket
 import sys
 import threading
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -31,6 +36,9 @@ STOP_TIMEOUT_S = 2.0
 FILES_SPARED = 100  # for checkpoints, the store of recent messages, brokers
 NICE = -5  # three times the weight of other threads, if the service's limits allow it
 _BACKLOG = 1024
+# A page that is served answers at once, one whose server is being imported a second later.
+PATIENCE_S = 30.0
+EVERY_ADDRESS = {"http://0.0.0.0:": "http://127.0.0.1:", "http://[::]:": "http://[::1]:"}
 log = structlog.get_logger(__name__)
 
 
@@ -193,3 +201,32 @@ def _listen(settings: HttpSettings) -> socket.socket:
         ) from None
     listening.setblocking(False)
     return listening
+
+
+def open_page(address: str | None, environ: Mapping[str, str] = os.environ) -> None:
+    """Open a page once it answers, on a thread of its own; without a screen, say where it is.
+
+    `address` is None if nothing is served. `environ` says whether there is a screen, or a browser
+    that needs none (BROWSER).
+    """
+    if address is None:
+        log.warning("page_not_opened", detail="http.enabled is false, so there is no page to open")
+        return
+    for every, this in EVERY_ADDRESS.items():
+        address = address.replace(every, this)
+    # A browser of a terminal would take the screen that the daemon draws on.
+    if not any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
+        log.warning("page_not_opened", detail=f"there is no screen here; the page is at {address}")
+        return
+    threading.Thread(target=_open, args=(address,), name="open-page", daemon=True).start()
+
+
+def _open(address: str) -> None:
+    try:
+        with urllib.request.urlopen(address, timeout=PATIENCE_S):  # noqa: S310 -- our own address
+            opened = webbrowser.open(address)
+    except (urllib.error.URLError, OSError, webbrowser.Error) as error:
+        log.warning("page_not_opened", detail=f"{address}: {error}")
+        return
+    if not opened:
+        log.warning("page_not_opened", detail=f"no browser was found; the page is at {address}")

@@ -29,7 +29,7 @@ from streamnb.errors import (
 )
 from streamnb.features.protocol import Floats
 from streamnb.labels import Label
-from streamnb.serving.snapshot import Snapshot, SnapshotBoard
+from streamnb.serving.publisher import Snapshot, SnapshotBoard
 
 T = TypeVar("T")
 

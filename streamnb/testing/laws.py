@@ -27,7 +27,7 @@ from streamnb.features.protocol import Floats
 from streamnb.features.words import Words
 from streamnb.model import NaiveBayes
 from streamnb.priors import Fixed
-from streamnb.serving.snapshot import Snapshot
+from streamnb.serving.publisher import Snapshot
 from streamnb.testing.cases import (
     LIVES_TOLD,
     Broken,

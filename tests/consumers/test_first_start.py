@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers import browser
 from consumers.__main__ import DAEMON, EXIT_CONFIG
 from consumers.config.settings import load
 from consumers.errors import ConfigError
+from consumers.http import server
 from streamnb import __version__
 from tests.endtoend.daemon_process import ROOT, Daemon, command, environment, write_config
 
@@ -158,7 +158,7 @@ def test_the_page_opens_once_it_answers(page: str, monkeypatch: pytest.MonkeyPat
         return True
 
     monkeypatch.setattr(webbrowser, "open", note)
-    browser.open_page(page, {"DISPLAY": ":0"})
+    server.open_page(page, {"DISPLAY": ":0"})
     assert done.wait(60.0)
     assert opened == [page.replace("0.0.0.0", "127.0.0.1")]
 
@@ -167,6 +167,6 @@ def test_without_a_screen_the_page_s_address_is_told(monkeypatch: pytest.MonkeyP
     """No browser is looked for: one of the terminal would take the daemon's screen."""
     monkeypatch.setattr(webbrowser, "open", lambda _address: pytest.fail("a browser was opened"))
     with capture_logs() as lines:
-        browser.open_page("http://127.0.0.1:8100", {})
-        browser.open_page(None, dict(os.environ))
+        server.open_page("http://127.0.0.1:8100", {})
+        server.open_page(None, dict(os.environ))
     assert ["8100" in line["detail"] for line in lines] == [True, False]

@@ -18,7 +18,7 @@ from streamnb import Categories, Flags, HalfLife, Multinomial, NaiveBayes, Numbe
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
 from streamnb.inspection.summary import CountDifference, differences
-from streamnb.serving.snapshot import Snapshot
+from streamnb.serving.publisher import Snapshot
 from tests.library.features.count_models import (
     CLASSES,
     Example,
