@@ -34,6 +34,7 @@ from consumers.factories import (
     build_decoder,
     build_erasure,
     build_group,
+    build_late_labels,
     build_memory,
     build_sink,
     build_source,
@@ -55,6 +56,7 @@ from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.late_labels import LabelReader
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
@@ -62,6 +64,7 @@ from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import Reporter
 from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sources.base import LogFacts
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
 from streamnb import NaiveBayes, Predictor, SnapshotBoard
@@ -193,6 +196,7 @@ class Daemon:
         self.reader = reader = Reader(source, decoder, self._health, stop, group=group)
         erasure = self._erasure
         self._metrics.watch_backlog(lambda: reader.n_ahead, lambda: erasure.n_pending)
+        self._labels = self._build_labels(until_end=until_end)
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,
             self._components.quality, view, self._checkpoint, group=group, clock=self._clock,
@@ -226,6 +230,15 @@ class Daemon:
         self._metrics.watch_output(name, lambda: sink.n_pending_bytes)
         stack.callback(sink.close)
         return sink
+
+    def _build_labels(self, *, until_end: bool) -> LabelReader | None:
+        """Return what reads labels that come later than their messages, if the settings ask."""
+        if self._learned is None:
+            return None
+        return build_late_labels(
+            self._settings, self.reader, self._learned, self._statistics, self._health, self._stop,
+            self._classes, until_end=until_end,
+        )  # fmt: skip
 
     def watch(self) -> None:
         """Raise the error that ended the reporter's or the server's thread, or a `MovedError`."""
@@ -264,13 +277,18 @@ class Daemon:
             self._group.write(state, positions)
         self._erasure.begin()
 
+    def _other_logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
+        """Return what is known of the logs of corrections and of labels."""
+        corrections = self._components.corrections
+        known = {} if corrections is None else dict(corrections.applier.beginnings())
+        return known if self._labels is None else known | dict(self._labels.reader.logs(positions))
+
     def build_pipeline(self) -> Pipeline:
         """Restore the model, publish its first snapshot, and return the loop around it."""
         settings, corrections = self._settings, self._components.corrections
         model, positions = self._restored or self._restore()
         self._restored = None
-        label_log = dict if corrections is None else corrections.applier.beginnings
-        logs = KnownLogs(self.reader, positions, label_log)
+        logs = KnownLogs(self.reader, positions, lambda: self._other_logs(positions))
         publishing = Publishing(settings.learning)
         by_examples = settings.learning.publish == "examples"
         statistics = self._statistics
@@ -280,9 +298,13 @@ class Daemon:
         predicted += [statistics.judged_entry()] if by_examples else []
         memory = self._learned
         consumed += [] if memory is None else [memory]
+        labels = self._labels
+        consumed += [] if labels is None else [labels.join]
         self._checkpoint.restore_entries((*consumed, *predicted))
         if memory is not None:
             memory.begin(positions)
+        if labels is not None:
+            labels.join.begin()
         self._classes.grow(model.classes)
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
@@ -318,7 +340,10 @@ class Daemon:
             erasure=self._erasure,
             logs=logs,
             group=self._group,
-            reviser=None if memory is None else Reviser(memory),
+            reviser=None
+            if memory is None
+            else Reviser(memory, None if labels is None else labels.join),
+            labels=labels,
             positions=positions,
             has_outputs=bool(self._files),
             handled=None if self._transactions is None else self._transactions.done,

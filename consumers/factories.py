@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from consumers.corrections.applier import CorrectionApplier
 from consumers.corrections.journal import Journal, JournalSource
 from consumers.corrections.log_reader import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
-from consumers.decode.decoder import Decoder
+from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import CheckpointError, ConfigError
 from consumers.features import build_model, extra_fields, kinds_of
@@ -47,8 +48,10 @@ from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.late_labels import LabelReader, LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
+from consumers.pipeline.reader import Reader
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
@@ -321,19 +324,23 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
             f"corrections.to: kafka:{topic} has the name of the stream; name another topic, as "
             "positions are known by it"
         )
-    source = label_topic_source(settings, topic)
+    source = label_topic_source(settings, topic, settings.output_servers)
     return KafkaLog(settings.output_servers, topic, settings.kafka), source
 
 
-def label_topic_source(settings: Settings, topic: str) -> Source:
-    """Return a source that reads the whole label topic, in a group of its own."""
+def label_topic_source(
+    settings: Settings, topic: str, servers: Sequence[str], what: str = "corrections"
+) -> Source:
+    """Return a source of all partitions of a topic, from their beginnings.
+
+    Every daemon reads all and keeps its positions in its own checkpoint, so the group needs no
+    lasting name; a new one never waits for the session of a dead member to time out.
+    """
     from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415 -- see _kafka_source
 
-    # Every daemon reads the whole topic and keeps its position in its own checkpoint, so the group
-    # needs no lasting name; a new one never waits for the session of a dead member to time out.
-    group_id = f"{settings.kafka.group_id}-corrections-{uuid.uuid4().hex[:8]}"
+    group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
     kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
-    return GroupSource(KafkaPythonClient(settings.output_servers, topic, kafka), kafka)
+    return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +389,36 @@ def build_memory(
     memory = LearnedMemory(checkpoint.own_folder, kinds_of(settings.model), n, keep)
     stack.callback(memory.close)
     return memory
+
+
+def build_late_labels(
+    settings: Settings,
+    messages: Reader,
+    memory: LearnedMemory,
+    statistics: RunStatistics,
+    health: Health,
+    stop: threading.Event,
+    classes: Sequence[str],
+    *,
+    until_end: bool,
+) -> LabelReader | None:
+    """Return what reads labels that come later, or None if `late_labels.source` is none."""
+    late, address = settings.late_labels, settings.late_labels.address
+    if address.kind == "none":
+        return None
+    if address.kind == "kafka":
+        servers = settings.source_address.servers
+        source: Source = label_topic_source(settings, address.topic or "", servers, "labels")
+    else:
+        source = FileSource(address.path or Path(), settings.file, follow=not until_end)
+    mapping = getattr(settings.labels, "mapping", {})
+    decoder = LabelDecoder(late, mapping, classes, source.record_format)
+    own_health = Health(time.monotonic, settings.http.stuck_after_s)
+    health.watch_part(lambda: own_health.trouble)
+    reader = Reader(source, decoder, own_health, stop, thread_name="read-labels")
+    stream = settings.source_address.topic or messages.name
+    join = LateLabels(late, memory, stream, statistics.learned_late)
+    return LabelReader(reader, join, messages, settings.model.fields)
 
 
 class Publishing:

@@ -210,6 +210,7 @@ class Reason(StrEnum):
     TOMBSTONE = "tombstone"
     DECODER_FAILED = "decoder_failed"
     CORRECTION = "correction"
+    UNMATCHED_LABEL = "unmatched_label"
 
 
 class Reject(NamedTuple):

@@ -331,6 +331,11 @@ def replayed(
     A checkpoint of another configuration is a `MismatchError`. A log that does not reach from its
     beginning up to the checkpoint's positions any more is a `SourceError`.
     """
+    if settings.late_labels.address.kind != "none":
+        raise ConfigError(
+            "late_labels.source: what the labels of another log taught cannot be verified; verify "
+            "is for checkpoints of a log that holds its labels"
+        )
     model, notes = stored.model, dict(stored.header["notes"])
     kept = entries_of(notes.pop("entries", {}), stored.extras)
     found = mismatch(build_model(settings.model), stream_identity(settings), model, notes)
@@ -397,7 +402,8 @@ def _corrections(
             raise SourceError(f"{path}: has fewer bytes than the {position} that were applied")
         logs = iter([raw_columns(partition, data, lines, lines.starts, position)])
     else:
-        source = label_topic_source(settings, partition.topic)
+        servers = settings.output_servers
+        source = label_topic_source(settings, partition.topic, servers)
         logs = _polls(source, {partition: position}, {partition: 0}, lambda _: None)
     for raw in logs:
         for each in entries(raw, classes):

@@ -431,6 +431,35 @@ class LearnedSettings(Section):
     messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
 
 
+class LateLabelsSettings(Section):
+    """Labels that come after their messages, in a log of their own."""
+
+    source: Annotated[str, _parsed_by(OutputAddress.parse)] = (
+        "none"  # none | file:PATH | kafka:TOPIC
+    )
+    format: Literal["json", "text"] = "json"
+    id: FieldPath | None = None  # null: the record's key
+    field: FieldPath = "label"
+    time: FieldPath = "created_at"
+    window_s: float = Field(default=86_400.0, gt=0)
+    default: str | None = None  # what is learned of a message without a label
+    horizon_s: float = Field(default=86_400.0, gt=0)  # after so long
+
+    @property
+    def address(self) -> OutputAddress:
+        """`source`, taken apart."""
+        return OutputAddress.parse(self.source)
+
+    @model_validator(mode="after")
+    def _has_an_id(self) -> Self:
+        is_file = self.address.kind == "file"
+        if self.format == "text" and (is_file or self.id is not None):
+            raise wrong("format text holds the label alone: its id is the key of a record of Kafka")
+        if is_file and self.id is None:
+            raise wrong("id must name a field: the lines of a file have no key")
+        return self
+
+
 class OutputSettings(Section):
     """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
 

@@ -45,6 +45,7 @@ from consumers.config.sections import (
     HttpSettings,
     KafkaSettings,
     Labels,
+    LateLabelsSettings,
     LearnedSettings,
     LearningSettings,
     MessageSettings,
@@ -70,6 +71,7 @@ __all__ = [
     "HttpSettings",
     "KafkaSettings",
     "Labels",
+    "LateLabelsSettings",
     "LearnedSettings",
     "LearningSettings",
     "MessageSettings",
@@ -99,6 +101,7 @@ class Settings(Section):
     kafka: KafkaSettings = KafkaSettings()
     message: MessageSettings = MessageSettings()
     labels: Labels = FieldLabels()
+    late_labels: LateLabelsSettings = LateLabelsSettings()
     model: ModelSettings = ModelSettings()
     learning: LearningSettings = LearningSettings()
     learned: LearnedSettings = LearnedSettings()
@@ -138,6 +141,7 @@ class Settings(Section):
             *_wrong_outputs(self),
             *_wrong_group(self),
             *_wrong_transactions(self),
+            *_wrong_late_labels(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
@@ -258,6 +262,32 @@ def _wrong_transactions(settings: Settings) -> Iterator[_Found]:
         yield here, "needs predictions.to or rejects.to to be kafka:TOPIC"
     if settings.group.folder is not None:
         yield here, "is for a single daemon: group.folder must be null"
+
+
+def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
+    """Find labels that no message could wait for, or that are another log already."""
+    late, source = settings.late_labels, settings.source_address
+    address, here = late.address, ("late_labels", "source")
+    if address.kind == "none":
+        return
+    if address.kind == "kafka" and source.kind != "kafka":
+        yield here, f"is a topic, and the source ({source.kind}) is none: they share partitions"
+    if address.kind == "file" and source.kind not in {"file", "stdin"}:
+        yield here, f"is a file, and the source ({source.kind}) is none: both are one partition"
+    others = {settings.predictions.to, settings.rejects.to, settings.corrections.to}
+    is_source = address.kind == source.kind and (address.topic, address.path) == (
+        source.topic,
+        source.path,
+    )
+    if is_source or late.source in others:
+        yield here, "must be a log of its own, which nothing else reads or writes here"
+    if not settings.learned.messages_max:
+        yield ("learned", "messages_max"), "must not be 0: messages wait for their labels there"
+    if settings.group.folder is not None:
+        yield here, "must be none with a group.folder, as waiting messages do not move yet"
+    classes = settings.model.classes
+    if late.default is not None and late.default not in classes:
+        yield ("late_labels", "default"), _no_class(late.default, classes)
 
 
 def load(

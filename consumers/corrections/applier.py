@@ -42,12 +42,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What is remembered of a message: whether it `teaches`, is `gone`, or was `never` learned.
+    """What is remembered of a message: it `teaches`, is `gone`, was `never` learned, or `waits`.
 
     `before`: its log is known from a later place on. `record` is the memory's own.
     """
 
-    state: Literal["teaches", "gone", "never", "before"]
+    state: Literal["teaches", "gone", "never", "before", "waits"]
     record: Any = None
 
 
@@ -281,7 +281,7 @@ def _is_not_ours(said: Correction, taught: Taught | None) -> bool:
 
 def _check_was_taught(said: Correction, taught: Taught) -> None:
     """Refuse to take back what a message never taught."""
-    if taught.state == "never" and said.was is not None:
+    if taught.state in {"never", "waits"} and said.was is not None:
         raise InputError(f"its message never taught {said.was!r:.200} here.")
 
 

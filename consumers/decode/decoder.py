@@ -14,15 +14,17 @@ A bug in the decoder must not cost the stream: a message at which it raises is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
-from consumers.config.settings import MessageSettings
+from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
     Column,
     DecodeError,
@@ -49,7 +51,7 @@ from consumers.decode.kernels.json_scan import (
     PLAIN,
     TRUE,
 )
-from consumers.decode.labels import Labeller
+from consumers.decode.labels import FieldLabeller, Labeller
 from consumers.decode.record_format import RecordFormat
 from consumers.decode.rows import DecodedRows, RowDecoder, key_id
 from consumers.messages import (
@@ -63,6 +65,7 @@ from consumers.messages import (
     Reject,
     take_texts,
 )
+from streamnb import TextColumn
 from streamnb.columns import missing_text
 from streamnb.kernels.layout import Texts
 
@@ -340,6 +343,63 @@ class Decoder:
         for name, column in columns.fields.items():
             columns.fields[name] = with_entries(column, at, rows.fields[name])
         columns.n_ambiguous += rows.n_ambiguous
+
+
+class LabelDecoder:
+    """Decodes the records of a label log: each is a label, and the id of its message.
+
+    What has no id or no label is rejected; `mapping` says what the values mean.
+    """
+
+    def __init__(
+        self,
+        settings: LateLabelsSettings,
+        mapping: Mapping[str, str],
+        classes: Sequence[str],
+        record_format: RecordFormat | None = None,
+    ) -> None:
+        self._by_key, self._is_text = settings.id is None, settings.format == "text"
+        self._path = "label" if self._is_text else settings.field
+        labeller = FieldLabeller(FieldLabels(field=self._path, mapping=dict(mapping)), classes)
+        # What a label has no field for is read where none is.
+        message = MessageSettings(id=settings.id or "~", time=settings.time, operation="~")
+        self._decoder = Decoder(message, labeller, record_format, reads={})
+
+    def decode(self, raw: RawColumns) -> Messages:
+        """Return a row for each label, and a reject for each other record."""
+        messages = self._decoder.decode(_as_json(raw, self._path) if self._is_text else raw)
+        if self._by_key:
+            at = messages.at
+            data = np.frombuffer(bytearray(raw.buffer), np.uint8)
+            keys = Texts(data, raw.key_starts[at], raw.key_ends[at])
+            messages = replace(messages, ids=TextColumn(keys))
+        messages = messages.reject(
+            messages.deleted, Reason.TOMBSTONE, lambda _: "a label is corrected, not deleted"
+        )
+        ends = messages.ids.texts.ends
+        where = "key" if self._by_key else "field late_labels.id"
+        messages = messages.reject(
+            np.flatnonzero(ends < 0), Reason.UNMATCHED_LABEL, lambda _: f"its {where} names no id"
+        )
+        return messages.reject(
+            messages.to_predict, Reason.WRONG_TYPE, lambda _: f"no label stands at '{self._path}'"
+        )
+
+
+def _as_json(raw: RawColumns, path: str) -> RawColumns:
+    """Return records that hold a text alone as JSON; what is no text, as it is."""
+    values = raw.values(np.arange(len(raw)))
+    for i, value in enumerate(values):
+        with contextlib.suppress(AttributeError, UnicodeDecodeError):
+            values[i] = msgspec.json.encode({path: value.decode().strip()})  # type: ignore[union-attr]  # suppressed
+    sizes = np.array([0 if value is None else len(value) for value in values], np.int64)
+    ends = len(raw.buffer) + np.cumsum(sizes)
+    return replace(
+        raw,
+        buffer=b"".join((raw.buffer, *(value or b"" for value in values))),
+        value_starts=ends - sizes,
+        value_ends=np.where(raw.value_ends < 0, -1, ends),
+    )
 
 
 def _field(

@@ -288,6 +288,7 @@ class GroupSource(Source):
     """
 
     name = "kafka"
+    n_partitions = None
 
     def __init__(
         self,
@@ -458,6 +459,7 @@ class GroupSource(Source):
         try:
             topic = self.client.topic(ASK_TIMEOUT_S)
             self._positions.check_topic(topic.id)
+            self.n_partitions = len(topic.partitions)
             if not self._positions.topic_seen:
                 self._see_topic(topic)
             starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)

@@ -108,6 +108,12 @@ class Health:
         with self._lock:
             self._trouble = text
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the source from being read; None if nothing does."""
+        with self._lock:
+            return self._trouble
+
     def set_ready(self, snapshot_version: int = 0) -> None:
         """Set the version of the published snapshot."""
         with self._lock:

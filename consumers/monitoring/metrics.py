@@ -51,6 +51,10 @@ REVISIONS = (
     ("delete", "matched"), ("delete", "unmatched"), ("delete", "repeated"),
     ("update", "matched"), ("update", "unmatched"),
 )  # fmt: skip
+LATE_LABELS = (
+    "learned", "repeated", "no_message", "outside_window", "before_beginning", "forgotten",
+    "message_gone", "unusable",
+)  # fmt: skip
 CORRECTIONS = ("label", "delete", "refused", "skipped")
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
@@ -72,6 +76,14 @@ STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]],
     (GAUGE, "learned_messages", "Messages of which is known what they taught.",
      lambda s: s.remembered[0]),
     (GAUGE, "learned_bytes", "Size of what is known of them.", lambda s: s.remembered[1]),
+    (GAUGE, "late_labels_waiting", "Labels whose message has not come yet.",
+     lambda s: s.labels.get("waiting", 0)),
+    (COUNTER, "late_messages", "Messages too late to wait for a label.",
+     lambda s: s.labels.get("messages_too_late", 0)),
+    (COUNTER, "late_defaults", "Messages learned as late_labels.default.",
+     lambda s: s.labels.get("defaulted", 0)),
+    (COUNTER, "late_defaults_replaced", "Those of them whose label came after all.",
+     lambda s: s.labels.get("default_replaced", 0)),
     (GAUGE, "alive", "1 while /healthz answers 200, else 0.", lambda s: s.health.alive),
     (GAUGE, "ready", "1 while /readyz answers 200, else 0.", lambda s: s.health.ready),
     (GAUGE, "prequential_window_accuracy_ratio",
@@ -111,6 +123,8 @@ LABELLED_METRICS: tuple[
     (COUNTER, "revisions", "Deletes and updates of the stream, by what they found.",
      ("operation", "outcome"),
      lambda s, _: {each: s.revisions.get("_".join(each), 0) for each in REVISIONS}),
+    (COUNTER, "late_labels", "Labels that came by late_labels.source, by what became of them.",
+     ("outcome",), lambda s, _: {(each,): s.labels.get(each, 0) for each in LATE_LABELS}),
     (COUNTER, "rejects", "Messages rejected, by reason.", ("reason",),
      lambda s, _: {(str(r.value),): s.rejected.get(r.value, 0) for r in Reason}),
     (GAUGE, "consumer_lag_messages", "Messages of a partition still unread.",

@@ -77,6 +77,7 @@ class RunStatistics:
         self.rejected: Counter[str] = Counter()
         self.revisions: Mapping[str, int] = {}
         self.remembered = 0, 0
+        self.labels: Mapping[str, int] = {}  # that came later, by what became of them
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()
         self.newest: deque[Judged] = deque(maxlen=_NEWEST_KEPT)
@@ -156,6 +157,12 @@ class RunStatistics:
         self.prequential.update(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)
         self._remember(messages, rows, posteriors, self._predicted, self.n_messages)
+
+    def learned_late(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
+        """Count examples whose label came later, by what was said of them at first sight."""
+        self.n_learned += len(truth)
+        self.prequential.update(posteriors, truth)
+        self._count_classes(self.learned_by_class, truth)
 
     def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
         classes = tuple(self.classes)

@@ -40,6 +40,7 @@ from consumers.messages import Column, Partition, part_name, partition_of
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
+    OF_STREAM,
     DamagedError,
     FoundRecords,
     Hashed,
@@ -118,8 +119,8 @@ class LogMemory:
 
         Without hashes of the ids, which are made when asked for, none of them may be early.
         """
-        if self.first_offset is None and len(offsets):
-            self.first_offset = int(offsets[0])
+        if self.first_offset is None and (offsets >= 0).any():
+            self.first_offset = int(offsets[offsets >= 0][0])
         sealed, begin = [], 0
         while begin < len(offsets):
             number = self.n // SEGMENT_RECORDS
@@ -172,6 +173,10 @@ class LogMemory:
         """
         return self._pending.among(hashes)
 
+    def knows(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """Return which hashes are of an id that has records."""
+        return self._ids.knows(hashes, self._hashes_from)
+
     def find(self, hashes: Hashes) -> FoundRecords:
         """Return the records with one of some hashes."""
         return self.read(self._ids.find(hashes, self._hashes_from))
@@ -222,10 +227,14 @@ class LogMemory:
         if first not in self.segments:
             return 1 << 62
         try:
-            return int(self.segments[first].chunk(0).offsets[0])
+            for k in range(len(self.segments[first].firsts)):
+                chunk = self.segments[first].chunk(k)
+                for offset in chunk.offsets[np.isin(chunk.kinds(), OF_STREAM)][:1].tolist():
+                    return int(offset)
         except (OSError, ValueError, DamagedError) as error:
             self.lose(first, error)
             return self.knows_from()
+        return 1 << 62
 
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""

@@ -34,7 +34,14 @@ from streamnb.kernels.layout import Texts
 
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
 CORRECTED, TAKEN_BACK, ERASED = range(7, 10)
-TEACHING = (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED)  # these have contents
+# Of messages whose label comes later: they wait, their update waits, a label found them, a default
+# did, an update took their label over; and a label that waits for its message.
+WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE, EARLY_LABEL = range(10, 16)
+TEACHING = frozenset(
+    (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED, LATE_LABELLED, DEFAULTED, LATE_UPDATE)
+)  # these have contents
+AWAITED = (WAITING, WAITING_UPDATE)  # so have these, and more behind the model's fields
+OF_STREAM = (*range(7), *AWAITED, LATE_UPDATE)  # each stands in the place of its message
 
 _MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
@@ -65,6 +72,7 @@ class LearnedRecord(NamedTuple):
     label: int
     id: bytes | None
     row: int = -1
+    more: bytes | None = None  # what stands behind the model's fields, if that was asked for
 
 
 @dataclass(slots=True)
@@ -132,7 +140,13 @@ def teaching(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return which kinds are of `TEACHING`; each pass over bytes costs less than a look-up."""
     found: NDArray[np.bool_] = kinds <= RELABELLED
     found |= (kinds == EARLY_UPDATE) | (kinds == CORRECTED)
+    found |= (kinds >= LATE_LABELLED) & (kinds <= LATE_UPDATE)
     return found
+
+
+def holding(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return which kinds have contents: those that teach, and those of late labels."""
+    return teaching(kinds) | (kinds >= WAITING)
 
 
 def pack(
@@ -142,15 +156,15 @@ def pack(
     ids: Texts,
     fields: Sequence[Texts | NDArray[np.float64]],
 ) -> memoryview:
-    """Return records as a chunk without checksums; those that do not teach have no contents."""
-    n, teaches = len(offsets), teaching(kinds)
+    """Return records as a chunk without checksums; not all kinds have contents."""
+    n, holds = len(offsets), holding(kinds)
     ends, own_ends = np.empty(n, np.int64), list[Longs]()
     id_bytes = lay_out(ids, np.ones(n, np.bool_), ends)
     sizes = []
     for column in fields:
         if isinstance(column, Texts):
             own_ends.append(np.empty(n, np.int64))
-            sizes.append(lay_out(column, teaches, own_ends[-1]))
+            sizes.append(lay_out(column, holds, own_ends[-1]))
         else:
             sizes.append(8 * n)
     heads = b"".join(
@@ -168,7 +182,7 @@ def pack(
         if isinstance(column, Texts):
             gather(column, own_ends.pop(0), chunk[place : place + n_bytes])
         else:
-            _put(chunk, place, np.where(teaches, column, np.nan))
+            _put(chunk, place, np.where(holds, column, np.nan))
         place += n_bytes
     return chunk.data
 
@@ -275,9 +289,12 @@ def erase_records(
         os.fdatasync(fd)  # before anything differs from its checksum
         for chunk, own_rows in doomed:
             for row in own_rows:
-                is_early = chunk.kinds()[row] == EARLY_UPDATE
-                write_at(fd, bytes([EARLY_DELETE if is_early else ERASED]), chunk.kinds_at + row)
-                for begin, size in chunk.contents(row):
+                kind, contents = int(chunk.kinds()[row]), list(chunk.contents(row))
+                left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
+                if kind in AWAITED:  # labels of the id are still this message's
+                    left, contents = kind, contents[:-1]
+                write_at(fd, bytes([left]), chunk.kinds_at + row)
+                for begin, size in contents:
                     write_at(fd, bytes(size), begin)
         os.fdatasync(fd)
     finally:
@@ -288,7 +305,7 @@ def _doomed_rows(
     chunk: RecordChunk, rows: Longs, ids: Mapping[bytes, int], places: Sequence[int]
 ) -> list[int]:
     found = []
-    for row in rows[teaching(chunk.kinds()[rows])].tolist():
+    for row in rows[holding(chunk.kinds()[rows])].tolist():
         name, offset = chunk.id(row), int(chunk.offsets[row])
         if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
             found.append(row)
@@ -338,15 +355,20 @@ class FoundRecords:
     def parts(self, n_fields: int) -> list[str | None]:
         """Return the part that each correction has taught; None if the record's own log's did."""
         at = kernels.FIELDS + 2 * n_fields
-        if (self.spans[:, at + 1] < 0).all():
+        is_given = (self.spans[:, kernels.KIND] == CORRECTED) & (self.spans[:, at + 1] >= 0)
+        if not is_given.any():
             return [None] * len(self)
-        return [None if each is None else each.decode() for each in _listed(self.texts(at))]
+        found = zip(_listed(self.texts(at)), is_given.tolist(), strict=True)
+        return [each.decode() if is_own and each else None for each, is_own in found]
 
-    def records(self) -> list[LearnedRecord]:
-        """Return them one by one."""
+    def records(self, n_fields: int | None = None) -> list[LearnedRecord]:
+        """Return them one by one; with what stands behind the model's fields, if so many."""
         kinds, offsets, labels = self.spans[:, : kernels.ID].T.tolist()
-        ids = _listed(self.texts(kernels.ID))
-        own = zip(self.numbers.tolist(), kinds, offsets, labels, ids, strict=True)
+        ids, n = _listed(self.texts(kernels.ID)), len(self)
+        more: Sequence[bytes | None] = [None] * n
+        if n_fields is not None:
+            more = _listed(self.texts(kernels.FIELDS + 2 * n_fields))
+        own = zip(self.numbers.tolist(), kinds, offsets, labels, ids, [-1] * n, more, strict=True)
         return [LearnedRecord(*each) for each in own]
 
 
@@ -444,6 +466,14 @@ class IdIndex:
                 at[np.repeat(shifts, sizes) + np.arange(sizes.sum())].astype(np.int64) + begin
             )
         return np.sort(np.concatenate(found))
+
+    def knows(self, hashes: Hashes, made: Callable[[int], Hashes]) -> NDArray[np.bool_]:
+        """Return which hashes are of an id that has records."""
+        self._sort(made)
+        found: NDArray[np.bool_] = np.zeros(len(hashes), np.bool_)
+        for _, held, _ in self._runs:
+            found |= held[np.minimum(np.searchsorted(held, hashes), len(held) - 1)] == hashes
+        return found
 
     def _sort(self, made: Callable[[int], Hashes]) -> None:
         """Sort what came since, and join runs."""

@@ -32,6 +32,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.late_labels import LabelReader
 from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
@@ -73,6 +74,7 @@ class Pipeline:
     logs: KnownLogs | None = None
     group: GroupParts | None = None
     reviser: Reviser | None = None
+    labels: LabelReader | None = None
     # Told, on the predictor's thread, of each offset before which all records were added: it
     # commits the positions itself.
     handled: Callable[[Partition, int], None] | None = None
@@ -97,11 +99,12 @@ class Pipeline:
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
             self.corrections.start(self.positions, known, self.reviser)
+        if self.labels is not None:
+            self.labels.start(self.positions, limits, known)
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():
-            is_behind = self.corrections is not None and self.corrections.is_behind()
-            taken = self.reader.take(0.0 if is_behind else TURN_S)
+            taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
             self._save_beginnings()
             n_messages = 0
             if isinstance(taken, Handover):
@@ -109,7 +112,7 @@ class Pipeline:
             elif taken is not None:
                 self._process(taken)
                 n_messages = len(taken.raw)
-            has_backlog = self._apply_corrections()
+            has_backlog = self._apply_corrections() | self._take_labels()
             self._do_due(n_messages)
             end = self.reader.end_reason
             if end is not None and not has_backlog:
@@ -117,6 +120,11 @@ class Pipeline:
                     self._publish_the_end()
                 return end
         return "told to stop"
+
+    def _is_behind(self) -> bool:
+        """Return whether corrections or labels wait that may be taken at once."""
+        is_behind = self.corrections is not None and self.corrections.is_behind()
+        return is_behind or (self.labels is not None and self.labels.is_behind)
 
     def _publish_the_end(self) -> None:
         """Publish all that was learned by examples too: nothing follows in the log."""
@@ -192,6 +200,8 @@ class Pipeline:
             self.reader.close()
             if self.corrections is not None:
                 self.corrections.close()
+            if self.labels is not None:
+                self.labels.reader.close()
             if self.group is not None:
                 self.group.close()
             self.checkpoint_writer.close()
@@ -289,7 +299,14 @@ class Pipeline:
             columns = columns_of(messages, rows, self.statistics.fields)
             n_before = self.statistics.n_messages
             then = partial(self._write_predictions, messages, rows, n_before, time.perf_counter())
-            self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
+            if self.labels is None:
+                self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
+                return
+            # Here, as what is said at first sight is remembered with the message.
+            said = snapshot.predict_log_proba_many(columns)
+            self.labels.join.judged(messages.offsets[rows], said)
+            answer = Answer(said, snapshot.classes, snapshot.version, snapshot.n_examples)
+            self._after_predictions(partial(then, answer))
 
     def _apply_corrections(self) -> bool:
         """Apply corrections that are due; return whether earlier ones are still being read."""
@@ -307,6 +324,20 @@ class Pipeline:
                 self._after_predictions(partial(self.erasure.add, deleted, from_stream=False))
             self._is_mid_batch = False
         return self.corrections.has_backlog()
+
+    def _take_labels(self) -> bool:
+        """Learn by labels that came later; return whether those of before the end still come."""
+        if self.labels is None:
+            return False
+        self._is_mid_batch = True
+        is_over = self.reader.end_reason is not None
+        self.labels.take(self.learner, self.positions, TURN_S if is_over else 0.0)
+        rejects = self.labels.join.take_rejects()
+        if rejects:
+            self._after_predictions(partial(self._write_rejects, rejects))
+        self._is_mid_batch = False
+        self.statistics.labels = self.labels.join.counts_now()
+        return self.labels.has_backlog()
 
     def _after_predictions(self, run: Callable[[], None]) -> None:
         """Run a callback on the predictor's thread after every batch submitted so far."""

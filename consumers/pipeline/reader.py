@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from consumers.checkpoint_entry import CheckpointEntry
-from consumers.decode.decoder import Decoder
 from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
 from consumers.monitoring.health import Health
 from consumers.pipeline.batch_queue import BatchQueue, Handover
@@ -77,6 +77,13 @@ class SourceStatus:
         )
 
 
+class Decodes(Protocol):
+    """Whoever turns a batch of raw messages into examples, or into labels."""
+
+    def decode(self, raw: RawColumns, /) -> Messages:
+        """Return a row or a reject for each message."""
+
+
 class Reader:
     """Reads a source, not opened yet, on a thread of its own.
 
@@ -89,11 +96,12 @@ class Reader:
     def __init__(
         self,
         source: Source,
-        decoder: Decoder,
+        decoder: Decodes,
         health: Health,
         stop: threading.Event,
         queue: BatchQueue | None = None,
         group: GroupParts | None = None,
+        thread_name: str = "read",
     ) -> None:
         self.name = source.name
         self._source = source
@@ -114,7 +122,7 @@ class Reader:
         self._to_commit: deque[Mapping[Partition, int]] = deque(maxlen=1)
         self._closing = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="read", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
 
     @property
     def n_ahead(self) -> int:
@@ -141,6 +149,11 @@ class Reader:
         What ended the reading thread is raised once every batch before it has been taken.
         """
         return self._queue.take(timeout_s)
+
+    @property
+    def n_partitions(self) -> int | None:
+        """How many partitions the stream has; None as long as that is not known."""
+        return self._source.n_partitions
 
     @property
     def end_reason(self) -> str | None:

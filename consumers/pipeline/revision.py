@@ -6,14 +6,15 @@ The rules, in the order of the partition's log:
 - An update takes them back too, and is learned in their place.
 - A delete or an update that finds nothing came early: the first later message of its id is not
   learned. A delete of messages that were taken back before does nothing.
-- A label that a person gave holds: an update is learned with it.
+- A label that a person gave holds: an update is learned with it. So is one without a label of its
+  own with the label that came later than the message: see `late_labels`.
 - What is older than the memory is as good as never seen.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,26 +36,33 @@ from consumers.messages import (
     part_name,
     take_texts,
 )
+from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
     CONSUMED,
     CORRECTED,
     CREATED,
+    DEFAULTED,
     DELETED,
     EARLY_DELETE,
+    EARLY_LABEL,
     EARLY_UPDATE,
+    LATE_LABELLED,
+    LATE_UPDATE,
     RELABELLED,
     TAKEN_BACK,
     TEACHING,
     UPDATED,
+    WAITING,
+    WAITING_UPDATE,
     FoundRecords,
     Hashes,
     LearnedRecord,
     teaching,
 )
-from streamnb import Codes, Learner, TextColumn
+from consumers.pipeline.waiting_messages import Arrivals, Sight, pack_time, sights, texts_of
+from streamnb import Codes, Learner
 from streamnb.errors import InputError
-from streamnb.kernels.layout import Texts
 from streamnb.labels import Label, to_indices
 
 _DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
@@ -75,9 +83,11 @@ class Revision:
     hashes: Hashes | None = None  # of the ids of `whole`, if they were asked for
     taken: list[int] = field(default_factory=list)  # numbers of records
     superseded: list[int] = field(default_factory=list)  # rows of `whole`
+    arrivals: Arrivals | None = None  # where labels come late
 
 
-_REPLACING = (UPDATED, RELABELLED, DELETED, EARLY_UPDATE)
+_REPLACING = (UPDATED, RELABELLED, DELETED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
+_VERSIONS = (UPDATED, RELABELLED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
 
 
 class IdHistory:
@@ -99,7 +109,7 @@ class IdHistory:
         kind = record.kind
         if kind in _REPLACING:
             self.living = []
-        elif kind in (CORRECTED, TAKEN_BACK):
+        elif kind in (CORRECTED, TAKEN_BACK, LATE_LABELLED, DEFAULTED):
             self.living = [each for each in self.living if each.offset != record.offset]
         if kind in TEACHING:
             self.living.append(record)
@@ -111,15 +121,17 @@ class IdHistory:
 class Reviser:
     """Revises batches on the consuming thread; `counts` says what came of deletes and updates."""
 
-    def __init__(self, memory: LearnedMemory) -> None:
+    def __init__(self, memory: LearnedMemory, late: LateLabels | None = None) -> None:
         self.memory = memory
+        self.late = late
         self.counts: Counter[str] = Counter()
         self._fields = memory.fields
 
     def revise(self, messages: Messages, classes: Sequence[Label]) -> Revision:
         """Return what a batch changes; `classes` are the model's."""
         memory = self.memory.log(messages.partition)
-        if not memory.has_pending and not messages.operations.any():  # all create
+        is_plain = self.late is None and not memory.has_pending
+        if is_plain and not messages.operations.any():  # all create
             kinds = np.where(messages.labels != NO_LABEL, np.uint8(CREATED), np.uint8(_NOTHING))
             return Revision(messages, messages, kinds)
         is_delete = messages.operations == _DELETE
@@ -128,39 +140,53 @@ class Reviser:
         asked = is_delete | (messages.operations == _UPDATE)
         hashes = self.memory.hashed(messages.ids.texts)
         has_id = messages.ids.texts.ends >= 0
+        arrivals = None if self.late is None else self.late.arrive(messages)
+        if arrivals is not None:
+            kinds[arrivals.waits] = WAITING
+            asked |= arrivals.waits & (memory.knows(hashes) | _repeated(hashes))
         pending = memory.is_pending(hashes)
         if pending is not None:
             asked |= pending
         asked &= has_id
         if not asked.any():
-            return Revision(messages, messages, kinds, hashes)
+            return Revision(messages, messages, kinds, hashes, arrivals=arrivals)
         wanted = np.unique(hashes[asked])
         at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
         rows = np.flatnonzero((wanted[at] == hashes) & has_id)
-        fold = _Fold(memory, messages, kinds, classes, self.counts)
-        fold.run(rows, memory.find(wanted).records())
+        fold = _Fold(memory, messages, kinds, classes, self.counts, arrivals)
+        n_fields = None if arrivals is None else len(self._fields)
+        fold.run(rows, memory.find(wanted).records(n_fields))
         whole = replace(messages, labels=fold.labels, classes=fold.label_names)
         gone = fold.superseded
         kept = whole.without(np.array(gone)) if gone else whole
-        return Revision(kept, whole, kinds, hashes, fold.taken, gone)
+        return Revision(kept, whole, kinds, hashes, fold.taken, gone, arrivals)
 
     def remember(self, revision: Revision, learner: Learner) -> None:
         """Remember what a batch taught, now that it is learned, and take back what it deletes."""
-        whole, kinds = revision.whole, revision.kinds
-        rows = np.flatnonzero(kinds != _NOTHING)
-        if not len(rows):
-            return
-        at = slice(None) if len(rows) == len(kinds) else rows
-        kinds = kinds[at]
+        rows = np.flatnonzero(revision.kinds != _NOTHING)
+        if len(rows):
+            self._remember(revision, rows, learner)
+        if self.late is not None:
+            self.late.settle(revision.whole.partition, learner)
+
+    def _remember(self, revision: Revision, rows: NDArray[np.int64], learner: Learner) -> None:
+        whole, hashes = revision.whole, revision.hashes
+        at = slice(None) if len(rows) == len(revision.kinds) else rows
+        kinds, hashes = revision.kinds[at], None if hashes is None else hashes[at]
         labels, teaches = _labels_of(whole, learner.model.classes)[at], teaching(kinds)
         memory = self.memory.log(whole.partition)
+        fields = columns_of(whole, rows, list(self._fields))
+        if self.late is not None and revision.arrivals is not None and hashes is not None:
+            times_ms = revision.arrivals.times_ms[rows]
+            fields |= self.late.fields(whole.offsets[rows], kinds, times_ms)
+            self.late.remembered(whole.partition, memory.n, kinds, times_ms, hashes)
         sealed = memory.append(
             whole.offsets[at],
             labels if teaches.all() else np.where(teaches, labels, np.int32(NO_LABEL)),
             kinds,
             whole.ids if at is not rows else take_texts(whole.ids.texts, rows),
-            columns_of(whole, rows, list(self._fields)),
-            None if revision.hashes is None else revision.hashes[at],
+            fields,
+            hashes,
         )
         if revision.taken:
             self._take_back(memory, np.unique(revision.taken), part_name(whole.partition), learner)
@@ -205,11 +231,12 @@ class Reviser:
         records = self._of_message(memory, said)
         alive = IdHistory(records).living
         own = [each for each in alive if each.offset == said.offset]
-        updates = (UPDATED, RELABELLED, EARLY_UPDATE)
-        versions = {each.offset for each in records if each.kind in updates}
+        versions = {each.offset for each in records if each.kind in _VERSIONS}
         own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
         if own:
             return Taught("teaches", own[-1])
+        if any(e.state == "waits" and e.now.offset == said.offset for e in sights(records)):
+            return Taught("waits")
         # An update without a label is noted as a delete, and may be given one.
         if any(
             each.offset > said.offset
@@ -230,13 +257,13 @@ class Reviser:
             return memory.at_offset(said.offset)
         names = {said.id.encode(), said.id.removeprefix(ID_MARK).encode()}
         found = memory.find(np.unique([self.memory.hash(name) for name in names]))
-        return [each for each in found.records() if each.id in names]
+        return [each for each in found.records(len(self._fields)) if each.id in names]
 
     def correct(self, said: Correction, taught: Taught, part: str, learner: Learner) -> None:
         """Take back what a message taught and teach its new label; see `TaughtMemory`."""
         record: LearnedRecord | None = taught.record
         assert said.place is not None
-        if record is None and said.label is None:
+        if record is None and said.label is None and taught.state != "waits":
             return  # it taught nothing, and teaches nothing
         if record is not None:
             found = self.memory.log(said.place).read(np.array([record.number]))
@@ -262,7 +289,7 @@ class Reviser:
         value = example.get(name)
         if self._fields[name] in {"numbers", "flags"}:
             return np.array([np.nan if value is None else value], np.float64)
-        return _text_column(None if value is None else str(value).encode())
+        return texts_of([None if value is None else str(value).encode()])
 
     def _note(
         self,
@@ -278,11 +305,11 @@ class Reviser:
         offset = said.offset if record is None else record.offset
         is_nameless = said.id == place_name(said.place, said.offset)
         name = None if is_nameless else said.id.encode() if record is None else record.id
-        ids = _text_column(name)
+        ids = texts_of([name])
         kind, label = TAKEN_BACK, NO_LABEL
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
-            fields = fields | {"": _text_column(part.encode())}  # behind those of the model
+            fields = fields | {"": texts_of([part.encode()])}  # behind those of the model
         sealed = memory.append(
             np.array([offset], np.int64), np.array([label], np.int32), np.array([kind], np.uint8),
             ids, fields,
@@ -298,12 +325,6 @@ def _labels_of(messages: Messages, classes: Sequence[Label]) -> NDArray[np.int32
     return to_indices(Codes(np.maximum(messages.labels, 0), messages.classes), names)
 
 
-def _text_column(value: bytes | None) -> TextColumn:
-    data = np.frombuffer(bytearray(value or b""), np.uint8)
-    end = -1 if value is None else len(value)
-    return TextColumn(Texts(data, np.zeros(1, np.int64), np.array([end], np.int64)))
-
-
 class _Fold:
     """Goes through the messages of some ids in the order of their log."""
 
@@ -314,9 +335,11 @@ class _Fold:
         kinds: NDArray[np.uint8],
         classes: Sequence[Label],
         counts: Counter[str],
+        arrivals: Arrivals | None,
     ) -> None:
         self.memory, self.messages, self.kinds = memory, messages, kinds
-        self.classes, self.counts = classes, counts
+        self.classes, self.counts, self.arrivals = classes, counts, arrivals
+        self.records: defaultdict[bytes, list[LearnedRecord]] = defaultdict(list)  # if late
         self.labels, self.label_names = messages.labels, messages.classes
         self.taken: list[int] = []
         self.superseded: list[int] = []
@@ -325,8 +348,10 @@ class _Fold:
         """Set the kinds of some rows, by what is remembered of their ids."""
         known: defaultdict[bytes, IdHistory] = defaultdict(IdHistory)
         for each in records:
-            if each.id is not None:
+            if each.id is not None and each.kind != EARLY_LABEL:
                 known[each.id].add(each)
+                if self.arrivals is not None:
+                    self.records[each.id].append(each)
         data, starts, ends = self.messages.ids.texts
         plain = data.data
         bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
@@ -340,43 +365,73 @@ class _Fold:
         ):
             number, name = n_before + n_more, bytes(plain[start:end])
             own, was = known[name], self.kinds[row]
-            kind = self._kind(row, own, memory.floor(number))
+            kind = self._kind(row, own, memory.floor(number), name)
             if kind != was:
                 self.kinds[row] = kind
                 n_more += (kind != _NOTHING) - int(was != _NOTHING)
             if kind != _NOTHING:
                 own.add(LearnedRecord(number, kind, offset, NO_LABEL, name, row))
+                if self.arrivals is not None:
+                    more = pack_time(self.arrivals.times_ms[row])
+                    record = LearnedRecord(number, kind, offset, NO_LABEL, name, row, more)
+                    self.records[name].append(record)
 
-    def _kind(self, row: int, own: IdHistory, floor: int) -> int:
+    def _sights(self, name: bytes, floor: int) -> list[Sight]:
+        """Return the messages of an id that wait or waited, if labels come late."""
+        if self.arrivals is None:
+            return []
+        return sights(each for each in self.records[name] if each.number >= floor)
+
+    def _kind(self, row: int, own: IdHistory, floor: int, name: bytes) -> int:
         """Return what is to be remembered of a message, by its id's records from `floor` on."""
         operation = self.messages.operations[row]
         if operation in (_UPDATE, _DELETE):
             alive = [each for each in own.living if each.number >= floor]
             self.taken += [each.number for each in alive]
-            return self._revising_kind(row, own.last >= floor, alive)
+            seen = self._sights(name, floor)
+            return self._revising_kind(row, own.last >= floor, alive, seen)
         if own.early >= floor:
             self.superseded.append(row)
             return CONSUMED
-        return CREATED if self.labels[row] != NO_LABEL else _NOTHING
+        if self.labels[row] != NO_LABEL:
+            return CREATED
+        if self.kinds[row] != WAITING or self.arrivals is None:
+            return _NOTHING
+        is_repeated = self.arrivals.is_repeated(row, self._sights(name, floor))
+        return _NOTHING if is_repeated else WAITING
 
-    def _revising_kind(self, row: int, is_known: bool, alive: list[LearnedRecord]) -> int:
+    def _revising_kind(
+        self, row: int, is_known: bool, alive: list[LearnedRecord], seen: Sequence[Sight]
+    ) -> int:
         """Return the kind of a delete or an update, and count it."""
         is_update = self.messages.operations[row] == _UPDATE
         what = "update" if is_update else "delete"
         none = "repeated" if is_known and not is_update else "unmatched"
-        found = "matched" if alive else none
+        is_open = any(each.state != "gone" for each in seen)
+        found = "matched" if alive or is_open else none
         self.counts[f"{what}_{found}"] += 1
-        if is_update and self._keep_label(row, alive):
+        if is_update and self._keep_label(row, alive, (CORRECTED, RELABELLED)):
             return RELABELLED
+        if is_update and seen and seen[-1].state != "gone" and self.labels[row] == NO_LABEL:
+            return self._late_kind(row, seen[-1], alive)
         if is_update and self.labels[row] != NO_LABEL:
             return UPDATED if is_known else EARLY_UPDATE
-        if alive:
+        if alive or is_open:
             return DELETED
         return _NOTHING if is_known else EARLY_DELETE
 
-    def _keep_label(self, row: int, alive: Sequence[LearnedRecord]) -> bool:
-        """Give an update the label that a person gave the message; return whether one did."""
-        given = [each for each in alive if each.kind in (CORRECTED, RELABELLED)]
+    def _late_kind(self, row: int, sight: Sight, alive: Sequence[LearnedRecord]) -> int:
+        """Return the kind of an update of a message that waits, or has the label of another log."""
+        assert self.arrivals is not None
+        self.arrivals.times_ms[row] = sight.time_ms
+        late = (LATE_LABELLED, LATE_UPDATE)
+        if sight.state == "labelled" and self._keep_label(row, alive, late):
+            return LATE_UPDATE
+        return WAITING_UPDATE
+
+    def _keep_label(self, row: int, alive: Sequence[LearnedRecord], kinds: Collection[int]) -> bool:
+        """Give an update the label that a record of some kinds gave; return whether one did."""
+        given = [each for each in alive if each.kind in kinds]
         if not given:
             return False
         last = given[-1]
@@ -390,3 +445,10 @@ class _Fold:
         self.labels = self.labels.copy()
         self.labels[row] = code
         return True
+
+
+def _repeated(hashes: Hashes) -> NDArray[np.bool_]:
+    """Return which hashes stand there more than once."""
+    _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    found: NDArray[np.bool_] = counts[inverse] > 1
+    return found

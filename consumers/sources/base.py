@@ -56,6 +56,8 @@ class Source(ABC):
         How its records are written; JSON unless it is set.
     lost_messages : int
         How many messages were removed before they could be read.
+    n_partitions : int or None
+        How many partitions the stream has; None as long as that is not known.
     beginnings : mapping of Partition to LogFacts
         Where reading began, if that cannot be found out again: it must be in a checkpoint before
         any message of these partitions is learned. It is replaced, never changed.
@@ -64,6 +66,7 @@ class Source(ABC):
     name: str
     record_format = RecordFormat()
     lost_messages = 0
+    n_partitions: int | None = 1
     beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
 
     @property

@@ -26,8 +26,9 @@ def fill(
     values: Iterable[bytes | None],
     partition: int = 0,
     compression: str = "none",
+    key: Callable[[int], str] = str,
 ) -> None:
-    """Write values, in order, to one partition; the key of value i is `i`."""
+    """Write values, in order, to one partition; the key of value i is `key(i)`."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -37,7 +38,7 @@ def fill(
         }
     )
     for i, value in enumerate(values):
-        producer.produce(topic, value, key=str(i).encode(), partition=partition)
+        producer.produce(topic, value, key=key(i).encode(), partition=partition)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
 

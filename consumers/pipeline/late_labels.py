@@ -1,0 +1,591 @@
+"""Labels that come after their messages, in a log of their own, and the messages that wait.
+
+A message without a label is judged, and waits in the memory of its partition. A label of its id
+whose time lies within the window of the message's own teaches it. The rules, whichever of the two
+logs was read further:
+
+- Of messages of one id within a window the first waits; the others are judged only, and so is one
+  that comes a window behind the newest time of its partition.
+- A label belongs to the first message of its id, in the order of their log, within its window. If
+  none is there yet it waits too, until the partition's time is two windows beyond it: no message
+  that comes then waits.
+- The first label of a message is learned, in the order of the label log; others are repetitions.
+- A message without a time has that of its partition.
+- A message that is a horizon older than its partition's time is learned as the default. A label
+  within the window takes the default's place.
+
+So the counts are a function of the two logs. A partition's time is the newest that two messages in
+a row have reached: a single wrong one moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.checkpoint_entry import CheckpointEntry
+from consumers.config.sections import LateLabelsSettings
+from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
+from consumers.errors import ConfigError
+from consumers.messages import (
+    NO_LABEL,
+    OPERATIONS,
+    Column,
+    Messages,
+    Operation,
+    Partition,
+    Reason,
+    Reject,
+    part_name,
+    partition_of,
+    rows_of,
+)
+from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
+from consumers.pipeline.learned_records import (
+    AWAITED,
+    DEFAULTED,
+    EARLY_LABEL,
+    LATE_LABELLED,
+    WAITING,
+    WAITING_UPDATE,
+    Hashes,
+    LearnedRecord,
+)
+from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.waiting_messages import (
+    Arrivals,
+    DueTimes,
+    Floats,
+    Sight,
+    early_label,
+    first_sight,
+    leaving,
+    near,
+    pack_label,
+    pack_time,
+    sights,
+    texts_of,
+    time_of,
+    times_of,
+    waiting_records,
+)
+from consumers.sources.base import LogFacts
+from streamnb import Codes, Learner
+
+_CREATE = OPERATIONS.index(Operation.CREATE)
+_MORE = " more"  # the field behind the model's
+UNMATCHED = ("no_message", "outside_window", "before_beginning", "forgotten", "message_gone")
+OUTCOMES = ("learned", "repeated", *UNMATCHED, "unusable")
+_WHY = {
+    "no_message": "no message of this id came within late_labels.window_s of its time",
+    "outside_window": "its message's time is further away than late_labels.window_s",
+    "before_beginning": "its time is before the first message that was read of the partition",
+    "forgotten": "too much came since for it to be remembered (learned.messages_max)",
+    "message_gone": "its message was deleted, or updated with a label of its own",
+}
+_TURN_BATCHES = 8  # of labels, between two batches of messages
+Learned = Callable[[Floats, NDArray[np.integer[Any]]], None]
+
+
+@dataclass(slots=True)
+class _Log:
+    """Where the times of a partition stand, and what waits there."""
+
+    newest_ms: float = -math.inf  # that two messages in a row have reached
+    last_ms: float = -math.inf
+    first_ms: float = math.nan
+    messages: DueTimes = field(default_factory=DueTimes)
+    labels: DueTimes = field(default_factory=DueTimes)
+    early: Counter[int] = field(default_factory=Counter)  # hashes of the ids of labels that wait
+    arrived: list[tuple[int, Hashes]] = field(default_factory=list)  # first number, and hashes
+
+
+class LateLabels:
+    """Joins labels with the messages of one stream, on the consuming thread.
+
+    `stream` is the topic of the messages' partitions. `learned` is told of the examples that were
+    learned, by their log-posteriors at first sight.
+    """
+
+    name = "late_labels"
+
+    def __init__(
+        self,
+        settings: LateLabelsSettings,
+        memory: LearnedMemory,
+        stream: str,
+        learned: Learned = lambda _posteriors, _truth: None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._settings = settings
+        self._memory = memory
+        self._stream = stream
+        self._learned = learned
+        self._window_ms = 1000 * settings.window_s
+        self._horizon_ms = math.inf if settings.default is None else 1000 * settings.horizon_s
+        self._fields = list(memory.fields)
+        self._logs: defaultdict[Partition, _Log] = defaultdict(_Log)
+        self._judged: dict[int, bytes] = {}
+        self._rejects: list[Reject] = []
+
+    # ---- messages ------------------------------------------------------------------------------
+
+    def arrive(self, messages: Messages) -> Arrivals:
+        """Move the time of a partition on by a batch, and return which of its messages may wait."""
+        known = self._logs[messages.partition]
+        times_ms = times_of(messages)
+        reached = np.where(np.isnan(times_ms), -np.inf, times_ms)
+        both = np.minimum(reached, np.r_[known.last_ms, reached[:-1]])
+        newest = np.maximum.accumulate(np.r_[known.newest_ms, both])
+        waits = (messages.labels == NO_LABEL) & (messages.operations == _CREATE)
+        waits &= messages.ids.texts.ends >= 0
+        before = np.where(np.isfinite(newest[:-1]), newest[:-1], np.nan)
+        times_ms = np.where(np.isnan(times_ms), before, times_ms)
+        in_time = ~(times_ms < before - self._window_ms)
+        self.counts["messages_too_late"] += int((waits & ~in_time).sum())
+        self._judged.clear()
+        if len(messages):
+            known.newest_ms, known.last_ms = float(newest[-1]), float(reached[-1])
+            has_time = np.flatnonzero(~np.isnan(times_ms))
+            if math.isnan(known.first_ms) and len(has_time):
+                known.first_ms = float(times_ms[has_time[0]])
+        return Arrivals(times_ms, waits & in_time, self._window_ms)
+
+    def judged(self, offsets: NDArray[np.int64], log_posteriors: Floats) -> None:
+        """Take what was said of messages without a label at first sight."""
+        self._judged.update(
+            zip(offsets.tolist(), [row.tobytes() for row in log_posteriors], strict=True)
+        )
+
+    def fields(
+        self, offsets: NDArray[np.int64], kinds: NDArray[np.uint8], times_ms: Floats
+    ) -> dict[str, Column]:
+        """Return what is remembered of messages beside the model's fields."""
+        waits, judged = np.isin(kinds, AWAITED).tolist(), self._judged
+        found = [
+            pack_time(time_ms) + judged.get(offset, b"") if is_own else None
+            for is_own, offset, time_ms in zip(
+                waits, offsets.tolist(), times_ms.tolist(), strict=True
+            )
+        ]
+        return {_MORE: texts_of(found)}
+
+    def remembered(
+        self,
+        partition: Partition,
+        first: int,
+        kinds: NDArray[np.uint8],
+        times_ms: Floats,
+        hashes: Hashes,
+    ) -> None:
+        """Note what waits of the records of a batch, of which the `first` has that number."""
+        rows = np.flatnonzero((kinds == WAITING) | (kinds == WAITING_UPDATE))
+        known = self._logs[partition]
+        known.arrived.append((first, hashes[rows[kinds[rows] == WAITING]]))
+        if math.isfinite(self._horizon_ms):
+            known.messages.add(times_ms[rows], rows + first, hashes[rows])
+
+    def settle(self, partition: Partition, learner: Learner) -> None:
+        """Learn what the last batch of a partition has labels for, and what has become the default.
+
+        Labels for which no message can come any more are given up.
+        """
+        known, memory = self._logs[partition], self._memory.log(partition)
+        for first, hashes in known.arrived:
+            asked = [each for each in hashes.tolist() if each in known.early] if known.early else []
+            if asked:
+                self._join_early(partition, np.unique(np.array(asked, np.uint64)), first, learner)
+        known.arrived.clear()
+        due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, leaving(memory))
+        if len(due):
+            self._learn_default(partition, due, hashes, learner)
+        due, hashes = known.labels.take(known.newest_ms - 2 * self._window_ms, leaving(memory))
+        if len(due):
+            known.early -= Counter(hashes.tolist())
+            self._give_up(partition, due, hashes)
+
+    def _join_early(
+        self, partition: Partition, hashes: Hashes, first: int, learner: Learner
+    ) -> None:
+        """Join new messages, numbered from `first` on, with labels that came before them."""
+        matches: list[tuple[Sight, str]] = []
+        for records in self._by_id(self._memory.log(partition), hashes).values():
+            own = sights(records)
+            for each in records:
+                sight = self._owner(own, each) if each.kind == EARLY_LABEL else None
+                if sight is None or not sight.first.number >= first > each.number:
+                    continue
+                if self._accept(sight, partition, each):
+                    matches.append((sight, early_label(each)[1]))
+        self._teach(partition, matches, LATE_LABELLED, learner)
+
+    def _accept(self, sight: Sight, partition: Partition, record: LearnedRecord) -> bool:
+        """Return whether a label that waited is learned; it is the message's from now on."""
+        found = self._outcome(sight)
+        if found == "message_gone":
+            self._refuse(partition, record, found)
+        elif found == "repeated":
+            self.counts[found] += 1
+        else:
+            sight.set("labelled")
+        return found == "learned"
+
+    def _outcome(self, sight: Sight) -> str:
+        if sight.state == "gone":
+            return "message_gone"
+        return "repeated" if sight.state == "labelled" else "learned"
+
+    def _learn_default(
+        self, partition: Partition, numbers: NDArray[np.int64], hashes: Hashes, learner: Learner
+    ) -> None:
+        name, due = self._settings.default, set(numbers.tolist())
+        assert name is not None
+        matches = [
+            (sight, name)
+            for records in self._by_id(self._memory.log(partition), np.unique(hashes)).values()
+            for sight in sights(records)
+            if sight.state == "waits" and sight.now.number in due
+        ]
+        self._teach(partition, matches, DEFAULTED, learner)
+
+    def _give_up(self, partition: Partition, numbers: NDArray[np.int64], hashes: Hashes) -> None:
+        """Reject labels that no message wants; of those that were forgotten only the count is."""
+        memory, due = self._memory.log(partition), set(numbers.tolist())
+        known = self._logs[partition]
+        for records in self._by_id(memory, np.unique(hashes)).values():
+            own = sights(records)
+            for each in records:
+                if each.kind != EARLY_LABEL or each.number not in due:
+                    continue
+                due.discard(each.number)
+                if self._owner(own, each) is not None:
+                    continue  # it was joined
+                time_ms, outcome = time_of(each), "no_message"
+                if not time_ms < known.newest_ms - 2 * self._window_ms:
+                    outcome = "forgotten"
+                elif own:
+                    outcome = "outside_window"
+                elif time_ms < known.first_ms:
+                    outcome = "before_beginning"
+                self._refuse(partition, each, outcome)
+        self.counts["forgotten"] += len(due)
+
+    def _refuse(self, partition: Partition, record: LearnedRecord, outcome: str) -> None:
+        offset, _, value = early_label(record)
+        time_ms = time_of(record)
+        at = -1 if math.isnan(time_ms) else int(time_ms)
+        log = Partition(self._source, partition.partition)
+        self._reject(outcome, log, offset, at, record.id, value)
+
+    @property
+    def _source(self) -> str:
+        """The name of the label log."""
+        address = self._settings.address
+        return address.topic or f"file:{'' if address.path is None else address.path.name}"
+
+    def _reject(
+        self,
+        outcome: str,
+        at: Partition,
+        offset: int,
+        time_ms: int,
+        name: bytes | None,
+        value: bytes,
+    ) -> None:
+        self.counts[outcome] += 1
+        self._rejects.append(
+            Reject(
+                Reason.UNMATCHED_LABEL, _WHY[outcome], at, offset, time_ms, name, value,
+                (name or b"").decode(errors="replace"),
+            )
+        )  # fmt: skip
+
+    # ---- labels --------------------------------------------------------------------------------
+
+    def take(self, messages: Messages, learner: Learner) -> None:
+        """Learn the messages that a batch of labels is of; keep labels of messages to come."""
+        messages = within_limit(messages, learner.model)
+        self.counts["unusable"] += len(messages.rejects)
+        self._rejects += messages.rejects
+        partition = Partition(self._stream, messages.partition.partition)
+        memory, hashes = self._memory.log(partition), self._memory.hashed(messages.ids.texts)
+        data, starts, ends = messages.ids.texts
+        plain, times_ms = data.tobytes(), times_of(messages)
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        names = [plain[start:end] for start, end in bounds]
+        known = self._by_id(memory, np.unique(hashes))
+        own = {name: sights(records) for name, records in known.items()}
+        matches, early = list[tuple[Sight, str]](), list[int]()
+        for row, name in enumerate(names):
+            sight = self._first_near(own.get(name, ()), float(times_ms[row]))
+            if sight is None:
+                early.append(row)
+                continue
+            outcome = self._outcome(sight)
+            if outcome == "learned":
+                matches.append((sight, messages.label(row) or ""))
+                sight.set("labelled")
+            elif outcome == "repeated":
+                self.counts[outcome] += 1
+            else:
+                at, raw = int(messages.at[row]), messages.raw
+                offset, value = int(raw.offsets[at]), raw.value(at) or b""
+                self._reject(outcome, raw.partition, offset, int(raw.times_ms[at]), name, value)
+        self._teach(partition, matches, LATE_LABELLED, learner)
+        if early:
+            self._let_wait(partition, messages, np.array(early), times_ms, hashes)
+
+    def _let_wait(
+        self,
+        partition: Partition,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        times_ms: Floats,
+        hashes: Hashes,
+    ) -> None:
+        """Remember labels whose message has not come."""
+        memory, n, raw = self._memory.log(partition), len(rows), messages.raw
+        first = memory.n
+        contents = [
+            pack_label(
+                float(times_ms[row]),
+                int(raw.offsets[at]),
+                messages.label(row) or "",
+                raw.value(at) or b"",
+            )
+            for row, at in zip(rows.tolist(), messages.at[rows].tolist(), strict=True)
+        ]
+        sealed = memory.append(
+            np.full(n, -1, np.int64),
+            np.full(n, NO_LABEL, np.int32),
+            np.full(n, EARLY_LABEL, np.uint8),
+            rows_of(messages.ids, rows),  # type: ignore[arg-type]  # texts
+            {**self._no_fields(n), _MORE: texts_of(contents)},
+            hashes[rows],
+        )
+        known = self._logs[partition]
+        known.labels.add(times_ms[rows], np.arange(first, first + n), hashes[rows])
+        known.early.update(hashes[rows].tolist())
+        self._memory.wrote(memory, sealed)
+
+    def _no_fields(self, n: int) -> dict[str, Column]:
+        """Return the model's fields without values."""
+        return {
+            name: np.full(n, np.nan) if kind in {"numbers", "flags"} else texts_of([None] * n)
+            for name, kind in self._memory.fields.items()
+        }
+
+    # ---- both ----------------------------------------------------------------------------------
+
+    def _by_id(self, memory: LogMemory, hashes: Hashes) -> dict[bytes, list[LearnedRecord]]:
+        floor = memory.floor(memory.n)
+        found: dict[bytes, list[LearnedRecord]] = {}
+        for each in memory.find(hashes).records(len(self._fields)):
+            if each.number >= floor and each.id is not None:
+                found.setdefault(each.id, []).append(each)
+        return found
+
+    def _owner(self, own: Sequence[Sight], label: LearnedRecord) -> Sight | None:
+        """Return the message that a label which waited is of."""
+        return self._first_near(own, time_of(label))
+
+    def _first_near(self, own: Sequence[Sight], time_ms: float) -> Sight | None:
+        found = (each for each in own if near(each.time_ms, time_ms, self._window_ms))
+        return next(found, None)
+
+    def _teach(
+        self,
+        partition: Partition,
+        matches: Sequence[tuple[Sight, str]],
+        kind: int,
+        learner: Learner,
+    ) -> None:
+        """Learn messages with their labels, take their defaults back, and remember both."""
+        matches = self._within_limit(partition, matches, learner)
+        if not matches:
+            return
+        memory, part = self._memory.log(partition), part_name(partition)
+        matches = sorted(matches, key=lambda each: each[0].now.number)
+        found = memory.read(np.array([each.now.number for each, _ in matches]))
+        known = set(found.numbers.tolist())
+        matches = [each for each in matches if each[0].now.number in known]
+        back = sorted(each.default.number for each, _ in matches if each.default is not None)
+        if back:
+            defaults = memory.read(np.array(back))
+            codes = Codes(defaults.labels, tuple(learner.model.classes))
+            learner.unlearn_many(part, defaults.columns(self._memory.fields), codes)
+            self.counts["default_replaced"] += len(back)
+        values = found.columns(self._memory.fields)
+        names = tuple(dict.fromkeys(name for _, name in matches))
+        codes = Codes(np.array([names.index(name) for _, name in matches], np.int32), names)
+        _learn(part, values, codes, learner)
+        classes = [str(each) for each in keep_classes(learner.model)]
+        truth = np.array([classes.index(name) for _, name in matches], np.int32)
+        self.counts["defaulted" if kind == DEFAULTED else "learned"] += len(matches)
+        self._learned(first_sight([each.first for each, _ in matches], len(classes)), truth)
+        sealed = memory.append(
+            np.array([each.now.offset for each, _ in matches], np.int64),
+            truth,
+            np.full(len(matches), kind, np.uint8),
+            texts_of([each.now.id for each, _ in matches]),
+            values,
+        )
+        self._memory.wrote(memory, sealed)
+
+    def _within_limit(
+        self, partition: Partition, matches: Sequence[tuple[Sight, str]], learner: Learner
+    ) -> list[tuple[Sight, str]]:
+        """Return what may be learned; of labels that waited some may be a class too many by now."""
+        new: set[str] = set()
+        kept = []
+        for sight, name in matches:
+            if is_over_limit(name, len(new), learner.model) and name not in new:
+                at = Partition(self._source, partition.partition)
+                self.counts["unusable"] += 1
+                self._rejects.append(
+                    Reject(
+                        Reason.UNKNOWN_LABEL, over_limit(name), at, -1, int(sight.time_ms),
+                        sight.now.id, name.encode(), (sight.now.id or b"").decode(errors="replace"),
+                    )
+                )  # fmt: skip
+                continue
+            if name not in learner.model.classes:
+                new.add(name)
+            kept.append((sight, name))
+        return kept
+
+    def take_rejects(self) -> list[Reject]:
+        """Return the labels that could not be used since it was asked last."""
+        rejects, self._rejects = self._rejects, []
+        return rejects
+
+    def counts_now(self) -> Mapping[str, int]:
+        """Return what became of labels, and how many wait for their message."""
+        waiting = sum(len(each.labels) for each in self._logs.values())
+        return {**self.counts, "waiting": waiting}
+
+    # ---- the checkpoint ------------------------------------------------------------------------
+
+    def pack(self) -> CheckpointEntry:
+        """Return where the times of each partition stand; None for none yet."""
+
+        def value(time_ms: float) -> float | None:
+            return time_ms if math.isfinite(time_ms) else None
+
+        return CheckpointEntry(
+            {
+                part_name(partition): [
+                    value(at) for at in (own.newest_ms, own.last_ms, own.first_ms)
+                ]
+                for partition, own in self._logs.items()
+            }
+        )
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on with the times of a checkpoint; `begin` is still to be called."""
+        for name, (newest_ms, last_ms, first_ms) in entry.values.items():
+            own = self._logs[partition_of(name)]
+            own.newest_ms = -math.inf if newest_ms is None else newest_ms
+            own.last_ms = -math.inf if last_ms is None else last_ms
+            own.first_ms = math.nan if first_ms is None else first_ms
+
+    def begin(self) -> None:
+        """Find what waits in the memory, once that has gone on from the checkpoint too."""
+        for partition, memory in self._memory.logs.items():
+            known = self._logs[partition]
+            found = waiting_records(memory)
+            records = found.records(len(self._fields))
+            ids = texts_of([each.id for each in records])
+            hashes = self._memory.hashed(ids.texts)
+            kinds = np.array([each.kind for each in records], np.uint8)
+            times_ms = np.array([time_of(each) for each in records], np.float64)
+            waits = (kinds != EARLY_LABEL) & ~(times_ms < known.newest_ms - self._horizon_ms)
+            if math.isfinite(self._horizon_ms):
+                known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
+            is_over = times_ms < known.newest_ms - 2 * self._window_ms
+            early = (kinds == EARLY_LABEL) & ~is_over
+            known.labels.add(times_ms[early], found.numbers[early], hashes[early])
+            known.early.update(hashes[early].tolist())
+
+
+def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:
+    """Learn examples in calls that end where a snapshot is due."""
+    begin, n = 0, len(labels.codes)
+    while begin < n:
+        end = min(n, begin + (learner.n_until_due() or n))
+        rows = np.arange(begin, end)
+        own = {name: rows_of(column, rows) for name, column in values.items()}
+        learner.learn(part, own, Codes(labels.codes[begin:end], labels.classes))
+        begin = end
+
+
+class LabelReader:
+    """Hands the labels that `reader` reads to `join`; `messages` reads what they are of.
+
+    `fields` are those that the model reads.
+    """
+
+    def __init__(
+        self, reader: Reader, join: LateLabels, messages: Reader, fields: tuple[str, ...]
+    ) -> None:
+        self.reader, self.join = reader, join
+        self.is_behind = False  # labels came in the last turn, so more may wait
+        self._messages = messages
+        self._nothing: dict[str, list[str]] = {field: [] for field in fields}
+        self._until_end = False
+        self._is_checked = False
+
+    def start(
+        self,
+        positions: Mapping[Partition, int],
+        limits: Limits,
+        logs: Mapping[Partition, LogFacts],
+    ) -> None:
+        """Begin to read, at the checkpoint's positions."""
+        self._until_end = limits.until_end
+        self.reader.start(positions, Limits(until_end=limits.until_end), logs)
+
+    def take(
+        self, learner: Learner, positions: MutableMapping[Partition, int], timeout_s: float
+    ) -> None:
+        """Take what was read, and move its positions on; wait for the first up to `timeout_s`."""
+        self.is_behind = False
+        if not self._partitions_agree():
+            return
+        for _ in range(_TURN_BATCHES):
+            taken = self.reader.take(0.0 if self.is_behind else timeout_s)
+            if not isinstance(taken, Messages):
+                return
+            # A position is saved with a part, though nothing is ever taught by it.
+            learner.learn(part_name(taken.partition), self._nothing, [])
+            self.join.take(taken, learner)
+            positions[taken.partition] = taken.next_offset
+            self.is_behind = True
+
+    def has_backlog(self) -> bool:
+        """Return whether labels of before the end are still to come, if the run has one."""
+        return self._until_end and self.reader.end_reason is None
+
+    def _partitions_agree(self) -> bool:
+        """Return whether both topics are known to have the same partitions.
+
+        Others are a `ConfigError`: a label would never find its message.
+        """
+        if not self._is_checked:
+            ours, theirs = self.reader.n_partitions, self._messages.n_partitions
+            if ours is None or theirs is None:
+                return False
+            if ours != theirs:
+                raise ConfigError(
+                    f"late_labels.source: its topic has {ours} partitions, and that of source has "
+                    f"{theirs}. A label is looked for in the partition of its own number: make "
+                    "both topics with as many partitions, and write both with the same partitioner"
+                )
+            self._is_checked = True
+        return True

@@ -1,0 +1,213 @@
+"""Messages that wait for a label of another log, as the memory of their partition tells of them.
+
+The rules are those of `late_labels`, which joins the two.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.messages import Messages
+from consumers.pipeline import learned_memory
+from consumers.pipeline.learned_memory import LogMemory
+from consumers.pipeline.learned_records import (
+    AWAITED,
+    CORRECTED,
+    DEFAULTED,
+    DELETED,
+    EARLY_LABEL,
+    EARLY_UPDATE,
+    LATE_LABELLED,
+    LATE_UPDATE,
+    RELABELLED,
+    TAKEN_BACK,
+    UPDATED,
+    WAITING,
+    WAITING_UPDATE,
+    DamagedError,
+    FoundRecords,
+    Hashes,
+    LearnedRecord,
+)
+from streamnb import TextColumn
+from streamnb.kernels.layout import Texts
+
+Floats = NDArray[np.float64]
+_TIME, _OFFSET = struct.Struct("<d"), struct.Struct("<q")
+
+
+@dataclass(slots=True)
+class Sight:
+    """A message that waits or waited: as it was `first` seen, and its contents as they are `now`.
+
+    `default` is the record by which it was learned as the default.
+    """
+
+    time_ms: float
+    first: LearnedRecord
+    now: LearnedRecord
+    state: Literal["waits", "default", "labelled", "gone"] = "waits"
+    default: LearnedRecord | None = None
+
+    def set(self, state: Literal["waits", "default", "labelled", "gone"]) -> None:
+        """Set what became of it; what is gone stays so."""
+        if self.state != "gone":
+            self.state = state
+
+
+def sights(records: Iterable[LearnedRecord]) -> list[Sight]:
+    """Return the messages of an id that wait or waited, in the order of their log."""
+    found: list[Sight] = []
+    for each in records:
+        if each.kind == WAITING or (each.kind == WAITING_UPDATE and not found):
+            found.append(Sight(time_of(each), each, each))
+        elif each.kind in (UPDATED, RELABELLED, DELETED, EARLY_UPDATE):
+            for sight in found:
+                sight.set("gone")
+        elif each.kind in (WAITING_UPDATE, LATE_UPDATE) and found:
+            for sight in found[:-1]:
+                sight.set("gone")
+            found[-1].now, found[-1].default = each, None
+            found[-1].set("waits" if each.kind == WAITING_UPDATE else "labelled")
+        elif each.kind in (LATE_LABELLED, DEFAULTED, CORRECTED, TAKEN_BACK):
+            for sight in found:
+                if sight.now.offset == each.offset:
+                    _note(sight, each)
+    return found
+
+
+def _note(sight: Sight, record: LearnedRecord) -> None:
+    if record.kind == DEFAULTED:
+        sight.default = record
+        sight.set("default")
+    else:
+        sight.set("gone" if record.kind == TAKEN_BACK else "labelled")
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The times of a batch, and which of its messages wait unless an earlier one of the id does."""
+
+    times_ms: Floats
+    waits: NDArray[np.bool_]
+    window_ms: float
+
+    def is_repeated(self, row: int, seen: Iterable[Sight]) -> bool:
+        """Return whether a message of the id within the window came before."""
+        time_ms = float(self.times_ms[row])
+        return any(near(each.time_ms, time_ms, self.window_ms) for each in seen)
+
+
+def pack_time(time_ms: float) -> bytes:
+    """Return a time as the bytes that stand behind the model's fields."""
+    return _TIME.pack(time_ms)
+
+
+def time_of(record: LearnedRecord) -> float:
+    """Return the time of a message or label that waits; nan if it has none."""
+    return math.nan if record.more is None else float(_TIME.unpack_from(record.more)[0])
+
+
+def rest_of(record: LearnedRecord) -> bytes:
+    """Return what stands behind the time of a message or label that waits."""
+    return b"" if record.more is None else record.more[_TIME.size :]
+
+
+def pack_label(time_ms: float, offset: int, label: str, value: bytes) -> bytes:
+    """Return a label that waits as the bytes that stand behind the model's fields."""
+    return b"".join((_TIME.pack(time_ms), _OFFSET.pack(offset), label.encode(), b"\0", value))
+
+
+def early_label(record: LearnedRecord) -> tuple[int, str, bytes]:
+    """Return the offset, the label and the value of a label that waited."""
+    data = rest_of(record)
+    name, _, value = data[_OFFSET.size :].partition(b"\0")
+    return int(_OFFSET.unpack_from(data)[0]), name.decode(), value
+
+
+def first_sight(records: Sequence[LearnedRecord], n_classes: int) -> Floats:
+    """Return the log-posteriors of messages at first sight; -inf for classes that joined."""
+    found = np.full((len(records), n_classes), -np.inf)
+    for row, each in zip(found, records, strict=True):
+        judged = np.frombuffer(rest_of(each), np.float64)
+        row[: len(judged)] = judged
+    return found
+
+
+def near(one_ms: float, other_ms: float, window_ms: float) -> bool:
+    """Return whether two times lie within the window; one that is unknown lies in each."""
+    return not abs(one_ms - other_ms) > window_ms
+
+
+class DueTimes:
+    """Numbers of records with a time and the hash of their id, to be taken once that is over."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[tuple[Floats, NDArray[np.int64], Hashes]] = deque()
+
+    def __len__(self) -> int:
+        return sum(len(numbers) for _, numbers, _ in self._chunks)
+
+    def add(self, times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> None:
+        """Add records; one without a time is never due."""
+        if len(numbers):
+            self._chunks.append((times_ms, numbers, hashes))
+
+    def take(self, until_ms: float, floor: int = 0) -> tuple[NDArray[np.int64], Hashes]:
+        """Remove and return what lies before a time, and all records before the number `floor`."""
+        found, kept = [], deque[tuple[Floats, NDArray[np.int64], Hashes]]()
+        for chunk in self._chunks:
+            times_ms, numbers, hashes = chunk
+            due = (times_ms < until_ms) | (numbers < floor)
+            if not due.any():
+                kept.append(chunk)
+                continue
+            found.append((numbers[due], hashes[due]))
+            if not due.all():
+                kept.append((times_ms[~due], numbers[~due], hashes[~due]))
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        self._chunks = kept
+        return np.concatenate([each for each, _ in found]), np.concatenate([h for _, h in found])
+
+
+def times_of(messages: Messages) -> Floats:
+    """Return the time of each message in Unix milliseconds, nan if unknown."""
+    times_ms = np.array(messages.metadata(messages.raw, messages.at).times_ms, np.float64)
+    times_ms[times_ms == -1] = np.nan
+    return times_ms
+
+
+def leaving(memory: LogMemory) -> int:
+    """Return the first record that stays once the next segment begins."""
+    return memory.floor(memory.n + learned_memory.SEGMENT_RECORDS)
+
+
+def waiting_records(memory: LogMemory) -> FoundRecords:
+    """Return what waits or waited in the memory of a log: messages and labels."""
+    numbers = [np.empty(0, np.int64)]
+    for segment in list(memory.segments.values()):
+        begin = segment.number * learned_memory.SEGMENT_RECORDS
+        try:
+            for k, first in enumerate(segment.firsts):
+                at = np.flatnonzero(np.isin(segment.chunk(k).kinds(), (*AWAITED, EARLY_LABEL)))
+                numbers.append(at + first + begin)
+        except (OSError, ValueError, DamagedError) as error:
+            memory.lose(segment.number, error)
+    return memory.read(np.concatenate(numbers))
+
+
+def texts_of(values: Sequence[bytes | None]) -> TextColumn:
+    """Return texts, or None for missing ones, as a column."""
+    sizes = np.array([-1 if value is None else len(value) for value in values], np.int64)
+    ends = np.cumsum(np.maximum(sizes, 0))
+    data = np.frombuffer(bytearray(b"".join([value or b"" for value in values])), np.uint8)
+    return TextColumn(Texts(data, ends - np.maximum(sizes, 0), np.where(sizes < 0, -1, ends)))

@@ -1,0 +1,101 @@
+"""Labels that come after their messages, or before them, leave the counts that the two logs say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
+
+from consumers.config.sections import LateLabelsSettings
+from consumers.pipeline import learned_memory
+from tests.consumers.pipeline.late_logs import Label, LateRun, Said, expected
+
+SETTINGS = LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0)
+DEFAULTS = SETTINGS.model_copy(update={"default": "negative", "horizon_s": 30.0})
+CLASSES = st.sampled_from(["negative", "positive"])
+TEXTS = st.lists(st.sampled_from(["sun", "rain", "not", "love", "snow"]), max_size=3).map(" ".join)
+IDS = st.sampled_from(["a", "b", "c", 'd"\\é'])
+TIMES = st.none() | st.integers(0, 400)
+
+
+def _entry(
+    operation: str, name: str | None, time_s: int | None, text: str, label: str | None
+) -> Said:
+    if operation == "delete":
+        return Said(operation, name or "a", time_s)
+    return Said(operation, name, time_s, text, label)
+
+
+OPERATIONS = st.sampled_from(["create"] * 6 + ["update", "delete"])
+ENTRIES = st.builds(
+    _entry, OPERATIONS, st.none() | IDS, TIMES, TEXTS, st.sampled_from([None, None, "positive"])
+)
+STEPS = st.tuples(st.sampled_from(["read", "labels", "save", "kill"]), st.integers(1, 9))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_segments() -> Iterator[None]:
+    """Seal a segment every few records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+        yield
+
+
+LOGS = (
+    st.lists(ENTRIES, max_size=30),
+    st.lists(st.builds(Label, IDS, TIMES, CLASSES), max_size=20),
+    st.sampled_from([SETTINGS, DEFAULTS]),
+)
+
+
+@given(*LOGS, st.lists(st.tuples(st.booleans(), st.integers(1, 9)), max_size=30))
+def test_the_counts_are_a_function_of_both_logs(
+    log: list[Said],
+    labels: list[Label],
+    settings: LateLabelsSettings,
+    steps: list[tuple[bool, int]],
+) -> None:
+    """However the two logs interleave, and however they are cut, the counts are the page's."""
+    run = LateRun(None, settings)
+    for is_label, n in steps:
+        if is_label:
+            run.read_labels(labels, n)
+        else:
+            run.read(log, n)
+    _check_to_the_end(run, log, labels, settings)
+
+
+@settings_of(max_examples=12)
+@given(*LOGS, st.lists(st.sampled_from(["read", "labels", "save", "kill"]), max_size=20))
+def test_a_kill_changes_no_count(
+    log: list[Said], labels: list[Label], settings: LateLabelsSettings, steps: list[str]
+) -> None:
+    """Killed between any two batches, it goes on from the last checkpoint to the same counts."""
+    with tempfile.TemporaryDirectory() as name:
+        run = LateRun(Path(name), settings)
+        for step in steps:
+            if step == "read":
+                run.read(log, 4)
+            elif step == "labels":
+                run.read_labels(labels, 3)
+            elif step == "save":
+                run.save()
+            else:
+                run.memory.close()
+                run = LateRun(Path(name), settings)
+        _check_to_the_end(run, log, labels, settings)
+
+
+def _check_to_the_end(
+    run: LateRun, log: list[Said], labels: list[Label], settings: LateLabelsSettings
+) -> None:
+    run.read(log, len(log))
+    run.read_labels(labels, len(labels))
+    assert run.counts == expected(log, labels, settings)
+    assert not run.reviser.counts["refused"]
+    run.memory.close()

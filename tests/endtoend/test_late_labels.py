@@ -1,0 +1,181 @@
+"""Labels that come after their messages, in a log of their own: from a file, and from a topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumers.config.settings import Settings
+from consumers.daemon import run
+from consumers.errors import ConfigError
+from consumers.monitoring.status import Summary
+from streamnb.storage import read
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import fill
+from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import counts_at, counts_of, examples
+from tests.endtoend.test_restart_laws import NoView
+
+N, PARTITIONS = 3_000, 2
+WINDOW_S = 600
+EXAMPLES = examples(N)
+
+
+def said(number: int, time_s: int, **more: str) -> bytes:
+    """Return a message or a label as JSON; number `i` comes at second `i`."""
+    return json.dumps({"id": f"m{number}", "created_at": 1_000_000_000 + time_s, **more}).encode()
+
+
+def message(number: int) -> bytes:
+    """Return a message without a label."""
+    return said(number, number, text=EXAMPLES[number][0])
+
+
+def label(number: int, after_s: int = 60) -> bytes:
+    """Return the label of a message."""
+    return said(number, number + after_s, label=EXAMPLES[number][1])
+
+
+def late(i: int) -> int:
+    """Return how many seconds after its message a label comes: of some too many."""
+    return WINDOW_S + 1 if i % 7 == 0 else i % WINDOW_S
+
+
+def replay(folder: Path, messages: list[bytes], labels: list[bytes], **sections: Any) -> Summary:
+    """Run the daemon on two files up to their ends."""
+    for name, lines in (("messages", messages), ("labels", labels)):
+        (folder / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    own = {"source": f"file:{folder / 'labels.jsonl'}", "id": "id", "window_s": WINDOW_S}
+    given: dict[str, Any] = {
+        "source": f"file:{folder / 'messages.jsonl'}",
+        "late_labels": own | sections.pop("late_labels", {}),
+        "http": {"enabled": False},
+        "rejects": {"to": f"file:{folder / 'rejects.jsonl'}"},
+        "predictions": {"to": f"file:{folder / 'out.jsonl'}"},
+        "checkpoint": {"folder": folder / "state"},
+    }
+    return run(Settings.model_validate(given | sections), NoView(), until_end=True)
+
+
+def test_two_files_are_joined(tmp_path: Path) -> None:
+    """Messages are judged at first sight and learned by their label; others are told."""
+    labels = [label(i, late(i)) for i in range(N)]
+    labels += [label(1), said(10**6, 5, label="positive"), said(3, -10_000, label="positive")]
+    labels += [b"{broken", said(8, 9, label="unheard of")]
+    summary = replay(tmp_path, [message(i) for i in range(N)], labels)
+    learned = [example for i, example in enumerate(EXAMPLES) if i % 7]
+    assert counts_at(tmp_path / "state") == counts_of(learned)
+    assert summary.learned == len(learned)
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [each["id"] for each in out] == [f"m{i}" for i in range(N)]
+    rejects = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_bytes().splitlines()]
+    assert {each["reason"] for each in rejects} == {"not_json", "unknown_label", "unmatched_label"}
+
+
+def test_the_figures_are_those_of_first_sight(tmp_path: Path) -> None:
+    """Accuracy goes by what was said when a message came, not by what is known with its label."""
+    messages = [said(i, i, text="sun" if i % 2 else "rain") for i in range(40)]
+    labels = [said(i, 100, label="positive" if i % 2 else "negative") for i in range(40)]
+    summary = replay(tmp_path, messages, labels, learning={"publish": "examples"})
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    right = [each["label"] == ("positive" if i % 2 else "negative") for i, each in enumerate(out)]
+    # A model that has learned nothing says the first class of both.
+    assert summary.accuracy == sum(right) / len(right) == 0.5
+
+
+def test_a_default_holds_until_a_label_comes(tmp_path: Path) -> None:
+    """What has no label is the default after the horizon; one within the window takes its place."""
+    labels = [label(i, 500) for i in range(0, N, 3)]
+    replay(
+        tmp_path, [message(i) for i in range(N)], labels,
+        late_labels={"default": "negative", "horizon_s": 100},
+    )  # fmt: skip
+    newest = N - 2  # that two messages in a row have reached
+    learned = [
+        (text, name if i % 3 == 0 else "negative")
+        for i, (text, name) in enumerate(EXAMPLES)
+        if i % 3 == 0 or i < newest - 100
+    ]
+    assert counts_at(tmp_path / "state") == counts_of(learned)
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"late_labels": {"source": "kafka:labels"}}, "is a topic, and the source"),
+        ({"late_labels": {"source": "file:in.jsonl", "id": "id"}}, "a log of its own"),
+        ({"late_labels": {"source": "file:l.jsonl"}}, "id must name a field"),
+        (
+            {"late_labels": {"source": "file:l.jsonl", "id": "id"}, "learned": {"messages_max": 0}},
+            "must not be 0",
+        ),
+        (
+            {"late_labels": {"source": "file:l.jsonl", "id": "id", "default": "negativ"}},
+            "did you mean 'negative'",
+        ),
+    ],
+)
+def test_settings_that_could_join_nothing_are_refused(sections: dict[str, Any], said: str) -> None:
+    """Each says why."""
+    with pytest.raises(ValueError, match=said):
+        Settings.model_validate({"source": "file:in.jsonl"} | sections)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_killed_daemon_joins_two_topics_exactly(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Labels by key, some before their message, two SIGKILLs: the counts are those of both logs."""
+    topic, labels = new_topic(PARTITIONS), new_topic(PARTITIONS)
+    logs = [list(range(number, N, PARTITIONS)) for number in range(PARTITIONS)]
+    for number, log in enumerate(logs):
+        fill(broker.address, topic, map(message, log), number)
+        newest_first = log[::-1]
+        lines = (label(i, late(i)) for i in newest_first)
+        fill(
+            broker.address, labels, lines, number,
+            key=lambda k, own=newest_first: f"m{own[k]}",  # type: ignore[misc]  # bound here
+        )  # fmt: skip
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"kafka://{broker.address}/{topic}",
+        late_labels={"source": f"kafka:{labels}", "window_s": WINDOW_S},
+        kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 100, "session_timeout_s": 6},
+        checkpoint={"folder": "state", "interval_s": 0.05},
+    )
+    for share in (0.1, 0.4):
+        with Daemon(config, "--until-end") as daemon:
+            daemon.until_metric("streamnb_examples_learned_total", share * N / 2)
+            daemon.kill()
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0
+    learned = [example for i, example in enumerate(EXAMPLES) if i % 7]
+    assert counts_at(tmp_path / "state") == counts_of(learned)
+    positions = read(tmp_path / "state" / "model.nb").positions
+    assert positions == {
+        f"{name}/{n}": len(log) for name in (topic, labels) for n, log in enumerate(logs)
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_topics_of_other_partitions_are_refused(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A label would never find its message: exit code 78, with both numbers."""
+    topic, labels = new_topic(PARTITIONS), new_topic(PARTITIONS + 1)
+    settings = {
+        "source": f"kafka://{broker.address}/{topic}",
+        "late_labels": {"source": f"kafka:{labels}"},
+        "kafka": {"group_id": f"group-of-{topic}"},
+        "http": {"enabled": False},
+        "checkpoint": {"folder": tmp_path},
+    }
+    with pytest.raises(ConfigError, match="has 3 partitions, and that of source has 2") as error:
+        run(Settings.model_validate(settings), NoView())
+    assert error.value.exit_code == 78
