@@ -152,7 +152,13 @@ class Checkpoint:
             yield
             return
         _make_folder(path.parent)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint.folder {path.parent}: cannot be opened ({error.strerror}). See to its "
+                "mode and the disk, or name another folder."
+            ) from error
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from consumers.pipeline.checkpoint import (
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.storage import older_files
 from streamnb.testing import ManualClock
+from tests.system_calls import Call, hooked
 
 FIRST, SECOND = Partition("tweets", 0), Partition("tweets", 11)
 STREAM = {"source": "kafka", "topic": "tweets"}
@@ -281,6 +284,23 @@ def test_two_daemons_do_not_share_a_folder(tmp_path: Path) -> None:
     assert str(tmp_path) in str(caught.value)
     with checkpoint(tmp_path).locked():
         assert tmp_path.is_dir()
+
+
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """One that may not be read, or of a broken disk, is told with its path and a way out."""
+
+    def fail(call: Call, act: Callable[..., Any]) -> Any:
+        if call.name == "open" and call.path == tmp_path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return act()
+
+    with (
+        hooked(tmp_path, fail),
+        pytest.raises(CheckpointError, match=r"cannot be opened .Permission denied") as caught,
+        checkpoint(tmp_path).locked(),
+    ):
+        pass
+    assert str(tmp_path) in str(caught.value)
 
 
 def test_differences_are_found_leaf_by_leaf() -> None:
