@@ -217,7 +217,7 @@ class World:
         each.stop = threading.Event()
         try:
             daemon.run(each.settings, cast("View", _Unseen()), each.stop)
-        except (ConsumerError, OSError) as error:
+        except ConsumerError as error:
             self.report[f"ended by {type(error).__name__}"] += 1
             self.said.append(f"{each.number} ended: {error}")
             if self.is_settling:
