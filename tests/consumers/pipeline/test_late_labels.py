@@ -99,3 +99,23 @@ def _check_to_the_end(
     assert run.counts == expected(log, labels, settings)
     assert not run.reviser.counts["refused"]
     run.memory.close()
+
+
+def test_what_became_of_each_label_is_counted() -> None:
+    """Each outcome by itself, and the reject of what taught nothing."""
+    run = LateRun(None, SETTINGS)
+    log = [Said("create", name, 100, "sun") for name in "abc"]
+    run.read([*log, Said("delete", "c", 100)], 4)
+    labels = [("a", 100), ("a", 101), ("b", 160), ("c", 100), ("x", 100), ("y", 10)]
+    run.read_labels([Label(name, at, "positive") for name, at in labels], len(labels))
+    assert run.late.counts_now()["waiting"] == 3
+    later = [Said("create", f"later{i}", 300, "rain") for i in range(2)]
+    run.read([*log, Said("delete", "c", 100), *later], 2)
+    found = dict(run.late.counts_now())
+    assert found == {
+        "learned": 1, "repeated": 1, "outside_window": 1, "message_gone": 1, "no_message": 1,
+        "before_beginning": 1, "forgotten": 0, "unusable": 0, "messages_too_late": 0, "waiting": 0,
+    }  # fmt: skip
+    rejects = {(each.id, each.reason.value) for each in run.late.take_rejects()}
+    assert rejects == {(name, "unmatched_label") for name in "bcxy"}
+    run.memory.close()
