@@ -28,7 +28,7 @@ from consumers.config.addresses import Bound, StreamRange
 from consumers.config.sections import LearningSettings
 from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSettings, Settings
 from consumers.corrections import journal
-from consumers.corrections.applier import CorrectionApplier
+from consumers.corrections.applier import CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal, JournalSource
 from consumers.corrections.log_reader import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
@@ -39,7 +39,7 @@ from consumers.features import build_model, extra_fields, kinds_of
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
-from consumers.messages import KnownClasses, RawColumns
+from consumers.messages import KnownClasses, RawColumns, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
@@ -185,9 +185,9 @@ def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts 
         return None
     like = build_model(settings.model)
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
-    is_late = settings.kafka.start_from == "latest"
-    topic = settings.source_address.topic or ""
-    return GroupParts(files, topic, shared.interval_s, is_late=is_late, memory=memory)
+    late = settings.kafka.start_from == "latest"
+    topic, labels = settings.source_address.topic or "", settings.corrections.address.topic
+    return GroupParts(files, topic, shared.interval_s, memory=memory, labels=labels, is_late=late)
 
 
 def known_classes(settings: Settings, model: NaiveBayes | None) -> KnownClasses:
@@ -282,19 +282,24 @@ def build_corrections(
     else:
         return None
     classes = settings.model.classes if classes is None else classes
+    stream = None
+    if settings.group.folder is not None:
+        stream = SharedStream(settings.source_address.topic or "", address.topic or "")
     reading = LogReader(
         source,
         classes,
         lambda entry: correction_service.read_back(entry),  # noqa: PLW0108 -- made below
         lambda: correction_service.note_joined(),  # noqa: PLW0108 -- as above
+        is_shared=stream is not None,
     )
     correction_service = CorrectionService(
         entries,
         lookup,
         classes,
         ExampleReader(kinds_of(settings.model), settings.message),
-        lambda: _why_not(reading, entries),
+        lambda: reading.why_not_ready(entries.name),
         bound=f"the newest {settings.recent.messages_max} messages",
+        part_of=lambda log: part_name(log if stream is None else stream.messages_of(log)),
     )
     applier = CorrectionApplier(
         reading,
@@ -303,16 +308,9 @@ def build_corrections(
         clock,
         correction_service.not_applied,
         is_own=isinstance(entries, Journal),
+        stream=stream,
     )
     return CorrectionParts(correction_service, applier, entries)
-
-
-def _why_not(reading: LogReader, entries: Log) -> str | None:
-    if reading.trouble is not None:
-        return f"corrections cannot be read back: {reading.trouble}"
-    if not reading.caught_up.is_set():
-        return f"the corrections of before are still being read from {entries.name}"
-    return None
 
 
 def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
@@ -325,7 +323,8 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
             "positions are known by it"
         )
     source = label_topic_source(settings, topic, settings.output_servers)
-    return KafkaLog(settings.output_servers, topic, settings.kafka), source
+    is_shared = settings.group.folder is not None
+    return KafkaLog(settings.output_servers, topic, settings.kafka, by_message=is_shared), source
 
 
 def label_topic_source(

@@ -243,9 +243,10 @@ def _wrong_group(settings: Settings) -> Iterator[_Found]:
         yield here, "needs a checkpoint.folder, of each member's own"
     elif settings.checkpoint.folder == settings.group.folder:
         yield here, "must not be checkpoint.folder, which is one member's own"
-    if settings.corrections.to != "none":
-        text = "needs corrections.to: none, as corrections do not move from member to member yet"
-        yield here, text
+    if settings.corrections.to == "journal":
+        yield here, "needs corrections.to: kafka:TOPIC or none: a journal is one member's own"
+    elif settings.corrections.to != "none" and not settings.learned.messages_max:
+        yield here, "needs learned.messages_max above 0 for corrections, to take back what is known"
 
 
 def _wrong_transactions(settings: Settings) -> Iterator[_Found]:

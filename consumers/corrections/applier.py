@@ -21,11 +21,12 @@ import structlog
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
-from consumers.messages import Partition, Reason, Reject
+from consumers.messages import Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
-from consumers.sources.base import LogFacts
+from consumers.sources.base import LogFacts, have_same_partitions
 from streamnb import Learner
 from streamnb.errors import InputError
+from streamnb.labels import Label
 
 # As much as a piece of the stream may hold the consuming thread, about: a correction takes a
 # fraction of a millisecond.
@@ -36,6 +37,10 @@ AWAY_S = 60.0
 GONE = (
     "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
     "journal belongs to its checkpoint; to learn anew, begin with an empty checkpoint.folder"
+)
+MISPLACED = (
+    "its message stands in another partition than the correction: in a group both must have the "
+    "same number, as whoever reads the one applies the other"
 )
 log = structlog.get_logger(__name__)
 
@@ -64,13 +69,30 @@ class TaughtMemory(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class SharedStream:
+    """A stream and its label topic, which have partitions of the same numbers."""
+
+    messages: str
+    labels: str
+
+    def log_of(self, partition: Partition) -> Partition:
+        """Return where corrections of a partition's messages stand."""
+        return Partition(self.labels, partition.partition)
+
+    def messages_of(self, log: Partition) -> Partition:
+        """Return of which partition's messages corrections in a log are."""
+        return Partition(self.messages, log.partition)
+
+
 class CorrectionApplier:
     """Applies corrections in the order of their log.
 
     `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
     are those of messages that others learn; a log that `is_own` has none but of messages that were
-    read here. `not_applied` is called, on the consuming thread, with
-    each that the model did not learn.
+    read here. `not_applied` is called, on the consuming thread, with each that the model did not
+    learn. In a group the log belongs to a `stream`: what stands in a partition is of messages of
+    the stream's with its number, and is applied by who reads that.
     """
 
     def __init__(
@@ -82,6 +104,7 @@ class CorrectionApplier:
         not_applied: Callable[[Correction], None] = lambda _said: None,
         *,
         is_own: bool = False,
+        stream: SharedStream | None = None,
     ) -> None:
         self._is_own = is_own
         self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
@@ -91,7 +114,9 @@ class CorrectionApplier:
         self._metrics = metrics
         self._clock = clock
         self._not_applied = not_applied
+        self._stream = stream
         self._memory: TaughtMemory | None = None
+        self._takes_class: Callable[[Label], bool] | None = None
         self._holds = False
         self._is_behind = False
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
@@ -103,13 +128,48 @@ class CorrectionApplier:
         positions: Mapping[Partition, int],
         logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
         memory: TaughtMemory | None = None,
+        takes_class: Callable[[Label], bool] | None = None,
     ) -> None:
         """Begin to read the log, at the checkpoint's positions in the logs that it knows.
 
         What a message taught is asked of `memory`; what that does not know is taken from the log.
+        In a group `takes_class` says whether a class may join.
         """
-        self._memory = memory
+        self._memory, self._takes_class = memory, takes_class
         self._reading.start(positions, logs)
+
+    def take_over(self, partition: Partition, positions: Mapping[Partition, int]) -> None:
+        """Apply what is said of a partition of the stream from here on."""
+        if self._stream is not None:
+            own = self._stream.log_of(partition)
+            self._reading.own(own, positions.get(own))
+
+    def give_up(self, partition: Partition) -> None:
+        """Leave what is said of a partition of the stream to who reads it next."""
+        if self._stream is not None:
+            self._reading.disown(self._stream.log_of(partition))
+
+    def know(
+        self,
+        partition: Partition,
+        position: int,
+        positions: MutableMapping[Partition, int],
+        learner: Learner,
+    ) -> None:
+        """Go on where the log of a partition of the stream was applied up to by another member."""
+        if self._stream is None:
+            return
+        own = self._stream.log_of(partition)
+        positions.pop(own, None)
+        if position:
+            learner.learn(part_name(own), self._nothing, [])  # a position is saved with a part
+            positions[own] = position
+
+    def are_partitions_known(self, n_messages: int | None) -> bool:
+        """Return whether the log is known to have as many partitions as the stream, if it must."""
+        if self._stream is None:
+            return True
+        return have_same_partitions(self._reading.n_partitions, n_messages, "corrections.to")
 
     def beginnings(self) -> Mapping[Partition, LogFacts]:
         """Return what is known of the log beside its position."""
@@ -182,11 +242,16 @@ class CorrectionApplier:
         if isinstance(said, Reject):
             return self._refuse(said)
         place = said.place
-        if said.kind == "delete" and place is not None:
+        own = None if self._stream is None else self._stream.messages_of(entry.partition)
+        part = entry.part if own is None else part_name(own)
+        fault = GONE if said.gone else None
+        if own is not None and place not in {None, own}:
+            fault = MISPLACED
+        elif said.kind == "delete" and place is not None:
             self._deleted.append((said.id, place, said.offset))
-        if said.gone:
+        if fault is not None:
             self._not_applied(said)
-            return self._refuse(_reject(entry, said, GONE))
+            return self._refuse(_reject(entry, said, fault))
         taught = None if self._memory is None or place is None else self._memory.taught(said)
         is_others = place is not None and place not in assigned
         if (is_others and not _has_passed(said, positions)) or _is_not_ours(said, taught):
@@ -194,16 +259,18 @@ class CorrectionApplier:
             self._not_applied(said)
             self._metrics.count("skipped")
             return None
-        if said.label is not None and is_over_limit(said.label, 0, learner.model):
+        if said.label is not None and is_over_limit(
+            said.label, 0, learner.model, self._takes_class
+        ):
             self._not_applied(said)
             detail = over_limit(said.label)
             return self._refuse(_reject(entry, said, detail, Reason.UNKNOWN_LABEL))
         try:
             if taught is None or self._memory is None:
-                _teach(said, entry.part, learner)
+                _teach(said, part, learner)
             else:
                 _check_was_taught(said, taught)
-                self._memory.correct(said, taught, entry.part, learner)
+                self._memory.correct(said, taught, part, learner)
         except InputError as error:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, str(error)))
@@ -238,16 +305,16 @@ class CorrectionApplier:
         if isinstance(said, Reject) or said.place is None or _has_passed(said, positions):
             return False
         place = said.place
+        if self._stream is not None:
+            return place == self._stream.messages_of(entry.partition)
         if place in assigned:
             return True
         if place in positions:
             left_s = self._away_since_s.get(place)
             return left_s is None or self._clock() < left_s + AWAY_S
-        if assigned and self._is_own:  # nobody else would apply it
+        if assigned:  # what is said in a log of our own, nobody else would apply
             now_s = self._clock()
-            return now_s < self._away_since_s.setdefault(place, now_s) + AWAY_S
-        if assigned:
-            return False
+            return self._is_own and now_s < self._away_since_s.setdefault(place, now_s) + AWAY_S
         # A source that knows no assignments has one stream, and once that has brought something,
         # another one's messages will not come. Members of a group wait for their assignment.
         topics = {each.topic for each in positions if each not in self._own}

@@ -64,6 +64,7 @@ class LogReader:
     `source` is the log, not opened yet; of `classes` and those that may join, labels are taken. On
     the reading thread `tell` is called with each entry before it waits to be applied, and `idle`
     when nothing came. `caught_up` is set once all that was in the log at the start has been told.
+    If the log is shared by a group, entries wait of those partitions alone that are owned.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class LogReader:
         classes: Sequence[str],
         tell: Callable[[Entry], None],
         idle: Callable[[], None] = lambda: None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.caught_up = threading.Event()
         self._source = source
@@ -80,6 +83,8 @@ class LogReader:
         self._positions: dict[Partition, int] = {}
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
+        self._owned: set[Partition] | None = set() if is_shared else None
+        self._to_read: dict[Partition, int | None] = {}  # from where partitions are to be read now
         self._closing = False
         self._failure: BaseException | None = None
         self._trouble: str | None = None
@@ -99,6 +104,28 @@ class LogReader:
     def beginnings(self) -> Mapping[Partition, LogFacts]:
         """What is known of the log beside its position."""
         return self._source.beginnings
+
+    @property
+    def n_partitions(self) -> int | None:
+        """How many partitions the log has; None as long as that is not known."""
+        return self._source.n_partitions
+
+    def own(self, partition: Partition, position: int | None) -> None:
+        """Let entries of a partition wait, from a position on; None: from where the log begins."""
+        with self._changed:
+            self.disown(partition)
+            assert self._owned is not None
+            self._owned.add(partition)
+            self._to_read[partition] = position
+
+    def disown(self, partition: Partition) -> None:
+        """Let no entry of a partition wait any more."""
+        with self._changed:
+            assert self._owned is not None
+            self._owned.discard(partition)
+            self._to_read.pop(partition, None)
+            self._waiting = deque(each for each in self._waiting if each.partition != partition)
+            self._changed.notify_all()
 
     def first(self) -> Entry | None:
         """Return the oldest entry that waits, and leave it there; None where there is none.
@@ -128,6 +155,14 @@ class LogReader:
         """What keeps the log from being read, in a sentence."""
         return str(self._failure) if self._failure is not None else self._trouble
 
+    def why_not_ready(self, name: str) -> str | None:
+        """Return why corrections of the log `name` cannot be taken yet; None if they can."""
+        if self.trouble is not None:
+            return f"corrections cannot be read back: {self.trouble}"
+        if not self.caught_up.is_set():
+            return f"the corrections of before are still being read from {name}"
+        return None
+
     def close(self) -> None:
         """End the thread and let the source go; what waits is read again at the next start."""
         with self._changed:
@@ -151,6 +186,7 @@ class LogReader:
         """Read until told to close."""
         self._source.open(self._positions.get)
         while not self._closing:
+            self._rewind()
             batches = self._source.poll(POLL_TIMEOUT_S)
             self._trouble = self._source.trouble()
             for raw in batches:
@@ -160,6 +196,21 @@ class LogReader:
                 if self._source.at_end():
                     self.caught_up.set()
 
+    def _rewind(self) -> None:
+        """Read from elsewhere what was owned since."""
+        with self._changed:
+            to_read, self._to_read = self._to_read, {}
+        for partition, position in to_read.items():
+            self._positions.pop(partition, None)
+            if position is not None:
+                self._positions[partition] = position
+            self._source.rewind(partition)
+
+    def _is_wanted(self, partition: Partition) -> bool:
+        if self._owned is None:
+            return True
+        return partition in self._owned and partition not in self._to_read
+
     def _take(self, raw: RawColumns) -> None:
         """Tell what a batch says, and let it wait to be applied."""
         for entry in entries(raw, self._classes):
@@ -168,6 +219,7 @@ class LogReader:
                 self._changed.wait_for(lambda: self._closing or len(self._waiting) < WAITING_MAX)
                 if self._closing:
                     return
-                self._waiting.append(entry)
-                self._changed.notify_all()
+                if self._is_wanted(entry.partition):
+                    self._waiting.append(entry)
+                    self._changed.notify_all()
         self._positions[raw.partition] = raw.next_offset

@@ -167,7 +167,7 @@ class CorrectionService:
     checks.
     `classes` are the model's; those that may join may be taught too. `not_ready` says in a sentence
     why corrections cannot be taken now, `bound` how many messages are kept, for people. `clock`
-    returns Unix seconds.
+    returns Unix seconds, `part_of` the part that learns what stands in a partition of the log.
     """
 
     def __init__(
@@ -180,6 +180,7 @@ class CorrectionService:
         *,
         bound: str = "the newest messages",
         clock: Callable[[], float] = time.time,
+        part_of: Callable[[Partition], str] = part_name,
     ) -> None:
         self._log = log
         self._lookup = lookup
@@ -188,6 +189,7 @@ class CorrectionService:
         self._not_ready = not_ready
         self._bound = bound
         self._clock = clock
+        self._part_of = part_of
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._written: dict[str, LogPosition] = {}  # what was written here and not read back yet
         self._doubts: dict[str, _InDoubtAppend] = {}
@@ -242,7 +244,7 @@ class CorrectionService:
             doubt = self._doubts.get(said.id)
             if doubt is not None and doubt.correction == said:
                 del self._doubts[said.id]
-            self._note(said, entry.part)
+            self._note(said, self._part_of(entry.partition))
 
     def not_applied(self, said: Correction) -> None:
         """Take in that the model does not learn a correction; any thread may call it.
@@ -355,7 +357,7 @@ class CorrectionService:
             )
         if correction.place is not None:
             self._written[correction.id] = written
-            self._note(correction, part_name(written.partition))
+            self._note(correction, self._part_of(written.partition))
         position = f"{self._log.name}@{_place(written)}"
         return Receipt(correction.id, correction.label, correction.was, position)
 
@@ -376,7 +378,7 @@ class CorrectionService:
             )
         del self._doubts[id]
         self._written[id] = written
-        self._note(doubt.correction, part_name(written.partition))
+        self._note(doubt.correction, self._part_of(written.partition))
 
     def _note(self, said: Correction, part: str) -> bool:
         """Let the store know what a message teaches now; tell whether it has taken it.

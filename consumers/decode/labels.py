@@ -247,13 +247,21 @@ def keep_classes(model: NaiveBayes) -> tuple[Label, ...]:
     return classes
 
 
-def is_over_limit(label: Label, n_new: int, model: NaiveBayes) -> bool:
+def is_over_limit(
+    label: Label,
+    n_new: int,
+    model: NaiveBayes,
+    takes_class: Callable[[Label], bool] | None = None,
+) -> bool:
     """Return whether a label may not become a class, as the model has too many; `n_new` join first.
 
-    It is asked as the label is learned, so that the order of its log decides, in a replay too.
+    It is asked as the label is learned, so that the order of its log decides, in a replay too. In a
+    group `takes_class` says whether a class may join the models of all members.
     """
-    classes = model.classes
-    return model.new_classes and label not in classes and len(classes) + n_new >= CLASSES_MAX
+    if not model.new_classes or label in model.classes:
+        return False
+    is_full = len(model.classes) + n_new >= CLASSES_MAX
+    return is_full or (takes_class is not None and not takes_class(label))
 
 
 def over_limit(label: Label | None) -> str:
@@ -269,10 +277,7 @@ def within_limit(
     model: NaiveBayes,
     takes_class: Callable[[Label], bool] | None = None,
 ) -> Messages:
-    """Return a batch whose labels may all be learned; the other messages become rejects.
-
-    In a group `takes_class` says whether a class may join the models of all members.
-    """
+    """Return a batch whose labels may all be learned; those over the limit become rejects."""
     unknown = set(messages.classes).difference(model.classes)
     fits = len(model.classes) + len(unknown) <= CLASSES_MAX
     if not (model.new_classes and unknown) or (fits and takes_class is None):
@@ -283,7 +288,7 @@ def within_limit(
     over = [
         messages.classes.index(str(label))
         for k, label in enumerate(new)
-        if is_over_limit(label, k, model) or not (takes_class is None or takes_class(label))
+        if is_over_limit(label, k, model, takes_class)
     ]
     if not over:
         return messages

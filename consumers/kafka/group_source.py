@@ -91,6 +91,9 @@ class GroupClient(ABC):
         A partition that is being read from there already may be left alone.
         """
 
+    def pause(self, partition: Partition) -> None:  # noqa: B027 -- for clients that read on
+        """Stop reading a partition until it is sought."""
+
     @abstractmethod
     def log_starts(
         self, partitions: Collection[Partition], timeout_s: float
@@ -347,6 +350,12 @@ class GroupSource(Source):
         self._position_of = position_of
         self._heard_at_s = self._clock()
         self.client.open()
+
+    def rewind(self, partition: Partition) -> None:
+        """Read a partition again; see `Source.rewind`."""
+        if partition in self._positions:
+            self._to_seek[partition] = None
+            self.client.pause(partition)
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages; see `Source.poll`.

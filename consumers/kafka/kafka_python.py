@@ -278,6 +278,10 @@ class KafkaPythonClient(GroupClient):
                 self._unless_revoked(self._consumer.seek, each, position)
                 self._unless_revoked(self._consumer.resume, each)
 
+    def pause(self, partition: Partition) -> None:
+        """Stop reading a partition until it is sought."""
+        self._unless_revoked(self._consumer.pause, TopicPartition(*partition))
+
     def _unless_revoked(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)

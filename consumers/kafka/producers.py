@@ -31,7 +31,7 @@ from kafka.errors import (
 
 from consumers.config.settings import KafkaSettings
 from consumers.corrections.log_reader import Appended, LogPosition
-from consumers.corrections.model import NotWritten
+from consumers.corrections.model import NotWritten, decoded
 from consumers.errors import SinkError
 from consumers.kafka.client import (
     Connecting,
@@ -344,10 +344,21 @@ _REFUSALS: Final = (
 
 
 class KafkaLog:
-    """Appends lines to a topic; every method may be called from any thread."""
+    """Appends lines to a topic; every method may be called from any thread.
 
-    def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
+    With `by_message` a correction of a message goes to the partition of the message's number.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        topic: str,
+        settings: KafkaSettings,
+        *,
+        by_message: bool = False,
+    ) -> None:
         self.name = topic
+        self._by_message = by_message
         self._producer = TopicProducer(
             servers,
             topic,
@@ -363,8 +374,10 @@ class KafkaLog:
         producer = self._producer.get(CONNECT_TIMEOUT_S)
         if producer is None:
             raise self._not_written(None)
+        said = decoded(line) if self._by_message else None
+        partition = None if said is None or said.place is None else said.place.partition
         try:
-            sent = producer.send(self.name, key=key, value=line)
+            sent = producer.send(self.name, key=key, value=line, partition=partition)
         except KafkaError as error:  # it never reached the library's queue
             raise self._not_written(error) from error
         return _Sent(sent, self)

@@ -24,6 +24,7 @@ from streamnb.labels import Label
 from streamnb.state import ModelState
 
 _CLOSE_TIMEOUT_S = 10.0
+_NOWHERE, _ALL = (-1, 0), 1 << 63
 log = structlog.get_logger(__name__)
 
 
@@ -44,7 +45,7 @@ class GroupStatus:
 class _Known:
     """What is known of a partition: of its furthest file, and what is to be done with it."""
 
-    position: int = -1  # of that file
+    place: tuple[int, int] = _NOWHERE  # its positions in the log, and in that of corrections
     written_s: float = 0.0
     given: int = -1  # how far files brought the model
     news: LoadedPart | None = None  # what others brought, for the consuming thread
@@ -56,8 +57,8 @@ class _Known:
 class GroupParts:
     """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
 
-    `memory` remembers what the messages of our partitions taught. `clock` returns Unix seconds:
-    ages are those of files.
+    `memory` remembers what the messages of our partitions taught, `labels` is the topic with what
+    people say of them. `clock` returns Unix seconds: ages are those of files.
     """
 
     files: PartFiles
@@ -66,6 +67,7 @@ class GroupParts:
     clock: Callable[[], float] = time.time
     is_late: bool = False  # who sees the topic first begins at its end, who comes later at a later
     memory: LearnedMemory | None = None
+    labels: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
     _own: frozenset[Partition] = frozenset()
@@ -79,21 +81,23 @@ class GroupParts:
     def take_over(self, partition: Partition, position: int | None) -> LoadedPart | None:
         """Return the part of a partition that is ours now, if a file has got beyond `position`.
 
-        One that has got as far is returned too if only that says what its messages taught. From
-        here on no news of the partition are given, until `keep_only` says that it is not ours. If
-        the files cannot be reached, or that of the model's part is gone, it is a `GroupError`: what
-        others learned must not be learned again.
+        One that has got as far is returned too if only that says what its messages taught, or how
+        far corrections were applied. From here on no news of the partition are given, until
+        `keep_only` says that it is not ours. If the files cannot be reached, or that of the model's
+        part is gone, it is a `GroupError`: what others learned must not be learned again.
         """
         begin = -1 if position is None else position
         with self._lock:
             known = self._known[partition]
             known.is_taken_over, known.news = True, None
-        is_remembered = self.memory is None or not self.memory.is_elsewhere(partition)
-        loaded = self.files.load(partition, begin if is_remembered else begin - 1)
+        is_elsewhere = self.memory is not None and self.memory.is_elsewhere(partition)
+        as_far = is_elsewhere or self.labels is not None
+        beyond = (begin - 1, _ALL) if as_far else (begin, 0)
+        loaded = self.files.load(partition, *beyond)
         if loaded is not None:
             with self._lock:
                 known.given = loaded.position
-            self._note(partition, loaded.position, loaded.written_s)
+            self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
         elif known.given > begin:
             raise GroupError(
                 f"group.folder: the file of {partition} up to {known.given}, which was loaded "
@@ -108,7 +112,7 @@ class GroupParts:
             for partition, known in self._known.items():
                 if known.is_taken_over and partition not in own:
                     known.is_taken_over = False
-                    known.position = -1  # files that came meanwhile were passed over
+                    known.place = _NOWHERE  # files that came meanwhile were passed over
 
     # ---- the consuming thread -------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ class GroupParts:
                 if news is None or partition in self._own:
                     continue
                 known.news = None
-                if news.position > positions.get(partition, -1):
+                if (news.position, news.labels) > self._place(partition, positions):
                     found[partition] = news
                     known.given = news.position
         return found
@@ -162,7 +166,8 @@ class GroupParts:
         """Return whether a part of the model stands in no file yet, at its position or beyond."""
         with self._lock:
             return any(known.begin is not None for known in self._known.values()) or any(
-                self._known[each].position < at for each, at in self._ours(positions)
+                self._known[each].place < self._place(each, positions)
+                for each in self._ours(positions)
             )
 
     def close(self) -> None:
@@ -180,18 +185,19 @@ class GroupParts:
         """
         if not self._write_beginnings():
             return
-        for partition, position in self._ours(positions):
+        for partition in self._ours(positions):
+            place = position, labels = self._place(partition, positions)
             with self._lock:
-                furthest = self._known[partition].position
-            if part_name(partition) not in state.parts or furthest >= position:
+                furthest = self._known[partition].place
+            if part_name(partition) not in state.parts or furthest >= place:
                 continue
             try:
                 records = None if self.memory is None else self.memory.shared(partition)
-                self.files.write(state, partition, position, records)
+                self.files.write(state, partition, position, records, labels)
             except (GroupError, OSError) as error:
                 self._say("write", str(error))
                 return
-            self._note(partition, position, self.clock())
+            self._note(partition, place, self.clock())
         self._say("write", None)
 
     def _write_beginnings(self) -> bool:
@@ -216,7 +222,7 @@ class GroupParts:
         own = self._own
         with self._lock:
             known = self._known.items()
-            others = [said for each, said in known if each not in own and said.position >= 0]
+            others = [said for each, said in known if each not in own and said.place != _NOWHERE]
             trouble = next(iter(self._troubles.values()), None)
         oldest = min((each.written_s for each in others), default=None)
         age_s = None if oldest is None else max(0.0, self.clock() - oldest)
@@ -245,23 +251,28 @@ class GroupParts:
                 continue
             with self._lock:
                 known = self._known[partition]
-                furthest = known.position
-            loaded = self.files.load(partition, furthest)
+                furthest = known.place
+            loaded = self.files.load(partition, *furthest)
             if loaded is not None:
-                self._note(partition, loaded.position, loaded.written_s)
+                self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
                 with self._lock:
                     if not known.is_taken_over:
                         known.news = loaded
 
-    def _ours(self, positions: Mapping[Partition, int]) -> list[tuple[Partition, int]]:
+    def _ours(self, positions: Mapping[Partition, int]) -> list[Partition]:
         """Return the partitions of the stream, without those of other logs."""
-        return [(each, at) for each, at in positions.items() if each.topic == self.topic]
+        return [each for each in positions if each.topic == self.topic]
 
-    def _note(self, partition: Partition, position: int, written_s: float) -> None:
+    def _place(self, partition: Partition, positions: Mapping[Partition, int]) -> tuple[int, int]:
+        """Return the next offsets of a partition, and of what is said of its messages."""
+        labels = Partition(self.labels or "", partition.partition)
+        return positions.get(partition, -1), positions.get(labels, 0)
+
+    def _note(self, partition: Partition, place: tuple[int, int], written_s: float) -> None:
         with self._lock:
             known = self._known[partition]
-            if known.position < position:
-                known.position, known.written_s = position, written_s
+            if known.place < place:
+                known.place, known.written_s = place, written_s
 
     def _say(self, what: str, trouble: str | None) -> None:
         """Log what keeps the files from being used, once while it lasts."""

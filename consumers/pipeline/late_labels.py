@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import LateLabelsSettings
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
-from consumers.errors import ConfigError
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
@@ -75,7 +74,7 @@ from consumers.pipeline.waiting_messages import (
     times_of,
     waiting_records,
 )
-from consumers.sources.base import LogFacts
+from consumers.sources.base import LogFacts, have_same_partitions
 from streamnb import Codes, Learner
 
 _CREATE = OPERATIONS.index(Operation.CREATE)
@@ -579,13 +578,5 @@ class LabelReader:
         """
         if not self._is_checked:
             ours, theirs = self.reader.n_partitions, self._messages.n_partitions
-            if ours is None or theirs is None:
-                return False
-            if ours != theirs:
-                raise ConfigError(
-                    f"late_labels.source: its topic has {ours} partitions, and that of source has "
-                    f"{theirs}. A label is looked for in the partition of its own number: make "
-                    "both topics with as many partitions, and write both with the same partitioner"
-                )
-            self._is_checked = True
-        return True
+            self._is_checked = have_same_partitions(ours, theirs, "late_labels.source")
+        return self._is_checked

@@ -98,7 +98,8 @@ class Pipeline:
         known = {} if self.logs is None else self.logs.facts
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
-            self.corrections.start(self.positions, known, self.reviser)
+            takes_class = None if self.group is None else self.group.takes_class
+            self.corrections.start(self.positions, known, self.reviser, takes_class)
         if self.labels is not None:
             self.labels.start(self.positions, limits, known)
         if self.group is not None:
@@ -271,12 +272,16 @@ class Pipeline:
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
         if not handover.is_ours:
             self._own.discard(handover.partition)
+            if self.corrections is not None:
+                self.corrections.give_up(handover.partition)
             return
         self._own.add(handover.partition)
         if handover.part is not None:
             self._set_part(handover.partition, handover.part)
         elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
             self.reviser.memory.take_over(handover.partition, None)
+        if self.corrections is not None:
+            self.corrections.take_over(handover.partition, self.positions)
 
     def _set_part(self, partition: Partition, part: LoadedPart) -> None:
         """Know what another member of the group has learned of a partition.
@@ -285,6 +290,8 @@ class Pipeline:
         """
         self.learner.set_part(part_name(partition), part.model)
         self.positions[partition] = part.position
+        if self.corrections is not None:
+            self.corrections.know(partition, part.labels, self.positions, self.learner)
         if self.reviser is not None:
             memory = self.reviser.memory
             if partition in self._own:
@@ -312,9 +319,11 @@ class Pipeline:
         """Apply corrections that are due; return whether earlier ones are still being read."""
         if self.corrections is None:
             return False
-        if self.corrections.is_due():
+        is_known = self.corrections.are_partitions_known(self.reader.n_partitions)
+        if is_known and self.corrections.is_due():
             self._is_mid_batch = True
-            assigned = self.reader.source_status().assigned
+            # In a group a partition is ours from its place in the queue of batches on.
+            assigned = self._own if self.group else self.reader.source_status().assigned
             rejects = self.corrections.apply(self.learner, self.positions, assigned)
             self.statistics.classes.grow(self.learner.model.classes)
             if rejects:

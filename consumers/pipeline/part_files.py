@@ -41,9 +41,9 @@ from streamnb.errors import StoreError
 from streamnb.state import ModelState
 from streamnb.storage import notes_of, read
 
-_NAME = re.compile(r"(?P<position>[0-9]{20})-(?P<writer>[0-9a-f]{16})\.nb")
+_NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
-_LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-[0-9a-f]{16}\.nb\.(new|damaged)")
+_LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(new|damaged)")
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)(\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
@@ -51,15 +51,17 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class PartFile(NamedTuple):
-    """A file of a part: where its log goes on, and who wrote it."""
+    """A file of a part: where its log and that of its corrections go on, and who wrote it."""
 
     position: int
+    labels: int  # 0 if none was applied
     writer: str
 
     @property
     def name(self) -> str:
         """Its name in the partition's folder."""
-        return f"{self.position:020d}-{self.writer}.nb"
+        labels = f"-{self.labels:020d}" if self.labels else ""
+        return f"{self.position:020d}{labels}-{self.writer}.nb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,15 @@ class LoadedPart:
     """A part as a file had it: its statistics as a model, its next offset, and when it was written.
 
     The time is that of the shared file system, in Unix seconds. `records` has what is remembered of
-    its messages; None if its writer did not remember them.
+    its messages; None if its writer did not remember them. `labels` is the next offset of what
+    people say of them, 0 if nothing of that was applied.
     """
 
     model: NaiveBayes
     position: int
     written_s: float
     records: SharedRecords | None = None
+    labels: int = 0
 
 
 class PartFiles:
@@ -127,7 +131,7 @@ class PartFiles:
         self._identity = dict(identity)
         self._like = like
         self._keep = keep
-        self._writer = secrets.token_hex(8) if writer is None else writer
+        self.writer = secrets.token_hex(8) if writer is None else writer
         # By our own file of a segment: when that changed last, and its name here.
         self._segments: dict[Partition, dict[Path, tuple[int, str]]] = {}
         self._classes: list[str] = []  # those that joined at any member, in their order
@@ -148,15 +152,18 @@ class PartFiles:
         with _errors(folder):
             return max(self._files(folder), default=None)
 
-    def load(self, partition: Partition, beyond: int = -1) -> LoadedPart | None:
-        """Return the furthest part of a partition whose position is above `beyond`; None if none.
+    def load(
+        self, partition: Partition, beyond: int = -1, labels_beyond: int = 0
+    ) -> LoadedPart | None:
+        """Return the furthest part of a partition that is further than that; None if there is none.
 
         A damaged file is set aside and logged. If a file cannot be reached, or is another
         model's, it is a `GroupError`.
         """
         folder = self._folder_of(partition)
         with _errors(folder):
-            found = sorted(each for each in self._files(folder) if each.position > beyond)
+            furthest = beyond, labels_beyond
+            found = sorted(each for each in self._files(folder) if each[:2] > furthest)
         for each in reversed(found):
             path = folder / each.name
             try:
@@ -166,7 +173,7 @@ class PartFiles:
             except (StreamnbError, GroupError) as error:
                 with _errors(path):
                     if not path.exists():  # further files are there by now
-                        return self.load(partition, beyond)
+                        return self.load(partition, beyond, labels_beyond)
                 if isinstance(error, GroupError):
                     raise
                 if isinstance(error.__cause__, OSError):  # it may be whole
@@ -191,7 +198,7 @@ class PartFiles:
                 sealed = {int(number): folder / name for number, name in said["sealed"].items()}
                 tail = stored.extras[_RECORDS].tobytes()
                 records = SharedRecords(said["values"], sealed, tail)
-            return LoadedPart(stored.model, each.position, written_s, records)
+            return LoadedPart(stored.model, each.position, written_s, records, each.labels)
         return None
 
     def write(
@@ -200,16 +207,17 @@ class PartFiles:
         partition: Partition,
         position: int,
         records: SharedRecords | None = None,
+        labels: int = 0,
     ) -> int:
         """Write a part at its next offset, safe against kills; return its size in bytes.
 
         If a file of the partition has got as far already, nothing is written. `state` is frozen,
-        and has the part; `records` are as of the same place. If the file cannot be written, it is a
-        `GroupError`.
+        and has the part; `records` and `labels` are as of the same place. If the file cannot be
+        written, it is a `GroupError`.
         """
         folder, name = self._folder_of(partition), part_name(partition)
         furthest = self.furthest(partition)
-        if furthest is not None and furthest.position >= position:
+        if furthest is not None and furthest[:2] >= (position, labels):
             return 0
         with _errors(folder):
             make_private_folder(folder)
@@ -228,7 +236,7 @@ class PartFiles:
         try:
             n_bytes = save(
                 NaiveBayes.of(state).part(name),
-                folder / PartFile(position, self._writer).name,
+                folder / PartFile(position, labels, self.writer).name,
                 positions={name: position},
                 notes=notes,
                 extras=extras,
@@ -256,7 +264,7 @@ class PartFiles:
         folder = self._folder / quote(topic, safe="") / "classes"
         while label not in known and len(known) < n_max:
             path = folder / f"{len(known):02d}"
-            fresh = folder / f".{path.name}-{self._writer}.new"
+            fresh = folder / f".{path.name}-{self.writer}.new"
             with _errors(path):
                 make_private_folder(folder)
                 if not path.exists():
@@ -315,7 +323,11 @@ class PartFiles:
         except FileNotFoundError:
             return []
         found = [_NAME.fullmatch(name) for name in names]
-        return [PartFile(int(each["position"]), each["writer"]) for each in found if each]
+        return [
+            PartFile(int(each["position"]), int(each["labels"] or 0), each["writer"])
+            for each in found
+            if each
+        ]
 
 
 def _segment_name(number: int, data: bytes) -> str:

@@ -151,14 +151,14 @@ class Reader:
         return self._queue.take(timeout_s)
 
     @property
-    def n_partitions(self) -> int | None:
-        """How many partitions the stream has; None as long as that is not known."""
-        return self._source.n_partitions
-
-    @property
     def end_reason(self) -> str | None:
         """Why no batch will follow; None while one waits or may come."""
         return self._queue.end_reason
+
+    @property
+    def n_partitions(self) -> int | None:
+        """How many partitions the stream has; None as long as that is not known."""
+        return self._source.n_partitions
 
     def learned(self, n: int, seconds: float) -> None:
         """Adapt the size of pieces to the processor time that learning `n` messages took."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from consumers.decode.record_format import RecordFormat
+from consumers.errors import ConfigError
 from consumers.messages import Partition, RawColumns
 
 
@@ -39,6 +40,20 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: str | None = None
     head: Fingerprint | None = None
     tail: Fingerprint | None = None
+
+
+def have_same_partitions(n_labels: int | None, n_messages: int | None, setting: str) -> bool:
+    """Return whether a topic of labels is known to have as many partitions as its messages' one.
+
+    Others are a `ConfigError` that names the `setting`: a label would never find its message.
+    """
+    if None not in (n_labels, n_messages) and n_labels != n_messages:
+        raise ConfigError(
+            f"{setting}: its topic has {n_labels} partitions, and that of source has {n_messages}. "
+            "A label stands in the partition that has its message's number: make both topics with "
+            "as many partitions, and write both with the same partitioner"
+        )
+    return None not in (n_labels, n_messages)
 
 
 class Source(ABC):
@@ -89,6 +104,9 @@ class Source(ABC):
         `position_of` returns the next offset to read of a partition, or None if it is unknown. It
         is called at each assignment of partitions, and wins over the broker's committed offsets.
         """
+
+    def rewind(self, partition: Partition) -> None:  # noqa: B027 -- for logs that are shared
+        """Read a partition again, from where `position_of` says by now."""
 
     @abstractmethod
     def poll(self, timeout_s: float) -> list[RawColumns]:

@@ -54,7 +54,14 @@ class RevisedTopic:
 class DaemonGroup:
     """Members of a group, each with a state of its own, and a folder that they share."""
 
-    def __init__(self, folder: Path, source: str, stack: ExitStack, **kafka: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        source: str,
+        stack: ExitStack,
+        corrections: str = "none",
+        **kafka: object,
+    ) -> None:
         self.daemons: dict[str, Daemon] = {}
         self.paused: set[str] = set()
         self._stack = stack
@@ -63,7 +70,7 @@ class DaemonGroup:
             "source": source,
             "kafka": {"session_timeout_s": SESSION_S, "max_poll_messages": 500, **kafka},
             "group": {"folder": str(folder / "shared"), "interval_s": 0.2},
-            "corrections": {"to": "none"},
+            "corrections": {"to": corrections},
         }
 
     def state(self, name: str) -> Path:
@@ -84,6 +91,17 @@ class DaemonGroup:
         """Wait until the model behind a member's answers has learned so many examples."""
         daemon = self.daemons[name]
         daemon.until(lambda: n_examples(daemon) >= n, f"{name} knows {n}")
+
+    def until_it_counts(self, name: str, class_counts: list[float]) -> None:
+        """Wait until the model behind a member's answers has so many examples of each class."""
+        daemon = self.daemons[name]
+
+        def counts() -> list[float]:
+            status, text = daemon.get("/v1/model")
+            rows = json.loads(text).get("classes", []) if status == 200 else []
+            return [row["count"] for row in rows]
+
+        daemon.until(lambda: counts() == class_counts, f"{name} counts {class_counts}")
 
     def begun(self, n: int) -> bool:
         """Return whether the group knows where so many partitions begin."""

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from consumers.corrections.model import Correction, encode
+from consumers.messages import Partition, part_name
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_group import DaemonGroup, RevisedTopic
-from tests.endtoend.expected_counts import counts_at, counts_of, examples, message
+from tests.endtoend.expected_counts import Example, counts_at, counts_of, examples, message
 
 PARTITIONS = 4
 N = 60_000
@@ -59,6 +61,85 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
             assert group.daemons[name].stop() == 0
     for name in names:
         assert counts_at(group.state(name)) == expected
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_corrections_move_with_the_partition_of_their_messages(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Each is applied once, by whoever reads the message's partition, whoever comes, goes or dies.
+
+    Negative messages are deleted or become positive, so the counts of the classes say when all is
+    applied.
+    """
+    found = examples(1200)
+    topic, labels = new_topic(PARTITIONS), new_topic(PARTITIONS)
+    wanted = [k for k, (_, label) in enumerate(found) if label == "negative"]
+    taught: dict[int | str, Example] = dict(enumerate(found))
+
+    def correct(numbers: list[int]) -> None:
+        lines: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        for k in numbers:
+            offset, number = divmod(k, PARTITIONS)
+            place = Partition(topic, number)
+            text, was = taught.pop(k)
+            if k % 3:
+                taught[k] = text, "positive"
+            said = Correction(
+                "label" if k % 3 else "delete", f"m{k}", 5, {"text": text},
+                "positive" if k % 3 else None, was, part_name(place), (topic, number), offset,
+            )  # fmt: skip
+            lines[number].append(encode(said))
+        for number, own in enumerate(lines):
+            name = f"made {number} {numbers[0]}"
+            taught[name] = name, "positive"
+            made = Correction("label", name, 5, {"text": name}, "positive")
+            fill(broker.address, labels, [*own, encode(made)], number)
+
+    def counted() -> list[float]:
+        return counts_of(taught.values())[0]
+
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, f"kafka:{labels}", group_id=f"of-{topic}")
+        correct(wanted[0::4])  # before their messages
+        for number in range(PARTITIONS):
+            rows = range(number, len(found), PARTITIONS)
+            fill(broker.address, topic, [message(found[i], i) for i in rows], number)
+        group.start("first")
+        group.until_it_counts("first", counted())
+        correct(wanted[1::4])
+        group.start("second")
+        for name in ("first", "second"):
+            group.until_it_counts(name, counted())
+        group.daemons["first"].kill()
+        correct(wanted[2::4])
+        group.until_it_counts("second", counted())
+        group.start("first")
+        assert group.daemons["second"].stop() == 0
+        correct(wanted[3::4])
+        group.until_it_counts("first", counted())
+        group.start("second")
+        for name in ("first", "second"):
+            group.until_it_counts(name, counted())
+            assert group.daemons[name].stop() == 0
+    for name in ("first", "second"):
+        assert counts_at(group.state(name)) == counts_of(taught.values())
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_a_label_topic_of_other_partitions_is_refused(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A correction would never find its message."""
+    topic, labels = new_topic(2), new_topic(1)
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, f"kafka:{labels}", group_id=f"of-{topic}")
+        daemon = group.start("first")
+        assert daemon.wait() == 78
 
 
 @pytest.mark.integration

@@ -100,9 +100,9 @@ def zombie_accepted(_world: World) -> Iterator[Patch]:
     def look(self: GroupParts) -> None:
         for partition in self.files.partitions():
             known = self._known[partition]
-            loaded = self.files.load(partition, known.position)
+            loaded = self.files.load(partition, *known.place)
             if loaded is not None:
-                self._note(partition, loaded.position, loaded.written_s)
+                self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
                 known.news = loaded
 
     def take_news(self: GroupParts, *_: object) -> dict[Partition, LoadedPart]:

@@ -38,6 +38,9 @@ def mistakes(folder: Path, text: str, **environ: str) -> str:
     return str(caught.value)
 
 
+SHARED_LABELS = "source: kafka://h:1/t\ncorrections: {to: 'kafka:c'}"
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "kafka:\nmodel:\n  # classes: [a, b]\n"])
 def test_an_empty_file_is_the_defaults(tmp_path: Path, text: str) -> None:
     """A file without keys, or with sections whose keys are all commented out, is the defaults."""
@@ -146,6 +149,14 @@ port: 1
         (
             "kafka: {servers: ['h:1']}\nrejects: {to: 'kafka:t'}\ncorrections: {to: 'kafka:t'}",
             "corrections.to: must not be where rejects.to goes",
+        ),
+        (
+            "source: kafka://h:1/t\ngroup: {folder: shared}",
+            "group.folder: needs corrections.to: kafka:TOPIC or none",
+        ),
+        (
+            "group: {folder: s}\nlearned: {messages_max: 0}\n" + SHARED_LABELS,
+            "group.folder: needs learned.messages_max above 0",
         ),
         ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,25 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.corrections.applier import AWAY_S
+from consumers.corrections.applier import (
+    AWAY_S,
+    MISPLACED,
+    CorrectionApplier,
+    SharedStream,
+)
+from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, encode
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_corrections
 from consumers.features import build_model
-from consumers.messages import Partition, Reason
+from consumers.messages import Partition, RawColumns, Reason
 from consumers.monitoring.metrics import Metrics
+from consumers.sources.base import Source
 from streamnb import EveryExamples, EveryInterval, Learner, SnapshotBoard
 from streamnb.features.counted_words import CountedState
 from streamnb.inspection.summary import n_features
 from streamnb.serialization import pack
+from tests.consumers import decoded_messages
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store, by_part
 from tests.endtoend.expected_counts import examples
 
@@ -37,10 +45,86 @@ def life(tmp_path: Path) -> Iterator[Life]:
     made.end()
 
 
+class Lines(Source):
+    """A label topic of two partitions, which is read as it is."""
+
+    name = "lines"
+    n_partitions = 2
+
+    def __init__(self) -> None:
+        self.lines: dict[int, list[bytes]] = {}
+        self._at: dict[Partition, int] = {}
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Take where partitions are to be read from."""
+        self.position_of = position_of
+
+    def rewind(self, partition: Partition) -> None:
+        """Read on from where the position is by now."""
+        self._at.pop(partition, None)
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:  # noqa: ARG002 -- nothing to wait for
+        """Return what was not read yet."""
+        found = []
+        for number, lines in self.lines.items():
+            log = Partition("labels", number)
+            at = self._at.get(log, self.position_of(log) or 0)
+            if at < len(lines):
+                found.append(decoded_messages.raw(log, lines[at:], at))
+                self._at[log] = len(lines)
+        return found
+
+    def at_end(self) -> bool:
+        """Return whether nothing follows: lines are added by hand."""
+        return False
+
+
 def say(life: Life, **said: Any) -> None:
     """Write a correction as any program might."""
     given = {"kind": "delete", "id": "m", "time_ms": 5, **said}
     life.room.log.append(b"m", encode(Correction(**given)))
+
+
+def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
+    """From where its last reader applied it; what stands in a wrong partition is refused."""
+    source = Lines()
+    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
+    source.open(reading._positions.get)
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, ("negative", "positive")).corrections
+    shared = SharedStream("t", "labels")
+    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=shared)
+    model = build_model(Settings().model)
+    learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
+    positions = {Partition("t", 0): 9, Partition("t", 1): 9}
+
+    def apply(own: set[Partition]) -> list[str]:
+        reading._rewind()
+        for raw in source.poll(0.0):
+            reading._take(raw)
+        return [reject.detail for reject in applier.apply(learner, positions, own)]
+
+    first, second = STREAM
+    said = [Correction("label", f"m{k}", 5, {"text": "a"}, "positive", None, None, first, k)
+            for k in range(3)]  # fmt: skip
+    misplaced = Correction("delete", "x", 5, {"text": "a"}, None, None, None, second, 1)
+    source.lines[0] = [encode(each) for each in (*said, misplaced)]
+    source.lines[1] = [encode(Correction("label", "made", 5, {"text": "b"}, "positive"))]
+    assert apply(set()) == []
+    assert learner.model.n_examples == 0
+    applier.know(first, 1, positions, learner)  # its last reader had applied one
+    applier.take_over(first, positions)
+    assert [MISPLACED in detail for detail in apply({first})] == [True]
+    assert learner.model.parts["t/0"].class_counts.sum() == 2.0
+    assert positions[Partition("labels", 0)] == 4
+    assert applier.take_deleted() == []
+    applier.give_up(first)
+    applier.take_over(second, positions)
+    assert apply({second}) == []
+    assert learner.model.parts["t/1"].class_counts.sum() == 1.0
+    assert apply({second}) == []
+    applier.know(first, 0, positions, learner)  # part of a member that had applied none
+    assert Partition("labels", 0) not in positions
 
 
 def test_a_correction_waits_for_its_message(life: Life) -> None:

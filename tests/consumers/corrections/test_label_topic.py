@@ -16,7 +16,7 @@ from consumers.config.settings import KafkaSettings, Settings
 from consumers.corrections import InDoubt, NotReady, NotWritten
 from consumers.corrections import service as correction_service
 from consumers.corrections.log_reader import LogPosition
-from consumers.corrections.model import Correction, entries
+from consumers.corrections.model import Correction, encode, entries
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.kafka.producers import KafkaLog
 from consumers.messages import Partition
@@ -48,6 +48,19 @@ def test_lines_of_one_key_stand_in_one_partition(broker: Broker, new_topic: NewT
         at = places[0]
         assert at is not None
         assert reader.values[at.partition.partition][:5] == [b"{%d}" % i for i in range(5)]
+
+
+def test_in_a_group_a_correction_stands_in_the_partition_of_its_message(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """Whoever reads the message's partition reads it; one without a message stands anywhere."""
+    topic = new_topic(3)
+    lines = [encode(Correction("delete", f"m{k}", 5, {}, partition=("t", k % 3))) for k in range(6)]
+    lines.append(encode(Correction("label", "made", 5, {"text": "a"}, "positive")))
+    with closing(KafkaLog([broker.address], topic, KafkaSettings(), by_message=True)) as log:
+        places = [log.append(b"same", line).outcome(PATIENCE_S) for line in lines]
+    assert [place.partition.partition for place in places[:6] if place] == [0, 1, 2, 0, 1, 2]
+    assert places[6] is not None
 
 
 def test_what_the_broker_refuses_is_not_written(broker: Broker, new_topic: NewTopic) -> None:

@@ -94,6 +94,22 @@ def test_columns_hold_keys_values_times_and_nulls(
         assert (batch.partition, batch.next_offset) == (Partition(topic, 0), len(pairs))
 
 
+def test_a_partition_is_read_again_from_elsewhere(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """From where the position is by then; the others go on."""
+    topic = new_topic(2)
+    fill(broker.address, topic, numbered(0, 30), 0)
+    fill(broker.address, topic, numbered(50, 70), 1)
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 50)
+        assert reader.source.n_partitions == 2
+        reader.positions[reader.place(0)] = 12
+        reader.source.rewind(reader.place(0))
+        reader.until(lambda: reader.n_values >= 68)
+        assert reader.offsets == {0: [*range(30), *range(12, 30)], 1: list(range(20))}
+
+
 def test_times_may_jump_by_years(broker: Broker, new_topic: NewTopic, read: Read) -> None:
     """A producer's clock that was set back or ahead changes neither the order nor what comes."""
     topic = new_topic(message_timestamp_after_max_ms=str(2**62))

@@ -109,6 +109,32 @@ def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
         PartFiles(tmp_path, {"topic": "t"}, build_model(ModelSettings()), 3).load(LOG)
 
 
+def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
+    """Of files of one place in the stream the one with more corrections wins."""
+    files, labels = files_in(tmp_path), Partition("labels", LOG.partition)
+    state = learned("a").state
+    one = GroupParts(files, LOG.topic, 3600.0, labels=labels.topic)
+    two = GroupParts(files_in(tmp_path), LOG.topic, 3600.0, labels=labels.topic)
+    one.write(state, {LOG: 2})
+    one.write(learned("b").state, {LOG: 2, labels: 7})
+    one.write(state, {LOG: 2, labels: 5})  # of one that woke up late
+    assert one.is_behind({LOG: 2, labels: 8})
+    assert not one.is_behind({LOG: 2, labels: 7})
+    assert names(tmp_path) == sorted([
+        f"{2:020d}-{files.writer}.nb", f"{2:020d}-{7:020d}-{files.writer}.nb",
+    ])  # fmt: skip
+    two.look()
+    assert two.take_news(set(), {LOG: 2, labels: 7}) == {}
+    two.keep_only(set())
+    taken = two.take_over(LOG, 2)  # what was applied in between is in the file alone
+    assert taken is not None
+    assert (taken.position, taken.labels, sorted(taken.model.words())) == (2, 7, ["b"])
+    assert two.take_over(LOG, 3) is None
+    two.keep_only(set())
+    two.look()
+    assert two.take_news(set(), {LOG: 2, labels: 5}).keys() == {LOG}
+
+
 def test_the_classes_of_all_members_together_have_a_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
