@@ -3,7 +3,8 @@
 Records are kept until their transaction is due. It then holds all records of whole batches and the
 offsets behind these batches. The rule that makes it exact is short: *records of messages before the
 committed offset are not sent.* It serves a restart, whose checkpoint may stand before that offset,
-and a transaction whose outcome is not known, which is simply tried again.
+and a transaction whose outcome is not known, which is simply tried again. Rejects of other logs,
+those of corrections and of labels, have no offset there: they leave at least once.
 
 What a transaction before may have left on its way must not end the next one: a delayed commit of
 the one, sent again by the client library, has committed half of the other (found by Jepsen, in
@@ -77,6 +78,7 @@ class KafkaTransactions:
     ) -> None:
         self._servers, self._settings = servers, settings
         self._id = f"streamnb-{settings.group_id}-{topic}"
+        self._topic = topic
         self._count, self._clock = count, clock
         self._no_answer = no_answer(servers, settings)
         self._topics: list[str] = []
@@ -128,10 +130,12 @@ class KafkaTransactions:
     # -- the thread that judges ------------------------------------------------------------------
 
     def add(self, topic: str, records: Sequence[Record]) -> None:
-        """Take records of the batch under way; see `Sink.add`."""
+        """Take records of the batch under way, or those of another log; see `Sink.add`."""
         with self._changed:
             self._records += [(topic, record) for record in records]
             self._n_bytes[topic] += sum(len(record.value) for record in records)
+            if records and self._is_foreign(records[0]):  # they come between two batches
+                self._n_whole = len(self._records)
             is_full = self._is_full()
         if is_full:
             self.flush(FLUSH_TIMEOUT_S)
@@ -146,12 +150,12 @@ class KafkaTransactions:
         """Return once all records of whole batches are committed, with their offsets."""
         deadline_s = self._clock() + timeout_s
         with self._changed:
-            while self._positions or self._is_sending:
+            while self._has_more():
                 self._asked = True
                 self._changed.notify_all()
                 self._changed.wait(max(0.0, min(0.1, deadline_s - self._clock())))
                 self.watch()
-                if self._clock() >= deadline_s and (self._positions or self._is_sending):
+                if self._clock() >= deadline_s and self._has_more():
                     raise SinkError(
                         f"kafka.transactions: {self.n_pending} records are not committed: "
                         f"{self._error or 'the transaction takes longer'}"
@@ -167,6 +171,13 @@ class KafkaTransactions:
         if self._thread.ident is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
 
+    def _has_more(self) -> bool:
+        return bool(self._positions or self._n_whole or self._is_sending)
+
+    def _is_foreign(self, record: Record) -> bool:
+        """Return whether a record is of another log than the stream."""
+        return record.place is not None and record.place[0].topic != self._topic
+
     def _is_full(self) -> bool:
         return self.n_pending > PENDING_RECORDS_MAX or self._n_bytes.total() > PENDING_BYTES_MAX
 
@@ -181,7 +192,7 @@ class KafkaTransactions:
         self._until_done(self._prepare)
         while not self._closed.is_set() and self._failure is None:
             records, positions = self._due()
-            if positions:
+            if records or positions:
                 sent = partial(self._send, records, positions)
                 if not self._until_done(sent):
                     return
@@ -205,7 +216,7 @@ class KafkaTransactions:
             records, self._records = self._records[: self._n_whole], self._records[self._n_whole :]
             positions, self._positions = self._positions, {}
             self._n_sending, self._n_whole = len(records), 0
-            self._is_sending = bool(positions)
+            self._is_sending = bool(records or positions)
         return records, positions
 
     def _until_done(self, step: Callable[[], None], tries: int | None = None) -> bool:
@@ -320,23 +331,23 @@ class KafkaTransactions:
     def _send(self, records: list[tuple[str, Record]], positions: Mapping[Partition, int]) -> None:
         """Send and commit what no committed transaction holds yet."""
         self._prepare()
-        committed = self._committed(positions)
+        committed = self._committed(positions or self._own)
         ahead = {each: at for each, at in positions.items() if at > committed[each]}
-        if not ahead:
+        left = [i for i, (_, each) in enumerate(records) if self._is_left(each, committed)]
+        if not ahead and not left:
             return
         producer, self._producer = self._producer, None
         try:
             self._is_refused = False
             producer.begin_transaction()
-            for i, (topic, record) in enumerate(records):
-                partition, offset = record.place or (None, 0)
-                if partition is None or offset >= committed.get(partition, 0):
-                    self._produce(producer, records, i, topic)
+            for i in left:
+                self._produce(producer, records, i, records[i][0])
             self._await_delivery(producer)
             mark = f"{self._mark()}; run {self._run_id}"
             offsets = [TopicPartition(*each, at, mark) for each, at in ahead.items()]
-            group = self._offsets.consumer_group_metadata()
-            producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)
+            if offsets:
+                group = self._offsets.consumer_group_metadata()
+                producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)
             self._is_unsure = True
             producer.commit_transaction(CALL_TIMEOUT_S)
         except (KafkaException, BufferError, SinkError):
@@ -346,6 +357,13 @@ class KafkaTransactions:
         self._own |= ahead
         self._is_unsure = False
         self._count("committed")
+
+    def _is_left(self, record: Record, committed: Mapping[Partition, int]) -> bool:
+        """Return whether no committed offset says that a record is in its topic."""
+        if record.place is None or self._is_foreign(record):
+            return True
+        partition, offset = record.place
+        return offset >= committed.get(partition, 0)
 
     def _await_delivery(self, producer: Any) -> None:
         """Wait for all acknowledgements; after a refusal no others come."""
@@ -402,6 +420,8 @@ class KafkaTransactions:
     def _committed(self, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return the offset of each partition before which all records are in these topics."""
         asked = [TopicPartition(*each) for each in partitions]
+        if not asked:
+            return {}
         try:
             found = self._offsets.committed(asked, CALL_TIMEOUT_S)
         except KafkaException:

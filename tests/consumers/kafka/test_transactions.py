@@ -155,6 +155,32 @@ def test_a_restart_from_an_older_position_sends_nothing_twice(
     assert second.outcomes == ["committed"]  # the first of its flushes had nothing to send
 
 
+def test_records_of_other_logs_wait_for_no_batch(
+    broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
+) -> None:
+    """What is refused of labels and corrections is safe by the next checkpoint, and never left out.
+
+    Not even if the stream rests, or comes again below the committed offset.
+    """
+    source, output = new_topic(), new_topic()
+    labels = Partition(f"labels-of-{source}", 0)
+    daemon = start(broker.address, source, output)
+    daemon.sink.add([Record(b"label-0", b"{}", None, (labels, 0))])
+    daemon.commit()
+    assert keys(broker.address, output) == [b"label-0"]
+    daemon.take(0, 100)
+    daemon.sink.add([Record(b"label-none", b"{}", None, (labels, -1))])
+    daemon.commit()
+    assert keys(broker.address, output) == [b"label-0", *ids(100), b"label-none"]
+    daemon.kill()
+    again = start(broker.address, source, output)
+    again.take(0, 50)
+    again.sink.add([Record(b"label-1", b"{}", None, (labels, 1))])
+    again.commit()
+    assert keys(broker.address, output) == [b"label-0", *ids(100), b"label-none", b"label-1"]
+    assert committed(broker.address, source) == 100
+
+
 @pytest.mark.parametrize("other", ["topic", "owner"])
 def test_an_offset_of_others_hides_nothing(
     broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon], other: str
