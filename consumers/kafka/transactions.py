@@ -92,7 +92,7 @@ class KafkaTransactions:
         self._positions: dict[Partition, int] = {}
         self._asked = False  # somebody waits in `flush`
         self._error: str | None = None  # why the last attempt failed
-        self._failure: TransactionError | None = None
+        self._failure: Exception | None = None
         self._closed = threading.Event()
         self._connecting: Connecting[Any] | None = None
         self._is_defended = False  # the brokers have KIP-890
@@ -188,6 +188,15 @@ class KafkaTransactions:
     # -- the thread that sends -------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._send_all()
+        except Exception as error:
+            log.exception("transactions_broke")
+            with self._changed:
+                self._failure, self._error = error, repr(error)
+                self._changed.notify_all()
+
+    def _send_all(self) -> None:
         """Send what is due, and try again what failed, until it is closed or must not go on."""
         self._until_done(self._prepare)
         while not self._closed.is_set() and self._failure is None:

@@ -181,6 +181,23 @@ def test_records_of_other_logs_wait_for_no_batch(
     assert committed(broker.address, source) == 100
 
 
+def test_an_error_of_its_own_ends_the_run(
+    broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
+) -> None:
+    """Who waits for the thread that sends is told what ended it."""
+    daemon = start(broker.address, new_topic(), new_topic())
+
+    def fail(_: object) -> None:
+        raise ArithmeticError("planted")
+
+    daemon.transactions._count = fail
+    daemon.take(0, 10)
+    with pytest.raises(ArithmeticError, match="planted"):
+        daemon.commit()
+    with pytest.raises(ArithmeticError, match="planted"):
+        daemon.transactions.watch()
+
+
 @pytest.mark.parametrize("other", ["topic", "owner"])
 def test_an_offset_of_others_hides_nothing(
     broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon], other: str
