@@ -322,7 +322,7 @@ class LearnedMemory:
 
     # ---- the group -----------------------------------------------------------------------------
 
-    def restart(self, partition: Partition, *, is_elsewhere: bool = True) -> LogMemory:
+    def restart(self, partition: Partition) -> LogMemory:
         """Forget a partition of which another member of the group has learned more.
 
         Its files have other names from here on, as kept checkpoints name those of before.
@@ -333,7 +333,7 @@ class LearnedMemory:
             old.folder, len(self.fields), self.records_max, self.hashed
         )
         new.tag = f"-{secrets.token_hex(4)}"
-        new.is_whole, new.is_elsewhere = False, is_elsewhere
+        new.is_whole, new.is_elsewhere = False, True
         return new
 
     def take_over(
@@ -348,15 +348,15 @@ class LearnedMemory:
         The classes are those of the models: members may have found them in another order. Without
         the other's records, what it learned is not known.
         """
-        memory = self.restart(partition, is_elsewhere=False)
+        memory = self.restart(partition)
         if shared is None:
+            memory.is_elsewhere = False
             log.warning(
                 "learned_not_handed_on",
                 partition=part_name(partition),
                 detail="deletes and updates of earlier messages take nothing back",
             )
             return
-
         codes = np.array([ours.index(label) for label in theirs], np.int32)
         is_same = tuple(ours[: len(theirs)]) == tuple(theirs)
 
@@ -365,6 +365,7 @@ class LearnedMemory:
             return data if is_same else relabelled(data, codes)
 
         self._take_up(memory, shared.values, read, is_stored=False)
+        memory.is_elsewhere = False  # if it broke off, a restart asks the other's files again
 
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
@@ -431,8 +432,7 @@ class LearnedMemory:
         """Return the hash of one id."""
         ends = np.array([len(name)], np.int64)
         own = Texts(np.frombuffer(bytearray(name), np.uint8), np.zeros(1, np.int64), ends)
-        found: np.uint64 = self.hashed(own)[0]
-        return found
+        return np.uint64(self.hashed(own)[0])
 
     def _submit(
         self, targets: Sequence[tuple[Segment, int]], folder: Path | None = None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
+from consumers.errors import GroupError
 from consumers.features import build_model
 from consumers.messages import part_name
 from consumers.pipeline import learned_memory
@@ -39,9 +40,9 @@ class Member(Run):
         part = self.group.take_over(LOG, self.position if self.has_read else None)
         if part is not None:
             self.learner.set_part(part_name(LOG), part.model)
+            self.position = part.position
             theirs, ours = part.model.classes, self.learner.model.classes
             self.memory.take_over(LOG, part.records, theirs, ours)
-            self.position = part.position
         self.has_read = True
 
     def save(self) -> None:
@@ -197,6 +198,31 @@ def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(tmp_path: Path, dam
     assert sorted(second.learner.model.words()) == sorted(f"word{i}" for i in range(8) if i != 5)
     first.memory.close()
     second.memory.close()
+
+
+def test_a_segment_out_of_reach_is_read_after_a_restart(tmp_path: Path) -> None:
+    """It ends the run, whose last checkpoint must not pass for all that is remembered."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    log += [Said("delete", "m1"), Said("delete", "m5")]
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.take_over()
+    first.read(log, 8)
+    first.save()
+    (path,) = (tmp_path / "shared").rglob("0-*.records")
+    aside = path.rename(tmp_path / "aside")
+    path.mkdir()
+    with pytest.raises(GroupError, match="cannot be used"):
+        second.take_over()
+    Run.save(second)
+    second.memory.close()
+    path.rmdir()
+    aside.rename(path)
+    again = Member(tmp_path, "second")
+    again.take_over()
+    again.read(log, 10)
+    assert again.reviser.counts == {"delete_matched": 2, "unlearned": 2}
+    first.memory.close()
+    again.memory.close()
 
 
 def test_a_part_without_records_is_told(tmp_path: Path) -> None:
