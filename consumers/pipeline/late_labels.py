@@ -206,7 +206,11 @@ class LateLabels:
             self._learn_default(partition, due, hashes, learner)
         due, hashes = known.labels.take(known.newest_ms - 2 * self._window_ms, leaving(memory))
         if len(due):
-            known.early -= Counter(hashes.tolist())
+            for each in hashes.tolist():
+                if known.early[each] > 1:
+                    known.early[each] -= 1
+                else:
+                    known.early.pop(each, None)
             self._give_up(partition, due, hashes)
 
     def _join_early(

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +41,7 @@ from streamnb.kernels.layout import Texts
 
 Floats = NDArray[np.float64]
 _TIME, _OFFSET = struct.Struct("<d"), struct.Struct("<q")
+_DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 
 
 @dataclass(slots=True)
@@ -147,36 +147,59 @@ def near(one_ms: float, other_ms: float, window_ms: float) -> bool:
     return not abs(one_ms - other_ms) > window_ms
 
 
+class _Due(NamedTuple):
+    times_ms: Floats
+    numbers: NDArray[np.int64]  # ascending
+    hashes: Hashes
+    first_ms: float
+
+
 class DueTimes:
-    """Numbers of records with a time and the hash of their id, to be taken once that is over."""
+    """Numbers of records with a time and the hash of their id, to be taken once that is over.
+
+    What small batches bring is joined, so that a look at what is due costs little however many
+    wait.
+    """
 
     def __init__(self) -> None:
-        self._chunks: deque[tuple[Floats, NDArray[np.int64], Hashes]] = deque()
+        self._chunks: list[_Due] = []
 
     def __len__(self) -> int:
-        return sum(len(numbers) for _, numbers, _ in self._chunks)
+        return sum(len(each.numbers) for each in self._chunks)
 
     def add(self, times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> None:
-        """Add records; one without a time is never due."""
+        """Add records, behind all others; one without a time is never due."""
+        chunks = self._chunks
         if len(numbers):
-            self._chunks.append((times_ms, numbers, hashes))
+            chunks.append(_due(times_ms, numbers, hashes))
+        while len(chunks) > 1:
+            n, n_before = len(chunks[-1].numbers), len(chunks[-2].numbers)
+            if n_before > 2 * n or n_before + n > _DUE_MAX:
+                return
+            last, before = chunks.pop(), chunks.pop()
+            pairs = zip(before[:3], last[:3], strict=True)
+            chunks.append(_due(*(np.concatenate(pair) for pair in pairs)))
 
     def take(self, until_ms: float, floor: int = 0) -> tuple[NDArray[np.int64], Hashes]:
         """Remove and return what lies before a time, and all records before the number `floor`."""
-        found, kept = [], deque[tuple[Floats, NDArray[np.int64], Hashes]]()
+        found, kept = [], list[_Due]()
         for chunk in self._chunks:
-            times_ms, numbers, hashes = chunk
-            due = (times_ms < until_ms) | (numbers < floor)
-            if not due.any():
+            times_ms, numbers, hashes, first_ms = chunk
+            if not (first_ms < until_ms or numbers[0] < floor):
                 kept.append(chunk)
                 continue
+            due = (times_ms < until_ms) | (numbers < floor)
             found.append((numbers[due], hashes[due]))
             if not due.all():
-                kept.append((times_ms[~due], numbers[~due], hashes[~due]))
+                kept.append(_due(times_ms[~due], numbers[~due], hashes[~due]))
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.uint64)
         self._chunks = kept
         return np.concatenate([each for each, _ in found]), np.concatenate([h for _, h in found])
+
+
+def _due(times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> _Due:
+    return _Due(times_ms, numbers, hashes, float(np.fmin.reduce(times_ms)))
 
 
 def times_of(messages: Messages) -> Floats:

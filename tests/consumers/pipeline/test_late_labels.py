@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from consumers.config.sections import LateLabelsSettings
 from consumers.pipeline import learned_memory
+from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.pipeline.late_logs import Label, LateRun, Said, expected
 
 SETTINGS = LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0)
@@ -99,6 +102,25 @@ def _check_to_the_end(
     assert run.counts == expected(log, labels, settings)
     assert not run.reviser.counts["refused"]
     run.memory.close()
+
+
+def test_what_small_batches_bring_is_looked_at_together() -> None:
+    """Each is due once its time is over or its number is too low; many that wait are few pieces."""
+    due, waiting, draw = DueTimes(), dict[int, float](), np.random.default_rng(1)
+    for number in range(5000):
+        time_ms = math.nan if number % 50 == 0 else number + float(draw.integers(-20, 20))
+        due.add(np.array([time_ms]), np.array([number]), np.array([number], np.uint64))
+        waiting[number] = time_ms
+        assert len(due) == len(waiting)
+        assert len(due._chunks) <= 24
+        if number % 7 == 0:
+            until_ms, floor = number - 1000.0, number - 2000
+            numbers, hashes = due.take(until_ms, floor)
+            assert hashes.tolist() == numbers.tolist()
+            over = [n for n, at in waiting.items() if at < until_ms or n < floor]
+            assert numbers.tolist() == over
+            for each in over:
+                del waiting[each]
 
 
 def test_what_became_of_each_label_is_counted() -> None:
