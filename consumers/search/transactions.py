@@ -18,6 +18,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -28,7 +29,7 @@ from consumers.messages import Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Retention
 from consumers.search.rows import Change, RowMapper, crc_of, placed
-from consumers.search.sampler import Correct, Item, Offer, Remove
+from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -53,9 +54,12 @@ class Held(NamedTuple):
         return int(own["place"][i]), int(own["offset"][i])
 
 
-def not_behind(held: Sequence[Held], place: int, last: Mapping[str, int]) -> list[Held]:
-    """Return rows without those of a partition that stand behind the last offset of their id."""
-    return [one for one in held if one.at[0] != place or one.at[1] <= last[one.id]]
+def is_behind(one: Held, last: Mapping[int, int]) -> bool:
+    """Return whether a row stands behind all deletions of its id, by the last of each partition.
+
+    A deletion of another partition names all rows of the id.
+    """
+    return all(one.at[0] == place and one.at[1] > offset for place, offset in last.items())
 
 
 class Deduplicator:
@@ -216,8 +220,12 @@ class Transactions:
         """
         done = Applied()
         with self._transaction():
-            for item in items:
-                self._apply(item, done)
+            for is_forget, own in groupby(items, lambda item: isinstance(item, Forget)):
+                if is_forget:
+                    self._forget([item for item in own if isinstance(item, Forget)], done)
+                    continue
+                for item in own:
+                    self._apply(item, done)
             self._write()
             if self._chunks:
                 # What came again has been counted before.
@@ -297,13 +305,22 @@ class Transactions:
         self._write()
         if isinstance(item, Correct):
             self._correct(item, done)
-            return
-        if isinstance(item, Remove):
-            held = self._bury(item)
-        else:
+        elif isinstance(item, Remove):
+            self._let_go_of(self._bury(item), done)
+
+    def _forget(self, items: Sequence[Forget], done: Applied) -> None:
+        """Remove what deletions of the stream name, in one go: no message came between them."""
+        self._write()
+        last: dict[str, dict[int, int]] = {}
+        for item in items:
             place = self.contents.place_code(item.at[0])
-            last = dict(zip(item.ids, item.at[1], strict=True))
-            held = not_behind(self._held(item.ids), place, last)
+            for name, offset in zip(item.ids, item.at[1], strict=True):
+                own = last.setdefault(name, {})
+                own[place] = max(offset, own.get(place, offset))
+        held = self._held(list(last))
+        self._let_go_of([one for one in held if not is_behind(one, last[one.id])], done)
+
+    def _let_go_of(self, held: Sequence[Held], done: Applied) -> None:
         self._remove(held)
         removed = dict.fromkeys(one.id for one in held)
         done.changes += [Change(name, None, removed=True) for name in removed]
@@ -327,7 +344,8 @@ class Transactions:
         held, places = self._held([item.id]), []
         if item.at is not None:
             places = [self._at(item.at)]
-            held = not_behind(held, places[0][0], {item.id: places[0][1]})
+            last = {places[0][0]: places[0][1]}
+            held = [one for one in held if not is_behind(one, last)]
         places += [one.at for one in held]
         self._known.bury(self._db, dict.fromkeys(places, crc_of(item.id)))
         return held

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
@@ -201,6 +201,33 @@ def test_what_was_made_anew_stays() -> None:
         store.forget_ids(["a", "b"], (Partition("other", 0), [1, 1]))
         settle(store)
         assert [found.row.text for found in store.search(parse("")).rows] == ["two"]
+
+
+OTHER = Partition("other", 0)
+DELETED = st.tuples(st.sampled_from("abc"), st.sampled_from([LOG, OTHER]), st.integers(0, 7))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.lists(DELETED, max_size=4), st.sampled_from("abc")), max_size=8))
+def test_deletes_that_are_done_together_are_as_one_by_one(
+    log: list[tuple[list[tuple[str, Partition, int]], str]],
+) -> None:
+    """Each removes what was there of its id, but for what stands behind it in its partition."""
+    held: list[tuple[int, str]] = []
+    with running(None) as store:
+        for offset, (deleted, name) in enumerate(log):
+            for gone, partition, at in deleted:
+                store.forget_ids([gone], (partition, [at]))
+                held = [
+                    (own, each)
+                    for own, each in held
+                    if each != gone or (partition == LOG and own > at)
+                ]
+            offer(store, tweets([{"text": "day", "id": name}], first=offset))
+            held.append((offset, name))
+        settle(store)  # the store gathers what comes before, so it takes all at once
+        found = [(each.row.offset, each.row.id) for each in store.search(parse("")).rows]
+    assert found == held[::-1]
 
 
 def test_a_correction_is_absolute() -> None:
