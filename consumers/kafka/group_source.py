@@ -386,7 +386,8 @@ class GroupSource(Source):
             fetched = self.client.poll(self._settings.max_poll_messages, min(left_s, POLL_SLICE_S))
         except ClientError as error:
             self._troubles.say(BROKER, str(error))
-            self._to_seek |= {each: self._positions.position(each) for each in self._positions}
+            for each in self._positions:  # but for one that is to be read from elsewhere
+                self._to_seek.setdefault(each, self._positions.position(each))
             return []
         self._positions.check_topic(self.client.topic_id())
         self._handle_events()  # the group may have changed within that poll

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +13,7 @@ from kafka.net.transport import KafkaTCPTransport
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ReplacedError, SourceError
+from consumers.kafka.client import ClientError
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.patch import LargePieces
@@ -108,6 +109,29 @@ def test_a_partition_is_read_again_from_elsewhere(
         reader.source.rewind(reader.place(0))
         reader.until(lambda: reader.n_values >= 68)
         assert reader.offsets == {0: [*range(30), *range(12, 30)], 1: list(range(20))}
+
+
+def test_a_broker_that_is_away_forgets_no_new_position(
+    broker: Broker, new_topic: NewTopic, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that is to be read from elsewhere is, once somebody answers again."""
+
+    def away(*_: object) -> NoReturn:
+        raise ClientError("planted")
+
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 30), 0)
+    with read(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values == 30)
+        reader.positions[reader.place(0)] = 12
+        reader.source.rewind(reader.place(0))
+        with monkeypatch.context() as patch:
+            for call in ("topic", "poll"):
+                patch.setattr(reader.source.client, call, away)
+            assert reader.source.poll(0.0) == []
+        fill(broker.address, topic, numbered(30, 31), 0)
+        reader.until(lambda: 30 in reader.offsets[0])
+        assert reader.offsets == {0: [*range(30), *range(12, 31)]}
 
 
 def test_times_may_jump_by_years(broker: Broker, new_topic: NewTopic, read: Read) -> None:
