@@ -575,7 +575,7 @@ class LearnedMemory:
                 if not _FILE.fullmatch(path.name):
                     continue
                 try:
-                    with self._erasing:
+                    with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
                         erase_records(path, ids, places, self.hashed)
                 except OSError as error:  # a path by a descriptor tells people nothing
                     where = f"{FOLDER_NAME}/{folder.name}/{path.name}"

@@ -23,7 +23,8 @@ from consumers.errors import CheckpointError
 from consumers.features import build_model
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
-from consumers.pipeline.learned_records import TEACHING, teaching
+from consumers.pipeline.learned_records import TEACHING, Hashes, teaching
+from streamnb.kernels.layout import Texts
 from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
@@ -336,6 +337,29 @@ def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
     again.read([CREATE, AGAIN, DELETE, Said("delete", "b")], 4)
     assert again.learner.model.n_examples == 0
     again.memory.close()
+
+
+def test_a_file_that_leaves_amid_an_erasure_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consuming thread removes files that no checkpoint names; the others are erased."""
+    run = Run(tmp_path)
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(12)]
+    log.append(Said("delete", "m9"))
+    run.read(log, len(log))
+    run.save()
+    folder = tmp_path / FOLDER_NAME / "t%2F0"
+    hashed = run.memory.hashed
+
+    def remove_and_hash(texts: Texts) -> Hashes:
+        (folder / "1.records").unlink(missing_ok=True)
+        return hashed(texts)
+
+    monkeypatch.setattr(run.memory, "hashed", remove_and_hash)
+    run.memory.erase({"m9": {LOG: 12}})
+    run.memory.close()
+    assert b"word8" in (folder / "2.records").read_bytes()
+    assert b"word9" not in (folder / "2.records").read_bytes()
 
 
 @pytest.mark.parametrize(
