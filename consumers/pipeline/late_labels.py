@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,9 +58,9 @@ from consumers.pipeline.learned_records import (
 from consumers.pipeline.reader import Limits, Reader
 from consumers.pipeline.waiting_messages import (
     Arrivals,
-    DueTimes,
     Floats,
     Sight,
+    WaitingLog,
     early_label,
     first_sight,
     leaving,
@@ -79,8 +78,6 @@ from streamnb import Codes, Learner
 
 _CREATE = OPERATIONS.index(Operation.CREATE)
 _MORE = " more"  # the field behind the model's
-UNMATCHED = ("no_message", "outside_window", "before_beginning", "forgotten", "message_gone")
-OUTCOMES = ("learned", "repeated", *UNMATCHED, "unusable")
 _WHY = {
     "no_message": "no message of this id came within late_labels.window_s of its time",
     "outside_window": "its message's time is further away than late_labels.window_s",
@@ -90,19 +87,6 @@ _WHY = {
 }
 _TURN_BATCHES = 8  # of labels, between two batches of messages
 Learned = Callable[[Floats, NDArray[np.integer[Any]]], None]
-
-
-@dataclass(slots=True)
-class _Log:
-    """Where the times of a partition stand, and what waits there."""
-
-    newest_ms: float = -math.inf  # that two messages in a row have reached
-    last_ms: float = -math.inf
-    first_ms: float = math.nan
-    messages: DueTimes = field(default_factory=DueTimes)
-    labels: DueTimes = field(default_factory=DueTimes)
-    early: Counter[int] = field(default_factory=Counter)  # hashes of the ids of labels that wait
-    arrived: list[tuple[int, Hashes]] = field(default_factory=list)  # first number, and hashes
 
 
 class LateLabels:
@@ -129,7 +113,7 @@ class LateLabels:
         self._window_ms = 1000 * settings.window_s
         self._horizon_ms = math.inf if settings.default is None else 1000 * settings.horizon_s
         self._fields = list(memory.fields)
-        self._logs: defaultdict[Partition, _Log] = defaultdict(_Log)
+        self._logs: defaultdict[Partition, WaitingLog] = defaultdict(WaitingLog)
         self._judged: dict[int, bytes] = {}
         self._rejects: list[Reject] = []
 
@@ -204,13 +188,8 @@ class LateLabels:
         due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, leaving(memory))
         if len(due):
             self._learn_default(partition, due, hashes, learner)
-        due, hashes = known.labels.take(known.newest_ms - 2 * self._window_ms, leaving(memory))
+        due, hashes = known.labels_before(known.newest_ms - 2 * self._window_ms, leaving(memory))
         if len(due):
-            for each in hashes.tolist():
-                if known.early[each] > 1:
-                    known.early[each] -= 1
-                else:
-                    known.early.pop(each, None)
             self._give_up(partition, due, hashes)
 
     def _join_early(
@@ -224,6 +203,7 @@ class LateLabels:
                 sight = self._owner(own, each) if each.kind == EARLY_LABEL else None
                 if sight is None or not sight.first.number >= first > each.number:
                     continue
+                self._logs[partition].joined.add(each.number)
                 if self._accept(sight, partition, each):
                     matches.append((sight, early_label(each)[1]))
         self._teach(partition, matches, LATE_LABELLED, learner)
@@ -470,7 +450,7 @@ class LateLabels:
 
     def counts_now(self) -> Mapping[str, int]:
         """Return what became of labels, and how many wait for their message."""
-        waiting = sum(len(each.labels) for each in self._logs.values())
+        waiting = sum(each.n_labels for each in self._logs.values())
         return {**self.counts, "waiting": waiting}
 
     # ---- the checkpoint ------------------------------------------------------------------------
@@ -515,6 +495,14 @@ class LateLabels:
             early = (kinds == EARLY_LABEL) & ~is_over
             known.labels.add(times_ms[early], found.numbers[early], hashes[early])
             known.early.update(hashes[early].tolist())
+            waits_yet = set(found.numbers[early].tolist())
+            for each in self._by_id(memory, np.unique(hashes[early])).values():
+                own = sights(each)
+                known.joined.update(
+                    label.number
+                    for label in each
+                    if label.number in waits_yet and self._owner(own, label) is not None
+                )
 
 
 def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -200,6 +201,37 @@ class DueTimes:
 
 def _due(times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> _Due:
     return _Due(times_ms, numbers, hashes, float(np.fmin.reduce(times_ms)))
+
+
+@dataclass(slots=True)
+class WaitingLog:
+    """Where the times of a partition stand, and what waits there."""
+
+    newest_ms: float = -math.inf  # that two messages in a row have reached
+    last_ms: float = -math.inf
+    first_ms: float = math.nan
+    messages: DueTimes = field(default_factory=DueTimes)
+    labels: DueTimes = field(default_factory=DueTimes)
+    early: Counter[int] = field(default_factory=Counter)  # hashes of the ids of labels that wait
+    joined: set[int] = field(default_factory=set)  # numbers of those whose message has come
+    arrived: list[tuple[int, Hashes]] = field(default_factory=list)  # first number, and hashes
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels wait for their message."""
+        return len(self.labels) - len(self.joined)
+
+    def labels_before(self, until_ms: float, floor: int) -> tuple[NDArray[np.int64], Hashes]:
+        """Let labels go as `DueTimes.take` does; return those whose message has not come."""
+        numbers, hashes = self.labels.take(until_ms, floor)
+        for each in hashes.tolist():
+            if self.early[each] > 1:
+                self.early[each] -= 1
+            else:
+                self.early.pop(each, None)
+        is_open = np.array([each not in self.joined for each in numbers.tolist()], np.bool_)
+        self.joined.difference_update(numbers.tolist())
+        return numbers[is_open], hashes[is_open]
 
 
 def times_of(messages: Messages) -> Floats:

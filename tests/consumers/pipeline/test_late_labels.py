@@ -141,3 +141,22 @@ def test_what_became_of_each_label_is_counted() -> None:
     rejects = {(each.id, each.reason.value) for each in run.late.take_rejects()}
     assert rejects == {(name, "unmatched_label") for name in "bcxy"}
     run.memory.close()
+
+
+def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
+    """It is counted as waiting so long, after a restart too, and is not given up later."""
+    run = LateRun(tmp_path, SETTINGS)
+    run.read_labels([Label(name, 100, "positive") for name in "aab"], 3)
+    assert run.late.counts_now()["waiting"] == 3
+    log = [Said("create", "a", 100, "sun")]
+    run.read(log, 1)
+    assert run.late.counts_now()["waiting"] == 1
+    run.save()
+    run.memory.close()
+    run = LateRun(tmp_path, SETTINGS)
+    assert run.late.counts_now()["waiting"] == 1
+    run.read([*log, Said("create", "c", 300, "rain"), Said("create", "d", 300, "rain")], 2)
+    found = run.late.counts_now()
+    assert (found["no_message"], found["waiting"]) == (1, 0)
+    assert [each.id for each in run.late.take_rejects()] == ["b"]
+    run.memory.close()
