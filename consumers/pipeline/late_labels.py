@@ -291,8 +291,11 @@ class LateLabels:
 
     # ---- labels --------------------------------------------------------------------------------
 
-    def take(self, messages: Messages, learner: Learner) -> None:
-        """Learn the messages that a batch of labels is of; keep labels of messages to come."""
+    def take(self, messages: Messages, learner: Learner) -> bool:
+        """Learn the messages that a batch of labels is of; keep labels of messages to come.
+
+        Return whether the messages' time has reached all of them.
+        """
         messages = within_limit(messages, learner.model)
         self.counts["unusable"] += len(messages.rejects)
         self._rejects += messages.rejects
@@ -323,6 +326,7 @@ class LateLabels:
         self._teach(partition, matches, LATE_LABELLED, learner)
         if early:
             self._let_wait(partition, messages, np.array(early), times_ms, hashes)
+        return not (times_ms > self._logs[partition].newest_ms).any()
 
     def _let_wait(
         self,
@@ -526,7 +530,7 @@ class LabelReader:
         self, reader: Reader, join: LateLabels, messages: Reader, fields: tuple[str, ...]
     ) -> None:
         self.reader, self.join = reader, join
-        self.is_behind = False  # labels came in the last turn, so more may wait
+        self.is_behind = False  # labels may wait that the messages' time has reached
         self._messages = messages
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._until_end = False
@@ -543,9 +547,18 @@ class LabelReader:
         self.reader.start(positions, Limits(until_end=limits.until_end), logs)
 
     def take(
-        self, learner: Learner, positions: MutableMapping[Partition, int], timeout_s: float
+        self,
+        learner: Learner,
+        positions: MutableMapping[Partition, int],
+        timeout_s: float,
+        *,
+        is_idle: bool,
     ) -> None:
-        """Take what was read, and move its positions on; wait for the first up to `timeout_s`."""
+        """Take what was read, and move its positions on; wait for the first up to `timeout_s`.
+
+        Labels that wait for their message cost more than messages that wait for their label: so
+        unless the stream `is_idle`, one batch may lie beyond the messages' time, and no more.
+        """
         self.is_behind = False
         if not self._partitions_agree():
             return
@@ -555,9 +568,10 @@ class LabelReader:
                 return
             # A position is saved with a part, though nothing is ever taught by it.
             learner.learn(part_name(taken.partition), self._nothing, [])
-            self.join.take(taken, learner)
+            self.is_behind = self.join.take(taken, learner) or is_idle
             positions[taken.partition] = taken.next_offset
-            self.is_behind = True
+            if not self.is_behind:
+                return
 
     def has_backlog(self) -> bool:
         """Return whether labels of before the end are still to come, if the run has one."""

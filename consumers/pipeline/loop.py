@@ -113,7 +113,7 @@ class Pipeline:
             elif taken is not None:
                 self._process(taken)
                 n_messages = len(taken.raw)
-            has_backlog = self._apply_corrections() | self._take_labels()
+            has_backlog = self._apply_corrections() | self._take_labels(is_idle=taken is None)
             self._do_due(n_messages)
             end = self.reader.end_reason
             if end is not None and not has_backlog:
@@ -334,13 +334,14 @@ class Pipeline:
             self._is_mid_batch = False
         return self.corrections.has_backlog()
 
-    def _take_labels(self) -> bool:
+    def _take_labels(self, *, is_idle: bool) -> bool:
         """Learn by labels that came later; return whether those of before the end still come."""
         if self.labels is None:
             return False
         self._is_mid_batch = True
         is_over = self.reader.end_reason is not None
-        self.labels.take(self.learner, self.positions, TURN_S if is_over else 0.0)
+        timeout_s = TURN_S if is_over else 0.0
+        self.labels.take(self.learner, self.positions, timeout_s, is_idle=is_idle)
         rejects = self.labels.join.take_rejects()
         if rejects:
             self._after_predictions(partial(self._write_rejects, rejects))
