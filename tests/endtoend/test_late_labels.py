@@ -15,11 +15,15 @@ from consumers.errors import ConfigError
 from consumers.monitoring.status import Summary
 from streamnb.storage import read
 from tests.broker.broker import Broker
+from tests.consumers.cli.test_commands import Command, command
 from tests.consumers.kafka.topics import fill
+from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples
+from tests.endtoend.test_erasure import Stream, holders, until_gone
 from tests.endtoend.test_restart_laws import NoView
 
+__all__ = ["command"]
 N, PARTITIONS = 3_000, 2
 WINDOW_S = 600
 EXAMPLES = examples(N)
@@ -123,6 +127,98 @@ def test_settings_that_could_join_nothing_are_refused(sections: dict[str, Any], 
     """Each says why."""
     with pytest.raises(ValueError, match=said):
         Settings.model_validate({"source": "file:in.jsonl"} | sections)
+
+
+def test_label_topics_cannot_be_shared_by_a_group(command: Command, tmp_path: Path) -> None:
+    """Messages that wait do not move: exit code 78, and what to do."""
+    own = {"source": "kafka://a:1/t", "late_labels": {"source": "kafka:l"}}
+    config = write_config(tmp_path / "config.yaml", **own, group={"folder": "shared"})
+    told = command("run", "-c", str(config))
+    assert told.code == 78
+    assert "late_labels.source: must be none with a group.folder" in " ".join(told.err.split())
+
+
+def test_what_late_labels_taught_is_not_verified(command: Command, tmp_path: Path) -> None:
+    """The log of the messages alone does not say it: exit code 78, and why."""
+    replay(tmp_path, [message(0)], [label(0)])
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path / 'messages.jsonl'}",
+        late_labels={"source": f"file:{tmp_path / 'labels.jsonl'}", "id": "id"},
+        checkpoint={"folder": "state"},
+    )
+    told = command("verify", "-c", str(config))
+    assert told.code == 78
+    assert "late_labels.source: what the labels of another log taught" in " ".join(told.err.split())
+
+
+def test_people_correct_and_delete_messages_that_wait(tmp_path: Path) -> None:
+    """What they say holds, whatever label comes; of what they delete no file holds a text."""
+    secrets = ("zwieback", "quagmires")
+    state, stream, labels = tmp_path / "state", Stream(tmp_path / "in.jsonl"), tmp_path / "l.jsonl"
+    texts = {"a": "good sun", "b": "good zwieback", "c": "good quagmires", "d": "good rain"}
+    for name, text in texts.items():
+        stream.add({"id": name, "text": text, "created_at": 1_000_000_000})
+    labels.write_bytes(b"")
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{tmp_path}/in.jsonl",
+        late_labels={"source": f"file:{labels}", "id": "id"},
+        predictions={"to": "file:state/predictions.jsonl"},
+        rejects={"to": "file:state/rejects.jsonl"},
+        checkpoint={"folder": "state", "interval_s": 0.05},
+    )
+    with Daemon(config) as daemon:
+        for name in texts:
+            daemon.until_page(f"/v1/messages/{name}", 200)
+        for name in "ac":
+            body = {"id": name, "label": "positive"}
+            assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
+        for name in "bc":
+            assert ask(daemon.address, "DELETE", f"/v1/messages/{name}")[0] == 202
+        until_gone(daemon, stream, state, secrets)
+        with labels.open("a") as file:
+            for name in texts:
+                said = {"id": name, "label": "negative", "created_at": 1_000_000_001}
+                file.write(json.dumps(said) + "\n")
+        daemon.until_metric("streamnb_late_labels_total", 4)
+        page = daemon.get("/metrics")[1]
+        for name, n in (("learned", 1), ("repeated", 1), ("message_gone", 2)):
+            assert f'streamnb_late_labels_total{{outcome="{name}"}} {n}.0' in page
+        assert daemon.stop() == 0
+    assert holders(state, secrets) == {}
+    lines = [json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()]
+    ticks = [(each["text"], "positive") for each in lines if each["id"].startswith("tick")]
+    told = [(texts["a"], "positive"), (texts["d"], "negative")]
+    # One that a person labelled stands in the part of the journal.
+    assert counts_at(state) == counts_of([*told, *ticks])
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_labels_of_a_topic_may_be_texts_alone(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """With `format: text` key and value are the id and the label; others are kept as rejects."""
+    topic, labels = new_topic(1), new_topic(1)
+    lines = [json.dumps({"id": f"m{i}", "text": EXAMPLES[i][0]}).encode() for i in range(40)]
+    fill(broker.address, topic, lines)
+    values: list[bytes | None] = [EXAMPLES[i][1].encode() + b"\n" * (i % 2) for i in range(30)]
+    values += [None, b"", b"\xff", b"unheard of"]
+    fill(broker.address, labels, values, key=lambda k: f"m{k}")
+    settings = {
+        "source": f"kafka://{broker.address}/{topic}",
+        "late_labels": {"source": f"kafka:{labels}", "format": "text", "window_s": WINDOW_S},
+        "kafka": {"group_id": f"group-of-{topic}"},
+        "http": {"enabled": False},
+        "rejects": {"to": f"file:{tmp_path / 'rejects.jsonl'}"},
+        "checkpoint": {"folder": tmp_path / "state"},
+    }
+    summary = run(Settings.model_validate(settings), NoView(), until_end=True)
+    assert summary.learned == 30
+    assert counts_at(tmp_path / "state") == counts_of(EXAMPLES[:30])
+    rejects = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_bytes().splitlines()]
+    assert {each["offset"] for each in rejects} == {30, 31, 32, 33}
 
 
 @pytest.mark.integration
