@@ -359,8 +359,14 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _segments_of(path: Path) -> list[str]:
-    """Return the names of the segments that a part file names."""
-    return list(notes_of(path).get(_RECORDS, {"sealed": {}})["sealed"].values())
+    """Return the names of the segments that a part file names; a damaged one names none."""
+    try:
+        notes = notes_of(path)
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):  # it may be whole
+            raise
+        return []
+    return list(notes.get(_RECORDS, {"sealed": {}})["sealed"].values())
 
 
 @contextlib.contextmanager

@@ -157,6 +157,25 @@ def test_a_sealed_segment_is_written_once(tmp_path: Path) -> None:
     member.memory.close()
 
 
+def test_a_damaged_part_file_keeps_no_other_in_the_folder(tmp_path: Path) -> None:
+    """Files that nobody needs go all the same, and it goes with them."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(40)]
+    member = Member(tmp_path, "first")
+    member.memory.records_max = 8
+    member.take_over()
+    for until in range(4, 41, 4):
+        member.read(log, until)
+        member.save()
+        if until == 8:
+            first = min((tmp_path / "shared").rglob("*.nb"))
+            first.write_bytes(b"torn")
+    names = [path.name for path in (tmp_path / "shared").rglob("*") if path.is_file()]
+    assert len([name for name in names if name.endswith(".nb")]) == 2
+    assert first.name not in names
+    assert len(names) <= 2 + 4
+    member.memory.close()
+
+
 def test_an_erased_text_leaves_the_folder_as_further_parts_come(tmp_path: Path) -> None:
     """The segment without it takes the place of the one with it."""
     log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(4)]
