@@ -47,7 +47,7 @@ _MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
 _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
-_FIELD = struct.Struct("<QQ")
+_FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
@@ -268,7 +268,7 @@ def erase_records(
     names = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
     wanted = np.sort(hashed(names))
     doomed: list[tuple[RecordChunk, list[int]]] = []
-    data, place = memoryview(path.read_bytes()), 0
+    data, place = memoryview(raw := path.read_bytes()), 0
     while place < len(data):
         try:
             chunk = parse(data, place)
@@ -293,6 +293,9 @@ def erase_records(
                 left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
                 if kind in AWAITED:  # labels of the id are still this message's
                     left, contents = kind, contents[:-1]
+                elif kind == EARLY_LABEL:  # it may be of a message that is still to come
+                    named = raw.index(b"\0", contents[-1][0] + LABEL_HEAD.size) + 1
+                    left, contents = kind, [(named, sum(contents[-1]) - named)]
                 write_at(fd, bytes([left]), chunk.kinds_at + row)
                 for begin, size in contents:
                     write_at(fd, bytes(size), begin)

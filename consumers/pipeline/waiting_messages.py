@@ -25,6 +25,7 @@ from consumers.pipeline.learned_records import (
     DELETED,
     EARLY_LABEL,
     EARLY_UPDATE,
+    LABEL_HEAD,
     LATE_LABELLED,
     LATE_UPDATE,
     RELABELLED,
@@ -41,7 +42,7 @@ from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
 Floats = NDArray[np.float64]
-_TIME, _OFFSET = struct.Struct("<d"), struct.Struct("<q")
+_TIME = struct.Struct("<d")
 _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 
 
@@ -124,14 +125,14 @@ def rest_of(record: LearnedRecord) -> bytes:
 
 def pack_label(time_ms: float, offset: int, label: str, value: bytes) -> bytes:
     """Return a label that waits as the bytes that stand behind the model's fields."""
-    return b"".join((_TIME.pack(time_ms), _OFFSET.pack(offset), label.encode(), b"\0", value))
+    return b"".join((LABEL_HEAD.pack(time_ms, offset), label.encode(), b"\0", value))
 
 
 def early_label(record: LearnedRecord) -> tuple[int, str, bytes]:
-    """Return the offset, the label and the value of a label that waited."""
-    data = rest_of(record)
-    name, _, value = data[_OFFSET.size :].partition(b"\0")
-    return int(_OFFSET.unpack_from(data)[0]), name.decode(), value
+    """Return the offset, the label and the value of a label that waited; of an erased one b""."""
+    data = record.more or b""
+    name, _, value = data[LABEL_HEAD.size :].partition(b"\0")
+    return int(LABEL_HEAD.unpack_from(data)[1]), name.decode(), value.rstrip(b"\0")
 
 
 def first_sight(records: Sequence[LearnedRecord], n_classes: int) -> Floats:

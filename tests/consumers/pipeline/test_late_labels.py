@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from consumers.config.sections import LateLabelsSettings
 from consumers.pipeline import learned_memory
+from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.pipeline.late_logs import Label, LateRun, Said, expected
+from tests.consumers.pipeline.revised_log import LOG
 
 SETTINGS = LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0)
 DEFAULTS = SETTINGS.model_copy(update={"default": "negative", "horizon_s": 30.0})
@@ -121,6 +123,28 @@ def test_what_small_batches_bring_is_looked_at_together() -> None:
             assert numbers.tolist() == over
             for each in over:
                 del waiting[each]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_label_that_waits_outlives_the_erasure_of_its_id(tmp_path: Path, is_killed: bool) -> None:
+    """A later message of the id has it; but the bytes in which it came are gone."""
+    log = [
+        Said("create", "a", 100, "sun"),
+        Said("delete", "a", 110),
+        Said("create", "a", 300, "snow"),
+    ]
+    labels = [Label("a", 290, "positive")]
+    run = LateRun(tmp_path, SETTINGS)
+    run.read(log, 2)
+    run.read_labels(labels, 1)
+    run.save()
+    run.memory.erase({"a": {LOG: 1}})
+    files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
+    assert b"created_at" not in files
+    if is_killed:
+        run.memory.close()
+        run = LateRun(tmp_path, SETTINGS)
+    _check_to_the_end(run, log, labels, SETTINGS)
 
 
 def test_what_became_of_each_label_is_counted() -> None:
