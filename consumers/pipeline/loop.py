@@ -136,9 +136,9 @@ class Pipeline:
     def _process(self, messages: Messages) -> None:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
         self.statistics.begin()
-        self._is_mid_batch = True
         takes_class = None if self.group is None else self.group.takes_class
         messages = within_limit(messages, self.learner.model, takes_class)
+        self._is_mid_batch = True
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
             self._judge_and_learn(messages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -12,12 +13,13 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
-from consumers.errors import CheckpointError, SinkError, SourceError
+from consumers.errors import CheckpointError, GroupError, SinkError, SourceError
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
+from consumers.pipeline import loop
 from consumers.pipeline.batch_queue import BatchQueue
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
@@ -156,6 +158,28 @@ def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
     run.end()
     assert run.file.stat().st_ino == first[1]
     assert run.value("checkpoints_total") == 2.0
+
+
+def test_a_batch_that_was_not_begun_leaves_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the group cannot say which classes join, what was learned before is saved all the same."""
+
+    def fail(*_: object) -> NoReturn:
+        raise GroupError("planted")
+
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], [raw(LOG, [LABELLED], 3)])
+    run.pipeline.reader.start({}, Limits(until_end=True))
+    batches = [run.pipeline.reader.take(LONG_S) for _ in range(2)]
+    assert isinstance(batches[0], Messages)
+    assert isinstance(batches[1], Messages)
+    run.pipeline._process(batches[0])
+    monkeypatch.setattr(loop, "within_limit", fail)
+    with pytest.raises(GroupError, match="planted"):
+        run.pipeline._process(batches[1])
+    run.end()
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 3})
 
 
 def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
