@@ -361,21 +361,22 @@ class FoundRecords:
         is_given = (self.spans[:, kernels.KIND] == CORRECTED) & (self.spans[:, at + 1] >= 0)
         if not is_given.any():
             return [None] * len(self)
-        found = zip(_listed(self.texts(at)), is_given.tolist(), strict=True)
+        found = zip(listed(self.texts(at)), is_given.tolist(), strict=True)
         return [each.decode() if is_own and each else None for each, is_own in found]
 
     def records(self, n_fields: int | None = None) -> list[LearnedRecord]:
         """Return them one by one; with what stands behind the model's fields, if so many."""
         kinds, offsets, labels = self.spans[:, : kernels.ID].T.tolist()
-        ids, n = _listed(self.texts(kernels.ID)), len(self)
+        ids, n = listed(self.texts(kernels.ID)), len(self)
         more: Sequence[bytes | None] = [None] * n
         if n_fields is not None:
-            more = _listed(self.texts(kernels.FIELDS + 2 * n_fields))
+            more = listed(self.texts(kernels.FIELDS + 2 * n_fields))
         own = zip(self.numbers.tolist(), kinds, offsets, labels, ids, [-1] * n, more, strict=True)
         return [LearnedRecord(*each) for each in own]
 
 
-def _listed(texts: Texts) -> list[bytes | None]:
+def listed(texts: Texts) -> list[bytes | None]:
+    """Return texts one by one; None for those that are missing."""
     data = texts.data.tobytes()
     bounds = zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
     return [None if end < 0 else data[start:end] for start, end in bounds]

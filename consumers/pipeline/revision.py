@@ -13,9 +13,10 @@ The rules, in the order of the partition's log:
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from consumers.corrections.applier import Taught
 from consumers.corrections.model import Correction
 from consumers.decode.fields import ID_MARK, place_name
+from consumers.decode.kernels import learned_records as kernels
 from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
 from consumers.messages import (
@@ -36,6 +38,7 @@ from consumers.messages import (
     part_name,
     take_texts,
 )
+from consumers.pipeline import learned_memory
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
@@ -58,15 +61,19 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     Hashes,
     LearnedRecord,
+    listed,
     teaching,
 )
-from consumers.pipeline.waiting_messages import Arrivals, Sight, pack_time, sights, texts_of
+from consumers.pipeline.waiting_messages import Arrivals, Floats, sights, texts_of, waiting_times
 from streamnb import Codes, Learner
 from streamnb.errors import InputError
 from streamnb.labels import Label, to_indices
 
 _DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
-_NOTHING = 255  # of this message nothing is remembered
+_NOTHING = kernels.NOTHING  # of this message nothing is remembered
+_COUNTS = (
+    "update_matched", "update_unmatched", "delete_matched", "delete_unmatched", "delete_repeated",
+)  # fmt: skip
 log = structlog.get_logger(__name__)
 
 
@@ -153,13 +160,15 @@ class Reviser:
         wanted = np.unique(hashes[asked])
         at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
         rows = np.flatnonzero((wanted[at] == hashes) & has_id)
-        fold = _Fold(memory, messages, kinds, classes, self.counts, arrivals)
-        n_fields = None if arrivals is None else len(self._fields)
-        fold.run(rows, memory.find(wanted).records(n_fields))
-        whole = replace(messages, labels=fold.labels, classes=fold.label_names)
-        gone = fold.superseded
+        done = fold(memory, messages, kinds, rows, memory.find(wanted), classes, arrivals)
+        kinds[rows] = done.kinds
+        if arrivals is not None:
+            arrivals.times_ms[rows] = done.times_ms
+        self.counts.update(done.counts)
+        whole = replace(messages, labels=done.labels, classes=done.classes)
+        gone = done.superseded
         kept = whole.without(np.array(gone)) if gone else whole
-        return Revision(kept, whole, kinds, hashes, fold.taken, gone, arrivals)
+        return Revision(kept, whole, kinds, hashes, done.taken, gone, arrivals)
 
     def remember(self, revision: Revision, learner: Learner) -> None:
         """Remember what a batch taught, now that it is learned, and take back what it deletes."""
@@ -325,126 +334,88 @@ def _labels_of(messages: Messages, classes: Sequence[Label]) -> NDArray[np.int32
     return to_indices(Codes(np.maximum(messages.labels, 0), messages.classes), names)
 
 
-class _Fold:
-    """Goes through the messages of some ids in the order of their log."""
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What the messages of some ids come to, by the records of these ids."""
 
-    def __init__(
-        self,
-        memory: LogMemory,
-        messages: Messages,
-        kinds: NDArray[np.uint8],
-        classes: Sequence[Label],
-        counts: Counter[str],
-        arrivals: Arrivals | None,
-    ) -> None:
-        self.memory, self.messages, self.kinds = memory, messages, kinds
-        self.classes, self.counts, self.arrivals = classes, counts, arrivals
-        self.records: defaultdict[bytes, list[LearnedRecord]] = defaultdict(list)  # if late
-        self.labels, self.label_names = messages.labels, messages.classes
-        self.taken: list[int] = []
-        self.superseded: list[int] = []
+    kinds: NDArray[np.uint8]  # of the rows; `_NOTHING` for those that are not remembered
+    labels: NDArray[np.int32]  # of the whole batch, with those that updates keep
+    classes: tuple[str, ...]  # of these labels
+    times_ms: Floats  # of the rows
+    taken: list[int]  # numbers of records
+    superseded: list[int]  # rows
+    counts: dict[str, int]
 
-    def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
-        """Set the kinds of some rows, by what is remembered of their ids."""
-        known: defaultdict[bytes, IdHistory] = defaultdict(IdHistory)
-        for each in records:
-            if each.id is not None and each.kind != EARLY_LABEL:
-                known[each.id].add(each)
-                if self.arrivals is not None:
-                    self.records[each.id].append(each)
-        data, starts, ends = self.messages.ids.texts
-        plain = data.data
-        bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
-        offsets = self.messages.offsets[rows].tolist()
-        # The number of a record is that of the log's records before it.
-        was_remembered = self.kinds != _NOTHING
-        before = (np.cumsum(was_remembered) - was_remembered)[rows].tolist()
-        n_more, memory = self.memory.n, self.memory
-        for row, offset, n_before, (start, end) in zip(
-            rows.tolist(), offsets, before, bounds, strict=True
-        ):
-            number, name = n_before + n_more, bytes(plain[start:end])
-            own, was = known[name], self.kinds[row]
-            kind = self._kind(row, own, memory.floor(number), name)
-            if kind != was:
-                self.kinds[row] = kind
-                n_more += (kind != _NOTHING) - int(was != _NOTHING)
-            if kind != _NOTHING:
-                own.add(LearnedRecord(number, kind, offset, NO_LABEL, name, row))
-                if self.arrivals is not None:
-                    more = pack_time(self.arrivals.times_ms[row])
-                    record = LearnedRecord(number, kind, offset, NO_LABEL, name, row, more)
-                    self.records[name].append(record)
 
-    def _sights(self, name: bytes, floor: int) -> list[Sight]:
-        """Return the messages of an id that wait or waited, if labels come late."""
-        if self.arrivals is None:
-            return []
-        return sights(each for each in self.records[name] if each.number >= floor)
+def fold(
+    memory: LogMemory,
+    messages: Messages,
+    kinds: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    found: FoundRecords,
+    classes: Sequence[Label],
+    arrivals: Arrivals | None,
+) -> Fold:
+    """Go through some rows in the order of their log, by what is remembered of their ids.
 
-    def _kind(self, row: int, own: IdHistory, floor: int, name: bytes) -> int:
-        """Return what is to be remembered of a message, by its id's records from `floor` on."""
-        operation = self.messages.operations[row]
-        if operation in (_UPDATE, _DELETE):
-            alive = [each for each in own.living if each.number >= floor]
-            self.taken += [each.number for each in alive]
-            seen = self._sights(name, floor)
-            return self._revising_kind(row, own.last >= floor, alive, seen)
-        if own.early >= floor:
-            self.superseded.append(row)
-            return CONSUMED
-        if self.labels[row] != NO_LABEL:
-            return CREATED
-        if self.kinds[row] != WAITING or self.arrivals is None:
-            return _NOTHING
-        is_repeated = self.arrivals.is_repeated(row, self._sights(name, floor))
-        return _NOTHING if is_repeated else WAITING
+    `kinds` has what was to be remembered of each message of the batch before.
+    """
+    spans = found.spans
+    is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)
+    names = list(compress(listed(found.texts(kernels.ID)), is_known.tolist()))
+    n_known, numbers = len(names), np.zeros(len(rows), np.int64)
+    names += listed(take_texts(messages.ids.texts, rows).texts)
+    places = dict[bytes | None, int]()
+    times_ms = np.full(len(names), np.nan)
+    if arrivals is not None:
+        times_ms[:n_known] = waiting_times(found, memory.n_fields)[is_known]
+        times_ms[n_known:] = arrivals.times_ms[rows]
+    known_kinds, known_offsets, known_labels = spans[is_known, : kernels.ID].T
+    events = kernels.Events(
+        np.array([places.setdefault(name, len(places)) for name in names], np.int64),
+        np.concatenate((found.numbers[is_known], numbers)),
+        np.concatenate((known_kinds, kinds[rows])),
+        np.concatenate((known_offsets, messages.offsets[rows])),
+        np.concatenate((-2 - known_labels, messages.labels[rows])),
+        times_ms,
+    )
+    was_remembered = kinds != _NOTHING
+    before = (np.cumsum(was_remembered) - was_remembered)[rows]
+    taken, counts = np.zeros(len(names), np.uint8), np.zeros(len(_COUNTS), np.int64)
+    window_ms = -1.0 if arrivals is None else arrivals.window_ms
+    by_id = np.full((6, len(places)), kernels.NOBODY)
+    by_event = np.full((4, len(names)), kernels.NOBODY)
+    chains = kernels.Chains._make([*by_id, *by_event, np.empty(len(names))])
+    kernels.fold(
+        events, chains, messages.operations[rows].astype(np.int64), before, memory.n,
+        learned_memory.SEGMENT_RECORDS, memory.records_max, window_ms, taken, counts,
+    )  # fmt: skip
+    done = events.kinds[n_known:]
+    labels, label_names = _kept_labels(messages, rows, events.labels[n_known:], classes)
+    return Fold(
+        done.astype(np.uint8),
+        labels,
+        label_names,
+        times_ms[n_known:],
+        events.numbers[taken > 0].tolist(),
+        rows[done == CONSUMED].tolist(),
+        {name: n for name, n in zip(_COUNTS, counts.tolist(), strict=True) if n},
+    )
 
-    def _revising_kind(
-        self, row: int, is_known: bool, alive: list[LearnedRecord], seen: Sequence[Sight]
-    ) -> int:
-        """Return the kind of a delete or an update, and count it."""
-        is_update = self.messages.operations[row] == _UPDATE
-        what = "update" if is_update else "delete"
-        none = "repeated" if is_known and not is_update else "unmatched"
-        is_open = any(each.state != "gone" for each in seen)
-        found = "matched" if alive or is_open else none
-        self.counts[f"{what}_{found}"] += 1
-        if is_update and self._keep_label(row, alive, (CORRECTED, RELABELLED)):
-            return RELABELLED
-        if is_update and seen and seen[-1].state != "gone" and self.labels[row] == NO_LABEL:
-            return self._late_kind(row, seen[-1], alive)
-        if is_update and self.labels[row] != NO_LABEL:
-            return UPDATED if is_known else EARLY_UPDATE
-        if alive or is_open:
-            return DELETED
-        return _NOTHING if is_known else EARLY_DELETE
 
-    def _late_kind(self, row: int, sight: Sight, alive: Sequence[LearnedRecord]) -> int:
-        """Return the kind of an update of a message that waits, or has the label of another log."""
-        assert self.arrivals is not None
-        self.arrivals.times_ms[row] = sight.time_ms
-        late = (LATE_LABELLED, LATE_UPDATE)
-        if sight.state == "labelled" and self._keep_label(row, alive, late):
-            return LATE_UPDATE
-        return WAITING_UPDATE
-
-    def _keep_label(self, row: int, alive: Sequence[LearnedRecord], kinds: Collection[int]) -> bool:
-        """Give an update the label that a record of some kinds gave; return whether one did."""
-        given = [each for each in alive if each.kind in kinds]
-        if not given:
-            return False
-        last = given[-1]
-        if last.row >= 0:  # of this batch
-            code = int(self.labels[last.row])
-        else:
-            name = str(self.classes[last.label])
-            if name not in self.label_names:
-                self.label_names = (*self.label_names, name)
-            code = self.label_names.index(name)
-        self.labels = self.labels.copy()
-        self.labels[row] = code
-        return True
+def _kept_labels(
+    messages: Messages, rows: NDArray[np.int64], codes: NDArray[np.int64], classes: Sequence[Label]
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return the labels of a batch and their classes, with the codes of rows from `Events`."""
+    names = messages.classes
+    for code in np.unique(codes[codes < NO_LABEL]).tolist():
+        name = str(classes[-2 - code])
+        if name not in names:
+            names = (*names, name)
+        codes = np.where(codes == code, names.index(name), codes)
+    labels = messages.labels.copy()
+    labels[rows] = codes
+    return labels, names
 
 
 def _repeated(hashes: Hashes) -> NDArray[np.bool_]:

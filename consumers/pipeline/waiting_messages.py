@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.decode.kernels import learned_records as kernels
 from consumers.messages import Messages
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import LogMemory
@@ -102,11 +103,6 @@ class Arrivals:
     waits: NDArray[np.bool_]
     window_ms: float
 
-    def is_repeated(self, row: int, seen: Iterable[Sight]) -> bool:
-        """Return whether a message of the id within the window came before."""
-        time_ms = float(self.times_ms[row])
-        return any(near(each.time_ms, time_ms, self.window_ms) for each in seen)
-
 
 def pack_time(time_ms: float) -> bytes:
     """Return a time as the bytes that stand behind the model's fields."""
@@ -116,6 +112,15 @@ def pack_time(time_ms: float) -> bytes:
 def time_of(record: LearnedRecord) -> float:
     """Return the time of a message or label that waits; nan if it has none."""
     return math.nan if record.more is None else float(_TIME.unpack_from(record.more)[0])
+
+
+def waiting_times(found: FoundRecords, n_fields: int) -> Floats:
+    """Return the time of each record; nan if it has none, or is not of what waits."""
+    data, starts, ends = found.texts(kernels.FIELDS + 2 * n_fields)
+    at = np.flatnonzero(np.isin(found.spans[:, kernels.KIND], AWAITED) & (ends >= 0))
+    times_ms = np.full(len(found), np.nan)
+    times_ms[at] = data[starts[at, np.newaxis] + np.arange(_TIME.size)].view("<f8").ravel()
+    return times_ms
 
 
 def rest_of(record: LearnedRecord) -> bytes:

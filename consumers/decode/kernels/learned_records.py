@@ -1,4 +1,7 @@
-"""Where the values of records lie in chunks of them; see `consumers/pipeline/learned_records.py`.
+"""Where the values of records lie in chunks of them, and what records of an id come to.
+
+See `consumers/pipeline/learned_records.py` for the records, `consumers/pipeline/revision.py` for
+the rules by which `fold` goes through the messages of some ids.
 
 A batch's deletes name records all over the memory, so a chunk is rarely asked for two of them: each
 is looked up by itself, from the head of its chunk on.
@@ -6,11 +9,13 @@ is looked up by itself, from the head of its chunk on.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from consumers.decode.kernels.json_scan import Raw
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import I64, U8, I64Grid, Int
+from streamnb.kernels.layout import F64, I64, U8, I64Grid, Int
 from streamnb.kernels.memory import load_eight
 
 MAGIC = int.from_bytes(b"SNL1", "little")
@@ -103,3 +108,235 @@ def copy(data: Raw, begins: I64, ends: I64, to: I64, out: U8) -> None:
     for i in range(len(begins)):
         for k in range(ends[i] - begins[i] if ends[i] >= 0 else 0):
             out[to[i] + k] = data[begins[i] + k]
+
+
+# As in `learned_records`, and of `consumers.messages`.
+CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
+CORRECTED, TAKEN_BACK = 7, 8
+WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE = range(10, 15)
+NOTHING, NO_LABEL = 255, -1
+UPDATE, DELETE = 1, 2
+WAITS, DEFAULT, LABELLED, GONE = range(4)  # states of a message that waits or waited
+# Places of `counts`.
+UPDATE_MATCHED, UPDATE_UNMATCHED, DELETE_MATCHED, DELETE_UNMATCHED, DELETE_REPEATED = range(5)
+NOBODY = -1
+
+
+class Events(NamedTuple):
+    """Records of some ids and then the messages of a batch, each in the order of their log."""
+
+    ids: I64  # numbers from 0
+    numbers: I64  # a message's is filled in
+    kinds: I64  # a message's is that before it was looked up; then what is to be remembered
+    offsets: I64
+    labels: I64  # -2 - class of a record, a message's own code else; an update may get another's
+    times_ms: F64  # of what waits; nan if unknown
+
+
+class Chains(NamedTuple):
+    """What is known of each id so far; chains of events begin here and end at `NOBODY`."""
+
+    first: I64  # by id: all of its events
+    latest: I64
+    living: I64  # those that teach now
+    youngest: I64
+    early: I64  # the record that says that the message is to come
+    last: I64  # the last record
+    following: I64  # by event: the next of the id
+    after: I64  # the next one living
+    seen: I64  # messages of one id that wait or waited: the event that has their contents now,
+    states: I64  # what became of them,
+    times_ms: F64  # and their times
+
+
+@inner
+def _is_teaching(kind: Int) -> bool:
+    if kind <= RELABELLED or kind in (EARLY_UPDATE, CORRECTED):
+        return True
+    return bool(LATE_LABELLED <= kind <= LATE_UPDATE)
+
+
+@inner
+def _is_replacing(kind: Int) -> bool:
+    if UPDATED <= kind <= EARLY_UPDATE:
+        return True
+    return kind in (WAITING_UPDATE, LATE_UPDATE)
+
+
+@inner
+def _is_of_other(kind: Int) -> bool:
+    """Return whether a record says what became of the message at its offset."""
+    if kind in (CORRECTED, TAKEN_BACK):
+        return True
+    return kind in (LATE_LABELLED, DEFAULTED)
+
+
+@inner
+def _end_living(i: Int, events: Events, chains: Chains) -> None:
+    """Take what the event `i` speaks of out of what teaches."""
+    own, before = events.ids[i], np.int64(NOBODY)
+    at = chains.living[own]
+    while at != NOBODY:
+        if events.offsets[at] != events.offsets[i]:
+            before = at
+        elif before == NOBODY:
+            chains.living[own] = chains.after[at]
+        else:
+            chains.after[before] = chains.after[at]
+        at = chains.after[at]
+    chains.youngest[own] = before
+
+
+@inner
+def _add(i: Int, events: Events, chains: Chains) -> None:
+    """Take in the next event of an id."""
+    own, kind = events.ids[i], events.kinds[i]
+    if _is_replacing(kind):
+        chains.living[own] = NOBODY
+    elif _is_of_other(kind):
+        _end_living(i, events, chains)
+    if _is_teaching(kind):
+        if chains.living[own] == NOBODY:
+            chains.living[own] = i
+        else:
+            chains.after[chains.youngest[own]] = i
+        chains.youngest[own] = i
+    if kind in (EARLY_UPDATE, EARLY_DELETE):
+        chains.early[own] = events.numbers[i]
+    elif kind == CONSUMED:
+        chains.early[own] = NOBODY
+    chains.last[own] = events.numbers[i]
+    if chains.first[own] == NOBODY:
+        chains.first[own] = i
+    else:
+        chains.following[chains.latest[own]] = i
+    chains.latest[own] = i
+
+
+@inner
+def _set_state(k: Int, state: Int, chains: Chains) -> None:
+    if chains.states[k] != GONE:
+        chains.states[k] = state
+
+
+@inner
+def _note_sight(i: Int, n: Int, events: Events, chains: Chains) -> Int:
+    """Take in the next event of an id of which `n` messages wait or waited; return how many do."""
+    kind = events.kinds[i]
+    if kind == WAITING or (kind == WAITING_UPDATE and n == 0):
+        chains.seen[n], chains.states[n], chains.times_ms[n] = i, WAITS, events.times_ms[i]
+        return n + 1
+    if kind in (WAITING_UPDATE, LATE_UPDATE):
+        for k in range(n - 1):
+            chains.states[k] = GONE
+        if n > 0:
+            chains.seen[n - 1] = i
+            _set_state(n - 1, WAITS if kind == WAITING_UPDATE else LABELLED, chains)
+    elif _is_replacing(kind):
+        for k in range(n):
+            chains.states[k] = GONE
+    elif _is_of_other(kind):
+        state = DEFAULT if kind == DEFAULTED else GONE if kind == TAKEN_BACK else LABELLED
+        for k in range(n):
+            if events.offsets[chains.seen[k]] == events.offsets[i]:
+                _set_state(k, state, chains)
+    return n
+
+
+@inner
+def _sights(own: Int, floor: Int, events: Events, chains: Chains) -> Int:
+    """Find the messages of an id that wait or waited, by its records from `floor` on."""
+    n: Int = np.int64(0)
+    at = chains.first[own]
+    while at != NOBODY:
+        if events.numbers[at] >= floor:
+            n = _note_sight(at, n, events, chains)
+        at = chains.following[at]
+    return n
+
+
+@inner
+def _created(i: Int, floor: Int, window_ms: float, events: Events, chains: Chains) -> Int:
+    """Return the kind of a message that neither deletes nor updates."""
+    if chains.early[events.ids[i]] >= floor:
+        return CONSUMED
+    if events.labels[i] != NO_LABEL:
+        return CREATED
+    if events.kinds[i] != WAITING:
+        return NOTHING
+    for k in range(_sights(events.ids[i], floor, events, chains)):
+        if not abs(chains.times_ms[k] - events.times_ms[i]) > window_ms:  # nan lies in each
+            return NOTHING
+    return WAITING
+
+
+@inner
+def _revised(
+    i: Int, is_update: bool, floor: Int, is_late: bool, events: Events, chains: Chains, taken: U8,
+    counts: I64,
+) -> Int:  # fmt: skip
+    """Return the kind of a delete or an update, and count it; note what it takes back."""
+    own = events.ids[i]
+    n_alive, given, given_late, at = 0, np.int64(NOBODY), np.int64(NOBODY), chains.living[own]
+    while at != NOBODY:
+        if events.numbers[at] >= floor:
+            n_alive += 1
+            taken[at] = 1
+            if events.kinds[at] == CORRECTED or events.kinds[at] == RELABELLED:
+                given = at
+            if events.kinds[at] == LATE_LABELLED or events.kinds[at] == LATE_UPDATE:
+                given_late = at
+        at = chains.after[at]
+    n_seen = _sights(own, floor, events, chains) if is_late else np.int64(0)
+    n_open, is_known = n_alive, chains.last[own] >= floor
+    for k in range(n_seen):
+        n_open += 1 if chains.states[k] != GONE else 0
+    is_matched = n_open > 0
+    if is_update:
+        counts[UPDATE_MATCHED if is_matched else UPDATE_UNMATCHED] += 1
+        if given != NOBODY:
+            events.labels[i] = events.labels[given]
+            return RELABELLED
+        if events.labels[i] != NO_LABEL:
+            return UPDATED if is_known else EARLY_UPDATE
+        if n_seen > 0 and chains.states[n_seen - 1] != GONE:
+            events.times_ms[i] = chains.times_ms[n_seen - 1]
+            if chains.states[n_seen - 1] != LABELLED or given_late == NOBODY:
+                return WAITING_UPDATE
+            events.labels[i] = events.labels[given_late]
+            return LATE_UPDATE
+    else:
+        unmatched = DELETE_REPEATED if is_known else DELETE_UNMATCHED
+        counts[DELETE_MATCHED if is_matched else unmatched] += 1
+    if is_matched:
+        return DELETED
+    return NOTHING if is_known else EARLY_DELETE
+
+
+@kernel
+def fold(
+    events: Events, chains: Chains, operations: I64, before: I64, n: Int, segment: Int,
+    records_max: Int, window_ms: float, taken: U8, counts: I64,
+) -> None:  # fmt: skip
+    """Go through a batch's messages of some ids in the order of their log; set their kinds.
+
+    `before` counts the batch's records before each message, `n` those of the log before it. A
+    window below 0: labels do not come late. `taken` notes the events that are taken back.
+    """
+    n_known = len(events.ids) - len(operations)
+    for i in range(n_known):
+        _add(i, events, chains)
+    for k in range(len(operations)):
+        i = n_known + k
+        number, was = n + before[k], events.kinds[i]
+        floor = max(0, number // segment * segment - records_max)
+        events.numbers[i] = number
+        if operations[k] == UPDATE or operations[k] == DELETE:
+            is_update = operations[k] == UPDATE
+            kind = _revised(i, is_update, floor, window_ms >= 0, events, chains, taken, counts)
+        else:
+            kind = _created(i, floor, window_ms, events, chains)
+        events.kinds[i] = kind
+        n += (1 if kind != NOTHING else 0) - (1 if was != NOTHING else 0)
+        if kind != NOTHING:
+            _add(i, events, chains)

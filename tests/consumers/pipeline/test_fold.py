@@ -1,0 +1,115 @@
+"""The compiled fold of a batch's deletes and updates says what plain Python says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from consumers.decode.kernels import learned_records as kernels
+from consumers.messages import NO_LABEL, OPERATIONS, Operation
+from consumers.pipeline import learned_memory, learned_records
+from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.revision import Fold, fold
+from consumers.pipeline.waiting_messages import Arrivals, pack_time, texts_of
+from tests.consumers.decoded_messages import decoder
+from tests.consumers.pipeline.plain_fold import PlainFold
+from tests.consumers.pipeline.revised_log import FIELDS, LOG, Said, raw
+
+CLASSES = ("positive", "negative")
+WINDOW_MS = 2.0
+DECODER = decoder()
+IDS = st.sampled_from(["a", "a", "a", "b", None])  # few, so that records meet
+TIMES = st.sampled_from([0.0, 1.0, 3.0, float("nan")])
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 15), IDS, st.integers(0, 1), st.integers(0, 1), TIMES),
+    min_size=3,
+    max_size=9,
+)
+LABELS = st.none() | st.sampled_from(CLASSES)
+MESSAGES = st.lists(
+    st.tuples(st.sampled_from(list(Operation)), IDS, LABELS, TIMES),
+    min_size=1,
+    max_size=5,
+)
+
+
+class _Case(NamedTuple):
+    records: list[tuple[int, str | None, int, int, float]]
+    messages: list[tuple[Operation, str | None, str | None, float]]
+    records_max: int
+    is_late: bool
+
+
+def _both(case: _Case) -> tuple[Fold, Fold]:
+    """Return what the compiled fold finds, and what plain Python does."""
+    holder = LearnedMemory(None, FIELDS, case.records_max, 1)
+    memory = holder.log(LOG)
+    for kind, name, offset, label, time_ms in case.records:
+        ids = texts_of([None if name is None else name.encode()])
+        fields = {"text": texts_of([b"sun"]), "": texts_of([pack_time(time_ms)])}
+        memory.append(
+            np.array([offset]), np.array([label], np.int32), np.array([kind], np.uint8), ids,
+            fields, holder.hashed(ids.texts),
+        )  # fmt: skip
+    log = [Said(operation, name, "sun", label) for operation, name, label, _ in case.messages]
+    messages = DECODER.decode(raw(log, 100))
+    is_plain = messages.operations == OPERATIONS.index(Operation.CREATE)
+    is_labelled = (messages.labels != NO_LABEL) & (
+        messages.operations != OPERATIONS.index(Operation.DELETE)
+    )
+    kinds = np.where(is_labelled, np.uint8(learned_records.CREATED), np.uint8(kernels.NOTHING))
+    arrivals = None
+    if case.is_late:
+        waits = is_plain & ~is_labelled
+        kinds[waits] = learned_records.WAITING
+        times_ms = np.array([time_ms for *_, time_ms in case.messages])
+        arrivals = Arrivals(times_ms, waits, WINDOW_MS)
+    rows = np.flatnonzero(messages.ids.texts.ends >= 0)
+    found = memory.find(np.unique(holder.hashed(messages.ids.texts)[rows]))
+    compiled = fold(memory, messages, kinds, rows, found, CLASSES, arrivals)
+    if arrivals is not None:
+        arrivals = replace(arrivals, times_ms=arrivals.times_ms.copy())
+    counts = Counter[str]()
+    plain = PlainFold(memory, messages, kinds.copy(), CLASSES, counts, arrivals)
+    plain.run(rows, found.records(None if arrivals is None else memory.n_fields))
+    times_ms = np.full(len(rows), np.nan) if arrivals is None else arrivals.times_ms[rows]
+    holder.close()
+    return compiled, Fold(
+        plain.kinds[rows], plain.labels, plain.label_names, times_ms, plain.taken,
+        plain.superseded, dict(counts),
+    )  # fmt: skip
+
+
+def _named(found: Fold) -> list[str | None]:
+    return [None if code == NO_LABEL else found.classes[code] for code in found.labels.tolist()]
+
+
+_NO_TIME = float("nan")
+_LAST_IS_TAKEN_BACK = _Case(
+    [(0, "a", 0, 0, _NO_TIME), (0, "a", 1, 0, _NO_TIME), (8, "a", 1, 0, _NO_TIME)],
+    [(Operation.CREATE, "a", "positive", _NO_TIME), (Operation.DELETE, "a", None, _NO_TIME)],
+    100,
+    is_late=False,
+)
+
+
+@example(_LAST_IS_TAKEN_BACK)
+@settings(max_examples=400)
+@given(st.builds(_Case, RECORDS, MESSAGES, st.sampled_from([2, 5, 100]), st.booleans()))
+def test_the_compiled_fold_is_that_of_plain_python(case: _Case) -> None:
+    """Kinds, labels, times, what is taken back and left out, and what is counted are the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+        compiled, plain = _both(case)
+    assert compiled.kinds.tolist() == plain.kinds.tolist()
+    assert _named(compiled) == _named(plain)
+    np.testing.assert_array_equal(compiled.times_ms, plain.times_ms)
+    assert sorted(compiled.taken) == sorted(plain.taken)
+    assert compiled.superseded == plain.superseded
+    assert compiled.counts == plain.counts
