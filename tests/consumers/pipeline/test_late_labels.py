@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,13 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from consumers.config.sections import LateLabelsSettings
+from consumers.messages import Messages, Partition
 from consumers.pipeline import learned_memory
+from consumers.pipeline.late_labels import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.waiting_messages import DueTimes
-from tests.consumers.pipeline.late_logs import Label, LateRun, Said, expected
+from tests.consumers.decoded_messages import raw
+from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, expected, line
 from tests.consumers.pipeline.revised_log import LOG
 
 SETTINGS = LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0)
@@ -183,4 +187,34 @@ def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
     found = run.late.counts_now()
     assert (found["no_message"], found["waiting"]) == (1, 0)
     assert [each.id for each in run.late.take_rejects()] == ["b"]
+    run.memory.close()
+
+
+class Batches:
+    """What a reader has read, batch by batch."""
+
+    n_partitions, end_reason = 1, None
+
+    def __init__(self, batches: list[Messages]) -> None:
+        self._batches = batches
+
+    def take(self, _timeout_s: float) -> Messages | None:
+        """Return the next batch."""
+        return self._batches.pop(0) if self._batches else None
+
+
+def test_labels_are_read_no_further_than_one_batch_beyond_the_messages() -> None:
+    """As long as messages come; an idle stream holds no label up."""
+    run = LateRun(None, SETTINGS)
+    run.read([Said("create", name, 100, "sun") for name in "ab"], 2)
+    batches = [
+        run.label_decoder.decode(raw(LABEL_LOG, [line(Label("a", time_s, "positive"))], at))
+        for at, time_s in enumerate([100, 101, 102, 103])
+    ]
+    source: Any = Batches(batches)
+    reader, positions = LabelReader(source, run.late, source, ("text",)), dict[Partition, int]()
+    reader.take(run.learner, positions, 0.0, is_idle=False)
+    assert (positions, reader.is_behind) == ({LABEL_LOG: 2}, False)
+    reader.take(run.learner, positions, 0.0, is_idle=True)
+    assert (positions, reader.is_behind) == ({LABEL_LOG: 4}, True)
     run.memory.close()
