@@ -101,9 +101,8 @@ class RecordChunk:
         ends = np.where(self.id_ends < 0, -1 - self.id_ends, self.id_ends)
         starts = np.concatenate((np.zeros(min(1, len(ends)), np.int64), ends[:-1]))
         size = int(ends[-1]) if len(ends) else 0
-        return Texts(
-            np.frombuffer(self.buffer, np.uint8, size, self.ids_at).copy(), starts, ends.copy()
-        )
+        data = np.frombuffer(self.buffer, np.uint8, size, self.ids_at).copy()
+        return Texts(data, starts, ends.copy())
 
     def kinds(self) -> NDArray[np.uint8]:
         """Return each record's kind."""
