@@ -103,9 +103,8 @@ def test_beginnings_are_found_while_one_types(book: Book, open_page: Callable[..
     assert query_of(page) == {"q": ["wolverine"]}
 
 
-def test_what_is_typed_early_counts(book: Book, open_page: Callable[..., Opened]) -> None:
-    """What is typed before the daemon has answered the page for the first time is not lost."""
-    page, _ = open_page("about:blank")
+def open_held(page: Page, address: str) -> Route:
+    """Open an address, and return the page's first request, which waits to be continued."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -113,11 +112,30 @@ def test_what_is_typed_early_counts(book: Book, open_page: Callable[..., Opened]
 
     with page.expect_request("**/v1/page"):
         page.route("**/v1/page", hold)
-        page.goto(book.address)
+        page.goto(address)
+    while not held:  # the request is told first, and each call lets one more event in
+        page.evaluate("null")
+    return held[0]
+
+
+def test_what_is_typed_early_counts(book: Book, open_page: Callable[..., Opened]) -> None:
+    """What is typed before the daemon has answered the page for the first time is not lost."""
+    page, _ = open_page("about:blank")
+    held = open_held(page, book.address)
     page.get_by_test_id("search-box").press_sequentially("coff")
-    held[0].continue_()
+    held.continue_()
     expect(page.get_by_test_id("search-heading")).to_contain_text("coff*")
     expect(page.get_by_test_id("search-box")).to_have_value("coff")
+
+
+def test_a_sentence_typed_early_is_judged(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The same holds for a sentence to try: the address, which lacks it, does not empty the box."""
+    page, _ = open_page("about:blank")
+    held = open_held(page, f"{book.address}/?view=try")
+    page.get_by_test_id("try-text").fill("what a lovely morning")
+    held.continue_()
+    expect(page.get_by_test_id("try-label")).to_contain_text("positive", ignore_case=True)
+    expect(page.get_by_test_id("try-text")).to_have_value("what a lovely morning")
 
 
 def test_one_language(book: Book, open_page: Callable[..., Opened]) -> None:

@@ -25,6 +25,7 @@ export function makeTryIt(onText) {
   $("try-bars").append(bars);
   let asked = 0;
   let shown = 0;
+  let told = ""; // in the address
 
   function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, explanation }] }) {
     setClasses(classes);
@@ -55,14 +56,14 @@ export function makeTryIt(onText) {
   }
 
   const typed = debounced(() => {
-    if (sentence.checkVisibility()) onText(sentence.value);
+    if (sentence.checkVisibility()) onText((told = sentence.value));
     judge();
   }, TYPING_MS);
   for (const box of [sentence, json]) on(box, "input", typed);
   on($("try-modes"), "change", judge);
 
   return (said) => {
-    if (said !== sentence.value) sentence.value = said;
+    if (said !== told) sentence.value = told = said;
     judge();
   };
 }
