@@ -99,3 +99,4 @@ def test_a_class_joins_an_open_page(
         page.get_by_test_id("try-text").fill("it scores")
         expect(page.get_by_test_id("try-share")).to_have_count(3)
         assert page.evaluate("window.still") is True
+        page.close()  # it would ask the daemon that ends
