@@ -37,6 +37,7 @@ from consumers.config.model import Kind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.messages import Column, Partition, part_name, partition_of
+from consumers.pipeline.erasure import erase_records
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
@@ -49,7 +50,6 @@ from consumers.pipeline.learned_records import (
     LearnedRecord,
     PendingIds,
     Segment,
-    erase_records,
     no_spans,
     pack,
     parse,

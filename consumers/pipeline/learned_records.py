@@ -254,66 +254,6 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     return bytes(done)
 
 
-def erase_records(
-    path: Path, ids: Mapping[bytes, int], places: Sequence[int], hashed: Hashed
-) -> None:
-    """Overwrite the contents of records up to an offset of each id, and those at some places.
-
-    A power cut leaves one as it was, or without a checksum. That it was there stays known, and that
-    the message of an update is still to come.
-    """
-    sizes = np.array([len(name) for name in ids], np.int64)
-    ends = np.cumsum(sizes)
-    names = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
-    wanted = np.sort(hashed(names))
-    doomed: list[tuple[RecordChunk, list[int]]] = []
-    data, place = memoryview(raw := path.read_bytes()), 0
-    while place < len(data):
-        try:
-            chunk = parse(data, place)
-        except DamagedError:  # the last one may be half written yet
-            break
-        own = hashed(chunk.ids())
-        at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
-        rows = np.flatnonzero((wanted[at] == own) | np.isin(chunk.offsets, places))
-        doomed.append((chunk, _doomed_rows(chunk, rows, ids, places)))
-        place = chunk.end
-    doomed = [each for each in doomed if each[1]]
-    if not doomed:
-        return
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        for chunk, _ in doomed:
-            write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
-        os.fdatasync(fd)  # before anything differs from its checksum
-        for chunk, own_rows in doomed:
-            for row in own_rows:
-                kind, contents = int(chunk.kinds()[row]), list(chunk.contents(row))
-                left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
-                if kind in AWAITED:  # labels of the id are still this message's
-                    left, contents = kind, contents[:-1]
-                elif kind == EARLY_LABEL:  # it may be of a message that is still to come
-                    named = raw.index(b"\0", contents[-1][0] + LABEL_HEAD.size) + 1
-                    left, contents = kind, [(named, sum(contents[-1]) - named)]
-                write_at(fd, bytes([left]), chunk.kinds_at + row)
-                for begin, size in contents:
-                    write_at(fd, bytes(size), begin)
-        os.fdatasync(fd)
-    finally:
-        os.close(fd)
-
-
-def _doomed_rows(
-    chunk: RecordChunk, rows: Longs, ids: Mapping[bytes, int], places: Sequence[int]
-) -> list[int]:
-    found = []
-    for row in rows[holding(chunk.kinds()[rows])].tolist():
-        name, offset = chunk.id(row), int(chunk.offsets[row])
-        if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
-            found.append(row)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
     """Some records of a log, in its order: their numbers, and where their values lie.
