@@ -54,9 +54,9 @@ from consumers.pipeline.learned_records import (
     pack,
     parse,
     relabelled,
+    store,
 )
 from consumers.pipeline.part_files import SharedRecords
-from consumers.private_files import sync_folder
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import Label
@@ -64,6 +64,7 @@ from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 SEGMENT_RECORDS = 1 << 15
 WAITING_MAX = 4  # sealed segments that are not written yet
+MAPPED_MAX = 32  # files of a partition that are held open at a time
 FOLDER_NAME = "learned"
 _FILE = re.compile(r"([0-9]+)(-[0-9a-f]+)?\.records")
 log = structlog.get_logger(__name__)
@@ -252,6 +253,9 @@ class LogMemory:
             except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
                 self.lose(number, error)
                 return self.read(numbers)
+        mapped = [each for each in self.segments.values() if each.is_mapped]
+        for each in mapped if len(mapped) > MAPPED_MAX else ():  # each is an open file
+            each.unmap()
         return FoundRecords(numbers, spans, buffers)
 
     def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:
@@ -437,7 +441,7 @@ class LearnedMemory:
     def _submit(
         self, targets: Sequence[tuple[Segment, int]], folder: Path | None = None
     ) -> Future[None]:
-        future = self._thread.submit(_store, targets, folder)
+        future = self._thread.submit(store, targets, folder)
         self._waiting.append(future)
         return future
 
@@ -585,16 +589,3 @@ class LearnedMemory:
 def _next_segment(n: int) -> int:
     """Return the first number from `n` on with which a segment begins."""
     return -(-n // SEGMENT_RECORDS) * SEGMENT_RECORDS
-
-
-def _store(targets: Sequence[tuple[Segment, int]], folder: Path | None) -> None:
-    """Write segments up to a length each; with a folder, sync the names up to there too."""
-    for segment, n_bytes in targets:
-        segment.store(n_bytes)
-    if folder is None:
-        return
-    folders = {segment.path.parent for segment, _ in targets if segment.path is not None}
-    for each in (*folders, folder, folder.parent) if folders else ():
-        sync_folder(each)
-    for segment, n_bytes in targets:
-        segment.n_synced = n_bytes

@@ -28,7 +28,7 @@ from consumers.config.model import Kind
 from consumers.decode.kernels import learned_records as kernels
 from consumers.decode.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
-from consumers.private_files import make_private_folder, open_private, write_at
+from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
@@ -464,7 +464,7 @@ class Segment:
         self.firsts, self.places = array("q"), array("q")
         self.chunks: list[memoryview] = []
         self.is_sealed = False
-        self._mapped: NDArray[np.uint8] | None = None
+        self._mapped: mmap.mmap | None = None
 
     def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
@@ -512,9 +512,20 @@ class Segment:
         if self._mapped is None:
             assert self.path is not None
             with self.path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
-            self._mapped = np.frombuffer(mapped, np.uint8)
-        return self._mapped, self.places[k]
+                self._mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
+        # To touch what was cut off since would end the process by a signal.
+        if self._mapped.size() < self.n_bytes:
+            raise DamagedError("it was cut from outside")
+        return np.frombuffer(self._mapped, np.uint8), self.places[k]
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the file is held open, to be read at will."""
+        return self._mapped is not None
+
+    def unmap(self) -> None:
+        """Close the file as soon as nobody reads it."""
+        self._mapped = None
 
     def release(self) -> None:
         """Free the memory of chunks that the disk has; an open segment's stay."""
@@ -538,3 +549,16 @@ class Segment:
         finally:
             os.close(fd)
         self.n_written = n_bytes
+
+
+def store(targets: Sequence[tuple[Segment, int]], folder: Path | None) -> None:
+    """Write segments up to a length each; with a folder, sync the names up to there too."""
+    for segment, n_bytes in targets:
+        segment.store(n_bytes)
+    if folder is None:
+        return
+    folders = {segment.path.parent for segment, _ in targets if segment.path is not None}
+    for each in (*folders, folder, folder.parent) if folders else ():
+        sync_folder(each)
+    for segment, n_bytes in targets:
+        segment.n_synced = n_bytes

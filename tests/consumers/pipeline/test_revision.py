@@ -199,6 +199,40 @@ def test_a_segment_that_is_gone_is_told_and_the_rest_goes_on(tmp_path: Path) -> 
     assert Run(tmp_path).memory.sizes()[0] == 10
 
 
+def test_a_file_that_is_cut_while_it_is_read_ends_nothing(tmp_path: Path) -> None:
+    """What is mapped and was cut cannot be touched: that would end the process by a signal."""
+    log = [Said("create", f"m{i}", f"word{i}" + "s" * 9_000, "positive") for i in range(8)]
+    run = Run(tmp_path)
+    run.read(log, 8)
+    run.save()
+    run.memory.wrote(run.memory.log(LOG), [])
+    log.append(Said("delete", "m3"))
+    run.read(log, 9)
+    assert not run.memory.trouble
+    os.truncate(tmp_path / FOLDER_NAME / "t%2F0" / "0.records", 0)
+    log += [Said("delete", f"m{i}") for i in range(8)]
+    with capture_logs() as logs:
+        run.read(log, len(log))
+    assert [each["event"] for each in logs if each["log_level"] == "error"] == ["learned_damaged"]
+    assert len(run.learner.model.words()) == 3
+    run.memory.close()
+
+
+def test_few_files_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files deletes name messages of, they are closed again."""
+    monkeypatch.setattr(learned_memory, "MAPPED_MAX", 2)
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(40)]
+    run = Run(tmp_path)
+    run.read(log, 40)
+    run.save()
+    run.memory.wrote(run.memory.log(LOG), [])
+    log += [Said("delete", f"m{i}") for i in range(40)]
+    run.read(log, len(log))
+    assert not run.learner.model.words()
+    assert sum(each.is_mapped for each in run.memory.log(LOG).segments.values()) <= 2
+    run.memory.close()
+
+
 def test_of_a_lost_segment_it_is_not_known_what_it_taught(tmp_path: Path) -> None:
     """Nor of what is older; health tells of it until its records would have left."""
     log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(12)]
