@@ -68,6 +68,7 @@ from consumers.pipeline.waiting_messages import (
     pack_label,
     pack_time,
     sights,
+    take_back,
     texts_of,
     time_of,
     times_of,
@@ -106,6 +107,7 @@ class LateLabels:
         learned: Learned = lambda _posteriors, _truth: None,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.revised: Counter[str] = Counter()  # the reviser's counts
         self._settings = settings
         self._memory = memory
         self._stream = stream
@@ -404,10 +406,9 @@ class LateLabels:
         matches = [each for each in matches if each[0].now.number in known]
         back = sorted(each.default.number for each, _ in matches if each.default is not None)
         if back:
-            defaults = memory.read(np.array(back))
-            codes = Codes(defaults.labels, tuple(learner.model.classes))
-            learner.unlearn_many(part, defaults.columns(self._memory.fields), codes)
-            self.counts["default_replaced"] += len(back)
+            done = take_back(memory, np.array(back), part, self._memory.fields, learner)
+            self.counts["default_replaced"] += done["unlearned"]
+            self.revised["refused"] += done["refused"]
         values = found.columns(self._memory.fields)
         names = tuple(dict.fromkeys(name for _, name in matches))
         codes = Codes(np.array([names.index(name) for _, name in matches], np.int32), names)

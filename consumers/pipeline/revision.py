@@ -20,7 +20,6 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from consumers.corrections.applier import Taught
@@ -64,7 +63,15 @@ from consumers.pipeline.learned_records import (
     listed,
     teaching,
 )
-from consumers.pipeline.waiting_messages import Arrivals, Floats, sights, texts_of, waiting_times
+from consumers.pipeline.waiting_messages import (
+    Arrivals,
+    Floats,
+    sights,
+    take_back,
+    texts_of,
+    unlearn,
+    waiting_times,
+)
 from streamnb import Codes, Learner
 from streamnb.errors import InputError
 from streamnb.labels import Label, to_indices
@@ -74,7 +81,6 @@ _NOTHING = kernels.NOTHING  # of this message nothing is remembered
 _COUNTS = (
     "update_matched", "update_unmatched", "delete_matched", "delete_unmatched", "delete_repeated",
 )  # fmt: skip
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ class Reviser:
     def __init__(self, memory: LearnedMemory, late: LateLabels | None = None) -> None:
         self.memory = memory
         self.late = late
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter() if late is None else late.revised
         self._fields = memory.fields
 
     def revise(self, messages: Messages, classes: Sequence[Label]) -> Revision:
@@ -198,36 +204,9 @@ class Reviser:
             hashes,
         )
         if revision.taken:
-            self._take_back(memory, np.unique(revision.taken), part_name(whole.partition), learner)
+            numbers, part = np.unique(revision.taken), part_name(whole.partition)
+            self.counts.update(take_back(memory, numbers, part, self._fields, learner))
         self.memory.wrote(memory, sealed)
-
-    def _take_back(
-        self, memory: LogMemory, numbers: NDArray[np.int64], part: str, learner: Learner
-    ) -> None:
-        """Unlearn what some records taught; `part` is the one of their log."""
-        found = memory.read(numbers)
-        parts = [each or part for each in found.parts(len(self._fields))]
-        for name in dict.fromkeys(parts):
-            own = found
-            if len(set(parts)) > 1:
-                own = memory.read(numbers[[each == name for each in parts]])
-            try:
-                self._unlearn(own, name, learner)
-                self.counts["unlearned"] += len(own)
-            except InputError:
-                for number in own.numbers.tolist():  # the others are taken back all the same
-                    one = memory.read(np.array([number]))
-                    try:
-                        self._unlearn(one, name, learner)
-                        self.counts["unlearned"] += 1
-                    except InputError as error:
-                        self.counts["refused"] += 1
-                        offset, detail = one.records()[0].offset, str(error)
-                        log.error("not_taken_back", offset=offset, detail=detail)  # noqa: TRY400
-
-    def _unlearn(self, records: FoundRecords, part: str, learner: Learner) -> None:
-        labels = Codes(records.labels, tuple(learner.model.classes))
-        learner.unlearn_many(part, records.columns(self._fields), labels)
 
     # ---- corrections by people -----------------------------------------------------------------
 
@@ -277,7 +256,7 @@ class Reviser:
         if record is not None:
             found = self.memory.log(said.place).read(np.array([record.number]))
             taught_part = found.parts(len(self._fields))[0] or part_name(said.place)
-            self._unlearn(found, taught_part, learner)
+            unlearn(found, taught_part, self._fields, learner)
         if record is not None and record.offset != said.offset:
             fields = found.columns(self._fields)
         else:

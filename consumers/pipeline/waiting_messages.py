@@ -1,6 +1,6 @@
 """Messages that wait for a label of another log, as the memory of their partition tells of them.
 
-The rules are those of `late_labels`, which joins the two.
+The rules are those of `late_labels`, which joins the two. Both logs take back by `take_back`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
+from consumers.config.model import Kind
 from consumers.decode.kernels import learned_records as kernels
 from consumers.messages import Messages
 from consumers.pipeline import learned_memory
@@ -39,12 +41,14 @@ from consumers.pipeline.learned_records import (
     Hashes,
     LearnedRecord,
 )
-from streamnb import TextColumn
+from streamnb import Codes, Learner, TextColumn
+from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 
 Floats = NDArray[np.float64]
 _TIME = struct.Struct("<d")
 _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -272,3 +276,40 @@ def texts_of(values: Sequence[bytes | None]) -> TextColumn:
     ends = np.cumsum(np.maximum(sizes, 0))
     data = np.frombuffer(bytearray(b"".join([value or b"" for value in values])), np.uint8)
     return TextColumn(Texts(data, ends - np.maximum(sizes, 0), np.where(sizes < 0, -1, ends)))
+
+
+def take_back(
+    memory: LogMemory,
+    numbers: NDArray[np.int64],
+    part: str,
+    fields: Mapping[str, Kind],
+    learner: Learner,
+) -> Counter[str]:
+    """Unlearn what some records taught, and count it; `part` is the one of their log."""
+    found = memory.read(numbers)
+    parts = np.array([each or part for each in found.parts(len(fields))])
+    counts = Counter[str]()
+    for name in dict.fromkeys(parts.tolist()):
+        own = found
+        if (parts != name).any():
+            own = memory.read(found.numbers[parts == name])
+        try:
+            unlearn(own, name, fields, learner)
+            counts["unlearned"] += len(own)
+        except InputError:
+            for number in own.numbers.tolist():  # the others are taken back all the same
+                one = memory.read(np.array([number]))
+                try:
+                    unlearn(one, name, fields, learner)
+                    counts["unlearned"] += len(one)
+                except InputError as error:
+                    counts["refused"] += 1
+                    offset, detail = one.records()[0].offset, str(error)
+                    log.error("not_taken_back", offset=offset, detail=detail)  # noqa: TRY400
+    return counts
+
+
+def unlearn(records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner) -> None:
+    """Unlearn what some records taught a part; if one cannot be, none is."""
+    labels = Codes(records.labels, tuple(learner.model.classes))
+    learner.unlearn_many(part, records.columns(fields), labels)

@@ -15,7 +15,7 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from consumers.config.sections import LateLabelsSettings
-from consumers.messages import Messages, Partition
+from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.late_labels import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
@@ -217,4 +217,19 @@ def test_labels_are_read_no_further_than_one_batch_beyond_the_messages() -> None
     assert (positions, reader.is_behind) == ({LABEL_LOG: 2}, False)
     reader.take(run.learner, positions, 0.0, is_idle=True)
     assert (positions, reader.is_behind) == ({LABEL_LOG: 4}, True)
+    run.memory.close()
+
+
+def test_a_default_that_cannot_be_taken_back_is_counted_and_the_rest_goes_on() -> None:
+    """Labels of other messages replace their defaults all the same."""
+    run = LateRun(None, DEFAULTS)
+    log = [Said("create", f"m{i}", 100, f"word{i}") for i in range(2)]
+    log += [Said("create", f"later{i}", 140, "rain") for i in range(2)]
+    run.read(log, 2)
+    run.read(log, 2)
+    assert run.late.counts_now()["defaulted"] == 2
+    run.learner.unlearn_many(part_name(LOG), {"text": ["word0"]}, ["negative"])  # by another way
+    run.read_labels([Label(f"m{i}", 100, "positive") for i in range(2)], 2)
+    assert run.late.counts_now()["default_replaced"] == 1
+    assert run.reviser.counts["refused"] == 1
     run.memory.close()
