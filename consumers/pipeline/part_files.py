@@ -44,7 +44,7 @@ from streamnb.storage import notes_of, read
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
 _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(new|damaged)")
-_SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)(\.new)?")
+_SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -228,7 +228,7 @@ class PartFiles:
             known, shared = self._segments.get(partition, {}), {}
             for number, path in records.sealed.items():
                 with records.lock:
-                    shared[path] = _share(folder, number, path, known.get(path))
+                    shared[path] = self._share(folder, number, path, known.get(path))
                 sealed[number] = shared[path][1]
             self._segments[partition] = shared
             notes[_RECORDS] = {"values": dict(records.values), "sealed": sealed}
@@ -309,6 +309,24 @@ class PartFiles:
                 if is_left and (path.name in dropped or path.stat().st_mtime < old_s):
                     path.unlink(missing_ok=True)
 
+    def _share(
+        self, folder: Path, number: int, path: Path, known: tuple[int, str] | None
+    ) -> tuple[int, str]:
+        """Copy a sealed segment to the folder if it is not there; return its change, its name."""
+        with _errors(path):
+            changed_ns = path.stat().st_mtime_ns
+            if known is not None and known[0] == changed_ns and (folder / known[1]).exists():
+                return known
+            data = path.read_bytes()
+        name = _segment_name(number, data)
+        with _errors(folder):
+            if not (folder / name).exists():
+                fresh = folder / f".{name}-{self.writer}.new"
+                _write(fresh, data)
+                fresh.replace(folder / name)
+                sync_folder(folder)
+        return changed_ns, name
+
     def _folder_of(self, partition: Partition) -> Path:
         return self._folder / quote(partition.topic, safe="") / str(partition.partition)
 
@@ -332,23 +350,6 @@ class PartFiles:
 
 def _segment_name(number: int, data: bytes) -> str:
     return f"{number}-{blake2b(data, digest_size=16).hexdigest()}.records"
-
-
-def _share(folder: Path, number: int, path: Path, known: tuple[int, str] | None) -> tuple[int, str]:
-    """Copy a sealed segment to the folder if it is not there; return when it changed, its name."""
-    with _errors(path):
-        changed_ns = path.stat().st_mtime_ns
-        if known is not None and known[0] == changed_ns and (folder / known[1]).exists():
-            return known
-        data = path.read_bytes()
-    name = _segment_name(number, data)
-    with _errors(folder):
-        if not (folder / name).exists():
-            fresh = folder / f".{name}.new"
-            _write(fresh, data)
-            fresh.replace(folder / name)
-            sync_folder(folder)
-    return changed_ns, name
 
 
 def _write(path: Path, data: bytes) -> None:
