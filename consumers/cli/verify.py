@@ -490,9 +490,9 @@ def without_slice(
 ) -> tuple[NaiveBayes, int]:
     """Return a checkpoint's model without what a slice of its log teaches, and how many examples.
 
-    `by`: `day` for the day of the message's time in UTC, else `user`, `lang` or one of
-    `message.fields`; `name` is the slice's value. An update belongs to the slice of its own time. A
-    slice of nothing, or one that the model never learned, is a `QuestionError`.
+    `by`: `day` for the day of the message's time in UTC (`none` without a time), else `user`,
+    `lang` or one of `message.fields`; `name` is the slice's value. An update belongs to the slice
+    of its own time. A slice of nothing, or one that the model never learned, is a `QuestionError`.
     """
     known = ("day", "user", "lang", *settings.message.fields)
     if by not in known:
@@ -502,7 +502,8 @@ def without_slice(
         found = messages.metadata(messages.raw, messages.at[rows])
         if by == "day":
             days = np.array(found.times_ms, "datetime64[ms]").astype("datetime64[D]")
-            return np.array([str(day) == name for day in days], np.bool_)
+            timed = zip(found.times_ms, days, strict=True)
+            return np.array([("none" if ms == -1 else str(day)) == name for ms, day in timed])
         own: Sequence[Any] = [each.get(by) for each in found.fields]
         own = {"user": found.users, "lang": found.langs}.get(by, own)
         return np.array([str(value) == name for value in own], np.bool_)

@@ -381,6 +381,21 @@ def test_a_slice_is_subtracted_by_name(command: Command, tmp_path: Path, by: str
     assert f"{len(alive) - len(rest)} examples taken, {len(rest)} left" in told.out
 
 
+def test_messages_without_a_time_are_a_slice_of_their_own(tmp_path: Path) -> None:
+    """They belong to no day, the last one before 1970 least of all."""
+    messages: list[dict[str, Any]] = [
+        {"id": "a", "text": "sun", "label": "positive", "created_at": "1969-12-31T23:00:00Z"},
+        {"id": "b", "text": "rain", "label": "negative"},
+    ]
+    write_lines(tmp_path / "in.jsonl", messages)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings)
+    for name, left in (("none", {"sun"}), ("1969-12-31", {"rain"})):
+        model, n_taken = without_slice(settings, stored(tmp_path), "day", name)
+        assert n_taken == 1
+        assert {word for word in ("sun", "rain") if word in model.words()} == left
+
+
 def test_a_slice_that_is_none_is_refused(tmp_path: Path) -> None:
     """One of nothing, by a field that no message has, or that the model did not learn."""
     write_lines(tmp_path / "in.jsonl", days(60, 4)[0])
