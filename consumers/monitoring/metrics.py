@@ -439,6 +439,12 @@ THREADS = {
     "read-corrections": "read-corrections",
     "report": "report",
     "serve": "serve",
+    "transactions": "transactions",
+    "group": "group",
+    "read-labels": "read-labels",
+    "learned_0": "learned",  # pools of one thread
+    "erase_0": "erase",
+    "checkpoint_0": "checkpoint",
 }
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a cgroup of version 1 has no bound it says a number beyond any memory there is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -80,7 +81,11 @@ def test_lasting_threads_have_their_time_and_others_do_not() -> None:
     registry = CollectorRegistry()
     watch_process(registry)
     done = threading.Event()
-    threads = [threading.Thread(target=done.wait, name=name) for name in ("predict", "passing")]
+    names = ("predict", "transactions", "group", "read-labels", "passing")
+    threads = [threading.Thread(target=done.wait, name=name) for name in names]
+    pools = [ThreadPoolExecutor(1, name) for name in ("learned", "erase", "checkpoint")]
+    for pool in pools:
+        pool.submit(done.wait)
     for thread in threads:
         thread.start()
     shown = {
@@ -93,7 +98,10 @@ def test_lasting_threads_have_their_time_and_others_do_not() -> None:
     for thread in threads:
         thread.join()
     assert shown["consume"] > 0
+    for pool in pools:
+        pool.shutdown()
     assert shown["predict"] >= 0
+    assert {*names[:-1], "learned", "erase", "checkpoint"} <= set(shown)
     assert "passing" not in shown
 
 
