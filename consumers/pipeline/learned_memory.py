@@ -346,11 +346,12 @@ class LearnedMemory:
         shared: SharedRecords | None,
         theirs: Sequence[Label] = (),
         ours: Sequence[Label] = (),
+        beat: Callable[[], object] = lambda: None,
     ) -> None:
         """Go on with what the last reader of a partition remembers of it.
 
         The classes are those of the models: members may have found them in another order. Without
-        the other's records, what it learned is not known.
+        the other's records, what it learned is not known. `beat` is called before each file.
         """
         memory = self.restart(partition)
         if shared is None:
@@ -365,6 +366,7 @@ class LearnedMemory:
         is_same = tuple(ours[: len(theirs)]) == tuple(theirs)
 
         def read(number: int) -> bytes:
+            beat()
             data = shared.read(number)
             return data if is_same else relabelled(data, codes)
 
@@ -546,10 +548,13 @@ class LearnedMemory:
         named = self._paths()
         # Older kept checkpoints may name what this one does not; those files leave by and by.
         for folder in self.folder.iterdir():
-            for path in folder.iterdir() if folder.is_dir() else ():
-                found = _FILE.fullmatch(path.name)
-                if found and path not in named:
-                    self._leaving[-1].append(path)
+            try:
+                paths = list(folder.iterdir()) if folder.is_dir() else []
+            except OSError as error:
+                log.warning("learned_not_removed", path=str(folder), detail=error.strerror)
+                continue
+            found = [path for path in paths if _FILE.fullmatch(path.name)]
+            self._leaving[-1] += [path for path in found if path not in named]
 
     def _paths(self) -> set[Path | None]:
         """Return the files in use."""

@@ -295,8 +295,8 @@ class Pipeline:
         if self.reviser is not None:
             memory = self.reviser.memory
             if partition in self._own:
-                ours = self.learner.model.classes
-                memory.take_over(partition, part.records, part.model.classes, ours)
+                theirs, ours = part.model.classes, self.learner.model.classes
+                memory.take_over(partition, part.records, theirs, ours, self.health.beat)
             else:
                 memory.restart(partition)
         self.statistics.classes.grow(keep_classes(self.learner.model))

@@ -306,6 +306,31 @@ def test_records_go_on_behind_a_damaged_segment(tmp_path: Path, n: int, batch: i
     run.memory.close()
 
 
+def test_a_folder_that_cannot_be_listed_ends_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another partition's folder it is only asked what may leave."""
+    run = Run(tmp_path)
+    run.read([Said("create", "a", "sun", "positive")], 1)
+    run.save()
+    run.memory.close()
+    other = tmp_path / FOLDER_NAME / "t%2F1"
+    other.mkdir()
+    listed = Path.iterdir
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        if folder == other:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with capture_logs() as logs:
+        again = Run(tmp_path)
+    assert "learned_not_removed" in [each["event"] for each in logs]
+    assert again.memory.sizes()[0] == 1
+    again.memory.close()
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     """They hold people's texts: only their owner may read them."""
     run = Run(tmp_path)
