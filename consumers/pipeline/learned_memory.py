@@ -4,9 +4,9 @@ A log's records are numbered from 0 and stand in segments of `SEGMENT_RECORDS`, 
 only ever grow; so what is remembered is a function of the partition's log, however it was cut into
 batches. The consuming thread owns the memory. A thread of its own writes sealed segments, and all
 that a checkpoint names before that appears; it may lie `WAITING_MAX` segments behind, then the
-consuming thread waits for it. The checkpoint names each file and how many records the log had, but
-no bytes, as these depend on the batches: at the start files are cut to that, and what it does not
-name is removed.
+consuming thread waits for it; if the disk refuses, memory holds what it has not. The checkpoint
+names each file and how many records the log had, but no bytes, as these depend on the batches: at
+the start files are cut to that, and what it does not name is removed.
 
 Records are found by a keyed 64-bit hash of their id, in sorted arrays that are made when first
 asked for. So are the hashes: a stream without deletes and updates needs none. The id itself is
@@ -401,14 +401,18 @@ class LearnedMemory:
 
     @property
     def trouble(self) -> str | None:
-        """What of the memory was lost, in a sentence; None if nothing that it should have."""
-        n = sum(len(each.lost) for each in list(self.logs.values()))
-        return (
-            f"{n} files of what was learned could not be read: what deletes and updates say of "
-            "their messages takes nothing back; the log names them (learned_damaged)"
-            if n
-            else None
-        )
+        """What was lost, or cannot be written, in a sentence; None if nothing."""
+        logs = list(self.logs.values())
+        if n := sum(len(each.lost) for each in logs):
+            return (
+                f"{n} files of what was learned could not be read: what deletes and updates say of "
+                "their messages takes nothing back; the log names them (learned_damaged)"
+            )
+        segments = [each for own in logs for each in list(own.segments.values()) if each.is_sealed]
+        held = sum(each.n_written < each.n_bytes for each in segments)
+        if self.folder is None or held <= WAITING_MAX + 1:
+            return None
+        return f"{held} files of what was learned are held in memory until the disk takes them"
 
     def sizes(self) -> tuple[int, int]:
         """Return how many records are kept, and their bytes."""

@@ -359,6 +359,23 @@ def test_a_checkpoint_fails_if_the_memory_cannot_be_written(tmp_path: Path) -> N
     again.memory.close()
 
 
+def test_what_the_disk_refuses_is_held_and_told(tmp_path: Path) -> None:
+    """More than may wait stays in memory, as nothing learned may be lost; health says so."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(28)]
+    run = Run(tmp_path)
+    (tmp_path / FOLDER_NAME).write_text("in the way")
+    run.read(log, 28)
+    assert "7 files of what was learned are held in memory" in str(run.memory.trouble)
+    (tmp_path / FOLDER_NAME).unlink()
+    run.save()
+    assert run.memory.trouble is None
+    run.memory.close()
+    again = Run(tmp_path)
+    again.read([*log, *(Said("delete", f"m{i}") for i in range(28))], 56)
+    assert not again.learner.model.words()
+    again.memory.close()
+
+
 def test_a_folder_whose_sync_failed_is_synced_again(tmp_path: Path) -> None:
     """Otherwise the next checkpoint would name a file that a power cut may take away."""
     run = Run(tmp_path)
