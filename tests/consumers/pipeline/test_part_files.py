@@ -13,7 +13,7 @@ from consumers.errors import ConfigError, GroupError, GroupMismatchError
 from consumers.features import build_model
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.part_files import PartFiles
+from consumers.pipeline.part_files import PartFiles, SharedRecords
 from streamnb import NaiveBayes
 
 LOG, OTHER = Partition("tweets/of today", 0), Partition("tweets/of today", 11)
@@ -322,3 +322,27 @@ def test_what_a_kill_left_goes_as_old_files_do(tmp_path: Path) -> None:
     files.write(learned("a", "b").state, LOG, 6)
     assert not set(old) & set(names(tmp_path))
     assert set(kept) <= set(names(tmp_path))
+
+
+def test_members_that_share_a_segment_at_once_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One finishes the segment that the other one has half written; both parts name it."""
+    segment, folder = tmp_path / "0.records", tmp_path / "shared"
+    segment.write_bytes(b"what was learned")
+    records = SharedRecords({}, {0: segment}, b"")
+    one, two = files_in(folder), files_in(folder)
+    fsync = os.fsync
+
+    def slowly(fd: int) -> None:
+        if ".records" in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            monkeypatch.setattr(os, "fsync", fsync)
+            assert two.write(learned("a").state, LOG, 1, records) > 0
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", slowly)
+    assert one.write(learned("a b").state, LOG, 2, records) > 0
+    loaded = files_in(folder).load(LOG)
+    assert loaded is not None
+    assert loaded.records is not None
+    assert loaded.records.read(0) == b"what was learned"
