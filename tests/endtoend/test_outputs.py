@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader, fill
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -120,7 +121,8 @@ def test_an_output_without_room_holds_the_stream(tmp_path: Path, output: str) ->
         assert daemon.metric("streamnb_output_pending_bytes") > 40 * len(long)
         assert daemon.stop() == 74
         assert daemon.count("sink_waits") == 1
-    assert not (tmp_path / "state" / "model.nb").exists()
+    saved = tmp_path / "state" / "model.nb"  # one of nothing may be due before the batch
+    assert not saved.exists() or read(saved).positions == {}
     mended = write_config(path, **{output: {"to": "file:out.jsonl"}}, **sections)
     with Daemon(mended, "--until-end") as daemon:
         assert daemon.wait() == 0
