@@ -9,11 +9,13 @@ Profiles of Hypothesis, chosen by ``--hypothesis-profile NAME``:
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from streamnb import vocabulary
@@ -57,6 +59,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Give logging back as the test found it: a daemon in this process sends it elsewhere."""
+    loggers = [logging.getLogger(name) for name in ("", "kafka", "uvicorn", "numba")]
+    before = [(logger, logger.handlers[:], logger.level) for logger in loggers]
+    yield
+    for logger, handlers, level in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

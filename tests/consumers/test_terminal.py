@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -275,16 +273,11 @@ def test_without_a_terminal_there_are_lines() -> None:
 
 
 @pytest.fixture
-def log_stream() -> Iterator[io.StringIO]:
-    """Yield where JSON log lines go, and give logging back as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def log_stream() -> io.StringIO:
+    """Return where JSON log lines go."""
     stream = io.StringIO()
     logs.configure(stream, json=True)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    return stream
 
 
 def test_the_log_has_a_line_every_few_seconds(log_stream: io.StringIO) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from consumers.config.settings import HttpSettings
@@ -204,7 +203,6 @@ def test_what_nobody_foresaw_is_told_by_its_name_alone() -> None:
             raise RuntimeError("the secret of the house")
         return made.status()
 
-    structlog.reset_defaults()
     with (
         capture_logs() as logs,
         app_state(settings()) as made,

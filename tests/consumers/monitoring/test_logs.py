@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,20 +22,6 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """Say yes."""
         return True
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Give logging back as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in ("kafka", "uvicorn", "numba")}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, own in levels.items():
-        logging.getLogger(name).setLevel(own)
-    structlog.reset_defaults()
 
 
 def objects(stream: io.StringIO) -> list[dict[str, Any]]:

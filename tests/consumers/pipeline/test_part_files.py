@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, GroupError, GroupMismatchError
@@ -80,7 +81,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o700
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     """The one before it serves, and it stops nobody from writing; foreign names are not ours."""
     files = files_in(tmp_path)
     files.write(learned("a").state, LOG, 1)
@@ -89,10 +90,11 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixtu
     (folder / f"{9:020d}-{'0' * 16}.nb").write_bytes(b"\0" * 99)
     (folder / f".{8:020d}-{'0' * 16}.nb.new").write_bytes(b"torn")
     (folder / "notes.txt").write_text("hello", encoding="utf-8")
-    found = files.load(LOG)
+    with capture_logs() as logs:
+        found = files.load(LOG)
     assert found is not None
     assert found.position == 2
-    assert "part_file_damaged" in capsys.readouterr().out
+    assert [each["event"] for each in logs] == ["part_file_damaged"]
     assert (folder / f"{9:020d}-{'0' * 16}.nb.damaged").exists()
     assert files.write(learned("a b c").state, LOG, 3) > 0
 
@@ -135,24 +137,23 @@ def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
     assert two.take_news(set(), {LOG: 2, labels: 5}).keys() == {LOG}
 
 
-def test_the_classes_of_all_members_together_have_a_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_classes_of_all_members_together_have_a_limit(tmp_path: Path) -> None:
     """However many each of them finds: whoever comes first has the place, after a restart too."""
-    members = [GroupParts(files_in(tmp_path), LOG.topic, 1.0) for _ in range(2)]
-    taken = [
-        [f"of {k}, {i}" for i in range(60) if members[k].takes_class(f"of {k}, {i}")]
-        for k in (0, 1)
-    ]
-    declared = len(ModelSettings().classes)
-    assert (len(taken[0]), len(taken[1])) == (60, CLASSES_MAX - declared - 60)
-    assert members[0].takes_class(taken[1][-1])
-    assert not members[0].takes_class("one more")
-    again = GroupParts(files_in(tmp_path), LOG.topic, 1.0)
-    assert [each for k in (1, 0) for each in taken[k] if not again.takes_class(each)] == []
-    assert not again.takes_class("one more")
-    assert again.files.partitions() == []
-    assert capsys.readouterr().out.count("group_classes_full") == 3
+    with capture_logs() as logs:
+        members = [GroupParts(files_in(tmp_path), LOG.topic, 1.0) for _ in range(2)]
+        taken = [
+            [f"of {k}, {i}" for i in range(60) if members[k].takes_class(f"of {k}, {i}")]
+            for k in (0, 1)
+        ]
+        declared = len(ModelSettings().classes)
+        assert (len(taken[0]), len(taken[1])) == (60, CLASSES_MAX - declared - 60)
+        assert members[0].takes_class(taken[1][-1])
+        assert not members[0].takes_class("one more")
+        again = GroupParts(files_in(tmp_path), LOG.topic, 1.0)
+        assert [each for k in (1, 0) for each in taken[k] if not again.takes_class(each)] == []
+        assert not again.takes_class("one more")
+        assert again.files.partitions() == []
+    assert [each["event"] for each in logs] == ["group_classes_full"] * 3
 
 
 def test_a_class_that_another_member_was_faster_to_take_is_known(
