@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 
 from consumers.config.settings import GeneratorSettings
-from consumers.sources.generated_tweets import LABELS, Tweet, TweetMaker
+from consumers.sources.generator import LABELS, Tweet, TweetMaker
 
 CLASSES = ("negative", "positive")
 RECORDED = Path("sentiment140") / "s140_full.csv.xz"

@@ -1,25 +1,286 @@
-"""Composes made-up loan applications: message number n as a pure function of a seed and n.
+"""Made-up tweets and loan applications: message n as a pure function of a seed and n.
 
-The decision on each is drawn first, three in ten are approved; all else is drawn given the
-decision, each field by itself, by the tables below. So the stream is just what naive Bayes takes a
-stream to be, and what is learned of it can be held against these numbers.
+Every choice in a message is a number drawn by hashing (seed, n, which choice) with SplitMix64, a
+batch at a time. There is no generator state, so any position is reached at once and two runs agree
+byte for byte.
+
+A tweet has a true sentiment, drawn by its topic's share. Its words mostly follow that sentiment;
+about one in fourteen is ironic and says the opposite, and some say nothing either way. This is what
+keeps a good classifier below certainty.
+
+Of a loan application the decision is drawn first, three in ten are approved; all else is drawn
+given the decision, each field by itself, by the tables below. So the stream is just what naive
+Bayes takes a stream to be, and what is learned of it can be held against these numbers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import resources
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from consumers.config.settings import GeneratorSettings
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Source
-from consumers.sources.generated_tweets import START_MS, TweetMaker, compose
 from consumers.sources.records import Records, raw_columns
+
+BATCH_MESSAGES_MAX = 500
+_GATHER_S = 0.01  # messages are gathered this long, so that a slow stream is not polled one by one
+_BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest was never sent
+START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, when message 0 is written; the next 1 ms later
+_encode = msgspec.json.Encoder().encode
+_CHOICES = 24
+_RANGE = 1 << 16  # each choice is drawn from 0 … 65535
+
+
+class GeneratorSource(Source):
+    """Generates tweets, or loan applications (`LoanMaker`), at a steady rate.
+
+    Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
+    them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
+    nothing, so that a good classifier is right 85 to 90 times in a hundred.
+
+    A rate of 0 is as fast as it goes. `clock` and `wait` count in seconds.
+    """
+
+    def __init__(
+        self,
+        settings: GeneratorSettings,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.name = "generator"
+        self.partition = Partition(self.name, 0)
+        self._rate_per_s = settings.rate_per_s
+        is_tweets = settings.stream == "tweets"
+        self._row_builder = TweetMaker(settings) if is_tweets else LoanMaker(settings)
+        self._clock = clock
+        self._wait = wait
+        self._position = 0
+        self._sent_until_s = 0.0  # by the clock: messages due up to here were handed over
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin at the partition's position, or at message 0."""
+        self._position = position_of(self.partition) or 0
+        self._sent_until_s = self._clock()
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return the messages that are due, at most 500, waiting up to `timeout_s` for them."""
+        n = BATCH_MESSAGES_MAX if self._rate_per_s == 0 else self._due(timeout_s)
+        if n == 0:
+            return []
+        first = self._position
+        self._position += n
+        return [self._batch(first, n)]
+
+    def at_end(self) -> bool:
+        """Return False: the stream has no end."""
+        return False
+
+    def _due(self, timeout_s: float) -> int:
+        """Return how many messages are due, once a few are or the time is up."""
+        wanted_s = max(_GATHER_S, 1 / self._rate_per_s)
+        pause_s = self._sent_until_s + wanted_s - self._clock()
+        if pause_s > 0:
+            self._wait(min(pause_s, timeout_s))
+        now_s = self._clock()
+        self._sent_until_s = max(self._sent_until_s, now_s - _BACKLOG_S_MAX - wanted_s)
+        # A hair is added, or rounding would make a message that is just due wait for another turn.
+        due = int((now_s - self._sent_until_s) * self._rate_per_s + 1e-6)
+        n = min(due, BATCH_MESSAGES_MAX)
+        self._sent_until_s += n / self._rate_per_s
+        return n
+
+    def _batch(self, first: int, n: int) -> RawColumns:
+        """Return messages `first` … `first + n - 1` as columns."""
+        values = self._row_builder.make(first, n)
+        ends = np.cumsum([len(value) for value in values], dtype=np.int64)
+        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        offsets = np.arange(first, first + n, dtype=np.int64)
+        records = Records(starts, ends, int(ends[-1]))
+        return raw_columns(
+            self.partition, b"".join(values), records, offsets, first + n, START_MS + offsets
+        )
+
+
+def draws(seed: int, first: int, n: int) -> NDArray[np.int64]:
+    """Return the choices of messages `first` … `first + n - 1`, shape (n, 24), int64.
+
+    Each is a number from 0 to 65535: a SplitMix64 hash of the seed, the message and the column.
+    """
+    with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
+        start = np.uint64(first % (1 << 58)) * np.uint64(_CHOICES)
+        z = start + np.arange(n * _CHOICES, dtype=np.uint64)
+        z = (z + np.uint64(seed * 0x632BE59BD9B4E019 % (1 << 64))) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(48)).astype(np.int64).reshape(n, _CHOICES)
+
+
+def compose(
+    message: Callable[[int, str, list[int]], msgspec.Struct], seed: int, first: int, n: int
+) -> list[bytes]:
+    """Return messages `first` … `first + n - 1` as JSON, each from its number, time and choices."""
+    stamps = np.datetime_as_string(
+        np.arange(START_MS + first, START_MS + first + n).astype("datetime64[ms]")
+    ).tolist()
+    choices = draws(seed, first, n).tolist()
+    return [_encode(message(first + i, f"{stamps[i]}Z", choices[i])) for i in range(n)]
+
+
+# ---- tweets --------------------------------------------------------------------------------------
+
+LABELS = (0, 4)  # negative and positive, as Sentiment140 has them
+
+_T = TypeVar("_T")
+_TURNING_TAG = "newphone"  # people love it, until `generator.turn_after` messages have passed
+_TURNED_SHARE = 0.12  # how many of the tweets on it are glad ones then
+_TABLE = 1 << 12  # slots of a table; a power of two, so that a mask picks one
+_MASK = _TABLE - 1
+
+_ELONGATED = 14
+_IRONY = round(0.07 * _RANGE)
+_WITH_OPENER = round(0.18 * _RANGE)
+_WITH_FACE = round(0.3 * _RANGE)
+_FACE_LIES = round(0.12 * _RANGE)
+_WITH_MENTION = round(0.22 * _RANGE)
+_WITH_TAG = round(0.25 * _RANGE)
+_WITH_LINK = round(0.1 * _RANGE)
+_SHOUTED = round(0.02 * _RANGE)
+
+
+class Topic(NamedTuple):
+    """Something people tweet about."""
+
+    name: str  # as it stands in a sentence
+    tag: str
+    kind: str  # a key of the deeds
+    positive_share: float
+
+
+class Tweet(msgspec.Struct, gc=False):
+    """A message of the generator as it is written to JSON."""
+
+    id: str
+    created_at: str
+    user: str
+    lang: str
+    text: str
+    label: int | msgspec.UnsetType = msgspec.UNSET
+
+
+def zipf_table(items: Sequence[_T]) -> list[_T]:
+    """Return a table in which the item of rank r fills a share near 1 / (r + 2).
+
+    One look at a random slot then draws as words are drawn in real texts.
+    """
+    weight = 1.0 / (np.arange(len(items)) + 2.0)
+    edges = np.rint(np.cumsum(weight) / weight.sum() * _TABLE).astype(int)
+    return [items[r] for r in np.searchsorted(edges, np.arange(_TABLE), side="right")]
+
+
+def _with_long_forms(items: Sequence[str]) -> list[str]:
+    """Append elongated forms of the commonest: "good" is also written "goood", if less often."""
+    long = []
+    for rank, item in enumerate(items[:_ELONGATED]):
+        at = max(item.rfind(vowel) for vowel in "aeiou")
+        long.append(item[:at] + item[at] * (3 + rank % 3) + item[at + 1 :])
+    return [*items, *long]
+
+
+# In each list the earlier an entry stands, the more often it is used. In every pair negative stands
+# first and positive second, as in the labels. `{good}` of a pattern speaks for the tweet's
+# sentiment and `{bad}` against it.
+_words: dict[str, Any] = msgspec.json.decode(
+    resources.files("consumers.sources").joinpath("tweet_words.json").read_bytes()
+)
+_TOPICS = zipf_table([Topic(*topic) for topic in _words["topics"]])
+_PATTERNS = zipf_table([pattern.format_map for pattern in _words["patterns"]])
+_GOOD, _LOVE = (
+    [zipf_table(_with_long_forms(items)) for items in _words[name]]
+    for name in ("adjectives", "verbs")
+)
+_DEEDS = {kind: [zipf_table(deeds) for deeds in pair] for kind, pair in _words["deeds"].items()}
+_FACES, _MOODS = ([zipf_table(items) for items in _words[name]] for name in ("faces", "mood_tags"))
+_VERY, _WHATS, _WHENS, _OPENERS, _ENDINGS, _NAMES, _HOBBIES = (
+    zipf_table(_words[name])
+    for name in ("intensifiers", "whats", "whens", "openers", "endings", "names", "hobbies")
+)
+
+
+class TweetMaker:
+    """Makes the tweets of one seed."""
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._seed = settings.seed
+        self._labelled = round(settings.labelled_share * _RANGE)
+        self._turn_after = settings.turn_after
+
+    def make(self, first: int, n: int) -> list[bytes]:
+        """Return messages `first` … `first + n - 1` as JSON."""
+        return compose(self._tweet, self._seed, first, n)
+
+    def _tweet(self, number: int, created_at: str, c: list[int]) -> Tweet:
+        """Compose message `number` from its choices."""
+        topic = _TOPICS[c[0] & _MASK]
+        share = topic.positive_share
+        if topic.tag == _TURNING_TAG and number >= self._turn_after:
+            share = _TURNED_SHARE
+        positive = c[1] < share * _RANGE
+        tweet = Tweet(
+            f"{self._seed}-{number}",
+            created_at,
+            f"{_NAMES[c[2] & _MASK]}{_HOBBIES[c[3] & _MASK]}{c[3] >> 12 or ''}",
+            "en",
+            _text(topic, positive, c),
+        )
+        if c[4] < self._labelled:
+            tweet.label = LABELS[positive]
+        return tweet
+
+
+def _text(topic: Topic, positive: bool, c: list[int]) -> str:
+    """Compose the text of a tweet: a sentence, and what people put around it."""
+    said = positive != (c[5] < _IRONY)
+    text: str = _PATTERNS[c[6] & _MASK](
+        {
+            "topic": topic.name,
+            "good": _GOOD[said][c[7] & _MASK],
+            "bad": _GOOD[not said][c[8] & _MASK],
+            "love": _LOVE[said][c[9] & _MASK],
+            "deed": _DEEDS[topic.kind][said][c[10] & _MASK],
+            "very": _VERY[c[11] & _MASK],
+            "what": _WHATS[c[12] & _MASK],
+            "when": _WHENS[c[13] & _MASK],
+            "friend": _NAMES[c[14] & _MASK],
+        }
+    )
+    if c[15] < _WITH_OPENER:
+        text = f"{_OPENERS[c[16] & _MASK]} {text}"
+    if c[17] < _SHOUTED:
+        text = text.upper()
+    elif c[17] & 3 == 0:
+        text = text[0].upper() + text[1:]
+    text += _ENDINGS[c[18] & _MASK]
+    if c[19] < _WITH_MENTION:
+        text = f"@{_NAMES[c[19] & _MASK]}{_HOBBIES[c[14] >> 4 & _MASK]} {text}"
+    if c[20] < _WITH_FACE:
+        text = f"{text} {_FACES[positive != (c[21] < _FACE_LIES)][c[20] & _MASK]}"
+    if c[22] < _WITH_TAG:
+        text = f"{text} #{topic.tag if c[22] & 1 else _MOODS[said][c[22] >> 1 & _MASK]}"
+    if c[23] < _WITH_LINK:
+        text = f"{text} http://pic.example/{c[23] * 40503 & 0xFFFFFF:x}"
+    return text
+
+
+# ---- loan applications ---------------------------------------------------------------------------
 
 DECISIONS = ("approve", "reject")
 APPROVED_SHARE = 0.3
@@ -43,7 +304,6 @@ MANNERS = {
 
 _WITHOUT_AGE = 0.05  # of the applications leave the field out
 _WITHOUT_AMOUNT = 0.03  # of them hold null in it
-_RANGE = 1 << 16  # each choice is drawn from 0 … 65535
 _AMOUNT_MIN, _AGE_MIN = 500.0, 18
 _NORMAL = [NormalDist().inv_cdf((i + 0.5) / 4096) for i in range(4096)]
 
@@ -122,78 +382,3 @@ def _normal(of: tuple[float, float], choice: int) -> float:
     """Return the number of a normal distribution that a choice falls on."""
     mean, deviation = of
     return mean + deviation * _NORMAL[choice >> 4]
-
-
-BATCH_MESSAGES_MAX = 500
-_GATHER_S = 0.01  # messages are gathered this long, so that a slow stream is not polled one by one
-_BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest was never sent
-
-
-class GeneratorSource(Source):
-    """Generates tweets, or loan applications (`LoanMaker`), at a steady rate.
-
-    Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
-    them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
-    nothing, so that a good classifier is right 85 to 90 times in a hundred.
-
-    A rate of 0 is as fast as it goes. `clock` and `wait` count in seconds.
-    """
-
-    def __init__(
-        self,
-        settings: GeneratorSettings,
-        clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self.name = "generator"
-        self.partition = Partition(self.name, 0)
-        self._rate_per_s = settings.rate_per_s
-        is_tweets = settings.stream == "tweets"
-        self._row_builder = TweetMaker(settings) if is_tweets else LoanMaker(settings)
-        self._clock = clock
-        self._wait = wait
-        self._position = 0
-        self._sent_until_s = 0.0  # by the clock: messages due up to here were handed over
-
-    def open(self, position_of: Callable[[Partition], int | None]) -> None:
-        """Begin at the partition's position, or at message 0."""
-        self._position = position_of(self.partition) or 0
-        self._sent_until_s = self._clock()
-
-    def poll(self, timeout_s: float) -> list[RawColumns]:
-        """Return the messages that are due, at most 500, waiting up to `timeout_s` for them."""
-        n = BATCH_MESSAGES_MAX if self._rate_per_s == 0 else self._due(timeout_s)
-        if n == 0:
-            return []
-        first = self._position
-        self._position += n
-        return [self._batch(first, n)]
-
-    def at_end(self) -> bool:
-        """Return False: the stream has no end."""
-        return False
-
-    def _due(self, timeout_s: float) -> int:
-        """Return how many messages are due, once a few are or the time is up."""
-        wanted_s = max(_GATHER_S, 1 / self._rate_per_s)
-        pause_s = self._sent_until_s + wanted_s - self._clock()
-        if pause_s > 0:
-            self._wait(min(pause_s, timeout_s))
-        now_s = self._clock()
-        self._sent_until_s = max(self._sent_until_s, now_s - _BACKLOG_S_MAX - wanted_s)
-        # A hair is added, or rounding would make a message that is just due wait for another turn.
-        due = int((now_s - self._sent_until_s) * self._rate_per_s + 1e-6)
-        n = min(due, BATCH_MESSAGES_MAX)
-        self._sent_until_s += n / self._rate_per_s
-        return n
-
-    def _batch(self, first: int, n: int) -> RawColumns:
-        """Return messages `first` … `first + n - 1` as columns."""
-        values = self._row_builder.make(first, n)
-        ends = np.cumsum([len(value) for value in values], dtype=np.int64)
-        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        offsets = np.arange(first, first + n, dtype=np.int64)
-        records = Records(starts, ends, int(ends[-1]))
-        return raw_columns(
-            self.partition, b"".join(values), records, offsets, first + n, START_MS + offsets
-        )

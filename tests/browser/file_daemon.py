@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from consumers.config.settings import GeneratorSettings
-from consumers.sources.generated_tweets import TweetMaker
+from consumers.sources.generator import TweetMaker
 from tests.endtoend.daemon_process import Daemon, write_config
 
 SEED = 7

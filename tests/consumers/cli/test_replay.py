@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consumers.cli.replay import Pace, Replayed, replay
 from consumers.config.settings import GeneratorSettings
 from consumers.errors import ConfigError
-from consumers.sources.generated_tweets import TweetMaker
+from consumers.sources.generator import TweetMaker
 from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
