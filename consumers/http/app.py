@@ -28,9 +28,8 @@ from consumers.http.openapi import ApiRoute, description_routes
 from consumers.http.requests import BodyReader, ExampleDecoder, ProblemError
 from consumers.http.routes_corrections import correction_routes
 from consumers.http.routes_predict import prediction_routes
-from consumers.http.routes_search import search_routes
+from consumers.http.routes_search import event_routes, search_routes
 from consumers.http.routes_status import model_routes, probe_routes
-from consumers.http.sse import event_routes
 from consumers.http.state import AppState
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from consumers.http import sse as events
+from consumers.http import routes_search as events
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.search import live_updater
