@@ -61,7 +61,8 @@ from consumers.sources.base import LogFacts, Source
 from consumers.sources.records import raw_columns, split_lines
 from streamnb import Codes, NaiveBayes, TextColumn, subtract
 from streamnb.errors import InputError
-from streamnb.inspection.summary import CountDifference, differences, number_rows
+from streamnb.inspection.digest import CountDifference, differences
+from streamnb.inspection.summary import number_rows
 from streamnb.storage import Stored
 
 DIFFERENCES_MAX = 20
