@@ -8,8 +8,8 @@ consuming thread waits for it; if the disk refuses, memory holds what it has not
 names each file and how many records the log had, but no bytes, as these depend on the batches: at
 the start files are cut to that, and what it does not name is removed.
 
-Records are found by a keyed 64-bit hash of their id, in sorted arrays that are made when first
-asked for. So are the hashes: a stream without deletes and updates needs none. The id itself is
+Records are found by a keyed 64-bit hash of their id, in tables that are made when first asked for.
+So are the hashes: a stream without deletes and updates needs none. The id itself is
 compared afterwards, so a collision changes nothing.
 """
 

@@ -368,15 +368,47 @@ class PendingIds:
         return found
 
 
-class IdIndex:
-    """Where each hash of an id stands among a log's records: a few sorted runs, made when asked.
+class _IdRun:
+    """Records behind a number, in chains of one remainder of their hashes each."""
 
-    Each run is more than twice as long as the next, or has as many records as one may.
-    """
+    def __init__(self, begin: int) -> None:
+        self.begin, self.n = begin, 0
+        self.hashes: Hashes = np.empty(0, np.uint64)
+        self.after = self.heads = np.empty(0, np.int32)  # the next record of a chain; the first
+
+    def add(self, hashes: Hashes) -> None:
+        """Enter the next records."""
+        begin, self.n = self.n, self.n + len(hashes)
+        if self.n > len(self.hashes):
+            size = 1 << (self.n - 1).bit_length()
+            held, self.hashes = self.hashes, np.empty(size, np.uint64)
+            self.hashes[:begin] = held[:begin]
+            self.after = np.empty(size, np.int32)
+            self.heads = np.full(size, kernels.NOBODY, np.int32)
+            self.hashes[begin : self.n] = hashes
+            begin = 0
+        else:
+            self.hashes[begin : self.n] = hashes
+        kernels.enter(self.hashes, begin, self.n, self.heads, self.after)
+
+    def find(self, hashes: Hashes) -> Longs:
+        """Return the numbers of the records with one of some hashes, in no order."""
+        n, found = 2 * len(hashes), np.empty(0, np.int64)
+        while n > len(found):
+            found = np.empty(n, np.int64)
+            n = int(kernels.find(hashes, self.hashes, self.heads, self.after, found))
+        return found[:n] + self.begin
+
+    def note_known(self, hashes: Hashes, known: NDArray[np.bool_]) -> None:
+        """Note which hashes are of an id that has records here."""
+        kernels.note_known(hashes, self.hashes, self.heads, self.after, known)
+
+
+class IdIndex:
+    """Where each hash of an id stands among a log's records: runs of them, made when asked."""
 
     def __init__(self) -> None:
-        # The first number of each run, its hashes, and their numbers from there on.
-        self._runs: list[tuple[int, Hashes, NDArray[np.uint32]]] = []
+        self._runs: list[_IdRun] = []
         # What is in none yet: a number, how many records follow, and their hashes if made already.
         self._new: list[tuple[int, int, Hashes | None]] = []
 
@@ -386,7 +418,7 @@ class IdIndex:
 
     def forget(self, floor: int) -> None:
         """Drop runs of records below a number alone."""
-        self._runs = [each for each in self._runs if each[0] + int(each[2].max()) >= floor]
+        self._runs = [each for each in self._runs if each.begin + each.n > floor]
         kept = 0
         while kept < len(self._new) and self._new[kept][0] + self._new[kept][1] <= floor:
             kept += 1
@@ -397,57 +429,30 @@ class IdIndex:
 
         `made` returns the hashes of records that were added by a number without them.
         """
-        self._sort(made)
-        found = [np.empty(0, np.int64)]
-        for begin, held, at in self._runs:
-            first = np.searchsorted(held, hashes)
-            hit = np.flatnonzero(held[np.minimum(first, len(held) - 1)] == hashes)
-            first = first[hit]
-            sizes = np.searchsorted(held, hashes[hit], "right") - first
-            shifts = first - (np.cumsum(sizes) - sizes)
-            found.append(
-                at[np.repeat(shifts, sizes) + np.arange(sizes.sum())].astype(np.int64) + begin
-            )
-        return np.sort(np.concatenate(found))
+        self._enter(made)
+        none = np.empty(0, np.int64)
+        return np.sort(np.concatenate([none, *(each.find(hashes) for each in self._runs)]))
 
     def knows(self, hashes: Hashes, made: Callable[[int], Hashes]) -> NDArray[np.bool_]:
         """Return which hashes are of an id that has records."""
-        self._sort(made)
-        found: NDArray[np.bool_] = np.zeros(len(hashes), np.bool_)
-        for _, held, _ in self._runs:
-            found |= held[np.minimum(np.searchsorted(held, hashes), len(held) - 1)] == hashes
-        return found
+        self._enter(made)
+        known: NDArray[np.bool_] = np.zeros(len(hashes), np.bool_)
+        for each in self._runs:
+            each.note_known(hashes, known)
+        return known
 
-    def _sort(self, made: Callable[[int], Hashes]) -> None:
-        """Sort what came since, and join runs."""
+    def _enter(self, made: Callable[[int], Hashes]) -> None:
+        """Enter what came since."""
         coming, self._new = self._new, []
-        while coming:
-            begin, taken, n = coming[0][0], 0, 0
-            hashes, at = list[Hashes](), list[Longs]()
-            while taken < len(coming) and n < RUN_RECORDS:
-                number, _, own = coming[taken]
-                hashes.append(made(number) if own is None else own)
-                at.append(np.arange(number - begin, number - begin + len(hashes[-1])))
-                n += len(hashes[-1])
-                taken += 1
-            del coming[:taken]
-            if n:
-                new = np.concatenate(hashes)
-                order = np.argsort(new)
-                self._runs.append((begin, new[order], np.concatenate(at).astype(np.uint32)[order]))
-                self._join()
-
-    def _join(self) -> None:
-        while len(self._runs) > 1:
-            (begin, held, at), (other_begin, other, other_at) = self._runs[-2:]
-            if len(held) > 2 * len(other) or len(held) + len(other) > RUN_RECORDS:
-                return
-            held, at = (
-                np.concatenate((held, other)),
-                np.concatenate((at, other_at + np.uint32(other_begin - begin))),
-            )
-            order = np.argsort(held, kind="stable")  # of two that are sorted, so it only merges
-            self._runs[-2:] = [(begin, held[order], at[order])]
+        for number, _, own in coming:
+            hashes = made(number) if own is None else own
+            if not len(hashes):  # of a segment that was lost
+                continue
+            run = self._runs[-1] if self._runs else None
+            if run is None or run.n >= RUN_RECORDS or run.begin + run.n != number:
+                run = _IdRun(number)
+                self._runs.append(run)
+            run.add(hashes)
 
 
 class Segment:

@@ -1,4 +1,4 @@
-"""Where the values of records lie in chunks of them, and what records of an id come to.
+"""Where records of an id are, where their values lie in chunks, and what they come to.
 
 See `consumers/pipeline/learned_records.py` for the records, `consumers/pipeline/revision.py` for
 the rules by which `fold` goes through the messages of some ids.
@@ -15,7 +15,7 @@ import numpy as np
 
 from consumers.decode.kernels.json_scan import Raw
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I64, U8, I64Grid, Int
+from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int
 from streamnb.kernels.memory import load_eight
 
 MAGIC = int.from_bytes(b"SNL1", "little")
@@ -23,6 +23,7 @@ HEAD_BYTES, FIELD_BYTES = 32, 16
 _RECORDS_AT, _FIELDS_AT, _STRUCTURE_AT = 4, 8, 20
 # What `locate` finds of a record, each a column; then where each field begins and ends.
 KIND, OFFSET, LABEL, ID, FIELDS = 0, 1, 2, 3, 5
+NOBODY = -1  # ends a chain
 
 
 @inner
@@ -110,6 +111,40 @@ def copy(data: Raw, begins: I64, ends: I64, to: I64, out: U8) -> None:
             out[to[i] + k] = data[begins[i] + k]
 
 
+@kernel
+def enter(hashes: U64, begin: Int, end: Int, heads: I32, after: I32) -> None:
+    """Enter records into the chains of their hashes; `heads` has a power of two of them."""
+    for i in range(begin, end):
+        at = np.int64(hashes[i] & np.uint64(len(heads) - 1))
+        after[i] = heads[at]
+        heads[at] = i
+
+
+@kernel
+def find(wanted: U64, hashes: U64, heads: I32, after: I32, found: I64) -> Int:
+    """Find the records with one of some hashes; return how many, also if there is no room."""
+    n = 0
+    for i in range(len(wanted)):
+        at = heads[np.int64(wanted[i] & np.uint64(len(heads) - 1))]
+        while at != NOBODY:
+            if hashes[at] == wanted[i]:
+                if n < len(found):
+                    found[n] = at
+                n += 1
+            at = after[at]
+    return n
+
+
+@kernel
+def note_known(wanted: U64, hashes: U64, heads: I32, after: I32, known: Flags) -> None:
+    """Note which hashes are among those of records."""
+    for i in range(len(wanted)):
+        at = heads[np.int64(wanted[i] & np.uint64(len(heads) - 1))]
+        while at != NOBODY and not known[i]:
+            known[i] = hashes[at] == wanted[i]
+            at = after[at]
+
+
 # As in `learned_records`, and of `consumers.messages`.
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
 CORRECTED, TAKEN_BACK = 7, 8
@@ -119,7 +154,6 @@ UPDATE, DELETE = 1, 2
 WAITS, DEFAULT, LABELLED, GONE = range(4)  # states of a message that waits or waited
 # Places of `counts`.
 UPDATE_MATCHED, UPDATE_UNMATCHED, DELETE_MATCHED, DELETE_UNMATCHED, DELETE_REPEATED = range(5)
-NOBODY = -1
 
 
 class Events(NamedTuple):

@@ -143,8 +143,11 @@ def test_an_index_finds_what_a_dictionary_does(
                 index.forget(floor)
             if data.draw(st.booleans()):
                 wanted = sorted(data.draw(st.sets(st.integers(0, 9), min_size=1)))
-                found = index.find(
-                    np.array(wanted, np.uint64), lambda at: np.array(later[at], np.uint64)
-                )
+                asked = np.array(wanted, np.uint64)
+                found = index.find(asked, lambda at: np.array(later[at], np.uint64))
                 known = [each for name in wanted for each in expected[name] if each >= floor]
                 assert [each for each in found.tolist() if each >= floor] == sorted(known)
+                knows = index.knows(asked, lambda at: np.array(later[at], np.uint64)).tolist()
+                for name, is_known in zip(wanted, knows, strict=True):
+                    assert is_known or not any(each >= floor for each in expected[name])
+                    assert not is_known or expected[name]
