@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.config.sections import MESSAGE_PARTS
 from consumers.config.settings import MessageSettings
-from consumers.messages import Partition, Reason, take_texts
+from consumers.messages import Messages, Partition, Reason, take_texts
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -150,6 +150,18 @@ def marked_ids(partition: Partition, ids: list[str | None]) -> list[str | None]:
         return ids
     is_place = re.compile(rf"{ID_MARK}*{re.escape(partition.topic)}-[0-9]+-[0-9]+").fullmatch
     return [f"{ID_MARK}{name}" if name and is_place(name) else name for name in ids]
+
+
+def names_of(messages: Messages, rows: NDArray[np.int64]) -> list[str]:
+    """Return the ids of some messages as their metadata has them, without decoding it."""
+    data, starts, ends = take_texts(messages.ids.texts, rows).texts
+    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+    found = [None if end < 0 else data[start:end].tobytes().decode() for start, end in bounds]
+    offsets = messages.offsets[rows].tolist()
+    return [
+        place_name(messages.partition, offset) if name is None else name
+        for name, offset in zip(marked_ids(messages.partition, found), offsets, strict=True)
+    ]
 
 
 def metadata_text(value: Any) -> str | None:

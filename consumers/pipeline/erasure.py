@@ -47,6 +47,7 @@ from consumers.pipeline.learned_records import (
     EARLY_UPDATE,
     ERASED,
     LABEL_HEAD,
+    MAGIC,
     UNCHECKED,
     DamagedError,
     Hashed,
@@ -400,7 +401,9 @@ class Erasure:
         if path.is_symlink() or not path.is_file():
             return True
         with path.open("rb") as file:
-            if not is_output(file.read(_GUESSED_BYTES)):
+            begin = file.read(len(MAGIC))
+            # The memory's files are erased by themselves, and to guess at each takes a while.
+            if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
                 return True
         # Its last line may be torn by a kill, and no sink will mend it.
         return _overwrite(path, without_message, ids, self._goes_on, torn=True)

@@ -43,7 +43,7 @@ TEACHING = frozenset(
 AWAITED = (WAITING, WAITING_UPDATE)  # so have these, and more behind the model's fields
 OF_STREAM = (*range(7), *AWAITED, LATE_UPDATE)  # each stands in the place of its message
 
-_MAGIC = b"SNL1"
+MAGIC = b"SNL1"
 _HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
 _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
@@ -172,7 +172,7 @@ def pack(
     )
     n_structure = len(heads) + 20 * n + 8 * n * len(own_ends) + id_bytes
     size = _HEAD.size + n_structure + n + sum(sizes)
-    head = _HEAD.pack(_MAGIC, n, len(fields), 0, UNCHECKED, n_structure, size)
+    head = _HEAD.pack(MAGIC, n, len(fields), 0, UNCHECKED, n_structure, size)
     chunk = np.empty(size, np.uint8)
     place = _put(chunk, 0, np.frombuffer(head + heads, np.uint8), offsets, labels, ends, *own_ends)
     gather(ids, ends, chunk[place : place + id_bytes])
@@ -209,7 +209,7 @@ def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
         magic, n, n_fields, crc, content_crc, n_structure, size = _HEAD.unpack_from(buffer, at)
         begin, end = at + _HEAD.size, at + size
         body = begin + n_structure
-        if magic != _MAGIC or end > len(buffer) or body > end:
+        if magic != MAGIC or end > len(buffer) or body > end:
             raise DamagedError(f"no chunk begins at byte {at}")
         if check and zlib.crc32(buffer[begin:body]) != crc:
             raise DamagedError(f"the structure at byte {at} does not match its checksum")

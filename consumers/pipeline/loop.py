@@ -20,6 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.corrections import CorrectionApplier
+from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, SinkError
 from consumers.features import columns_of
@@ -398,15 +399,15 @@ class Pipeline:
 
     def _erase(self, erasure: Erasure, messages: Messages) -> None:
         """Erase what the stream deleted, behind the predictions of the messages before it."""
-        ids = messages.metadata(messages.raw, messages.at[messages.deleted]).ids
-        offsets = messages.offsets[messages.deleted].tolist()
-        deleted = [(ids[k], messages.partition, offset) for k, offset in enumerate(offsets)]
-        erasure.add(deleted, from_stream=True)
+        rows = messages.deleted
+        ids, offsets = names_of(messages, rows), messages.offsets[rows].tolist()
+        places = [(name, messages.partition, at) for name, at in zip(ids, offsets, strict=True)]
+        erasure.add(places, from_stream=True)
 
     def _forget_versions(self, recent: RecentStore, messages: Messages) -> None:
         """Let the page forget what stood in the place of updates, and keep the updates."""
         rows = messages.updated
-        ids = messages.metadata(messages.raw, messages.at[rows]).ids
+        ids = names_of(messages, rows)
         recent.forget_ids(ids, (messages.partition, (messages.offsets[rows] - 1).tolist()))
 
     # ---- checkpoints ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from consumers.cli.replay import reading
 from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
 from consumers.decode.decoder import Decoder
-from consumers.decode.fields import id_of
+from consumers.decode.fields import id_of, names_of
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.record_format import RecordFormat
 from consumers.messages import Messages, Reason
@@ -38,8 +39,12 @@ def decoded(
 
 
 def ids(done: Messages) -> list[str]:
-    """Return the ids of all messages that are right."""
-    return [row.id for row in done.envelopes(np.arange(len(done)))]
+    """Return the ids of all messages that are right, by their metadata and by the ids alone."""
+    rows = np.arange(len(done))
+    found = [row.id for row in done.envelopes(rows)]
+    assert names_of(done, rows) == found
+    assert names_of(done, rows[1::2]) == found[1::2]
+    return found
 
 
 @given(st.lists(st.tuples(parts, parts, parts), max_size=20, unique=True))
@@ -84,6 +89,13 @@ def test_an_id_that_spells_a_name_is_marked() -> None:
     messages.append({"id": "t-0-100", "operation": "delete"})
     expected = ["~t-1-5", "~~t-0-7", *own[2:], "~t-0-100"]
     assert ids(decoded(messages, MessageSettings())) == expected
+
+
+def test_a_tombstone_deletes_what_its_key_spells() -> None:
+    """An id that spells a name is marked there too."""
+    keyed = replace(raw([None]), buffer=b"t-0-100", key_ends=np.array([7]))
+    decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), CLASSES))
+    assert ids(decoder.decode(keyed)) == ["~t-0-100"]
 
 
 @pytest.mark.parametrize("name", ["user", "kind", "n"])
