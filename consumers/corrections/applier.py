@@ -90,9 +90,10 @@ class CorrectionApplier:
 
     `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
     are those of messages that others learn; a log that `is_own` has none but of messages that were
-    read here. `not_applied` is called, on the consuming thread, with each that the model did not
-    learn. In a group the log belongs to a `stream`: what stands in a partition is of messages of
-    the stream's with its number, and is applied by who reads that.
+    read here. After the start they wait, as the group may take us for the process before.
+    `not_applied` is called, on the consuming thread, with each that the model did not learn. In a
+    group the log belongs to a `stream`: what stands in a partition is of messages of the stream's
+    with its number, and is applied by who reads that.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class CorrectionApplier:
         self._is_behind = False
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
         self._away_since_s: dict[Partition, float] = {}
+        self._started_s = clock()
         metrics.watch(lambda: reading.n_waiting)
 
     def start(
@@ -136,6 +138,7 @@ class CorrectionApplier:
         In a group `takes_class` says whether a class may join.
         """
         self._memory, self._takes_class = memory, takes_class
+        self._started_s = self._clock()
         self._reading.start(positions, logs)
 
     def take_over(self, partition: Partition, positions: Mapping[Partition, int]) -> None:
@@ -312,9 +315,12 @@ class CorrectionApplier:
         if place in positions:
             left_s = self._away_since_s.get(place)
             return left_s is None or self._clock() < left_s + AWAY_S
-        if assigned:  # what is said in a log of our own, nobody else would apply
-            now_s = self._clock()
-            return self._is_own and now_s < self._away_since_s.setdefault(place, now_s) + AWAY_S
+        if assigned:  # nobody else applies what a log of our own says, or what we pass over here
+            now_s, since_s = self._clock(), self._started_s
+            if self._is_own:
+                since_s = self._away_since_s.setdefault(place, now_s)
+            is_stream = self._is_own or place.topic in {each.topic for each in assigned}
+            return is_stream and now_s < since_s + AWAY_S
         # A source that knows no assignments has one stream, and once that has brought something,
         # another one's messages will not come. Members of a group wait for their assignment.
         topics = {each.topic for each in positions if each not in self._own}

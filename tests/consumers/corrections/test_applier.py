@@ -147,6 +147,7 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
 def test_corrections_of_partitions_that_others_read_are_skipped(life: Life) -> None:
     """Of a shared log each member applies what concerns the messages that it learned, no more."""
     life.applier._is_own = False  # as a label topic
+    life.applier._clock = lambda: AWAY_S  # after the start: the group has decided
     life.assigned = {STREAM[0]: 0}
     say(life, partition=("t", 1), offset=0, was="positive", was_part="t/1", example={"text": "x"})
     say(life, kind="label", partition=("t", 1), offset=7, label="positive", example={"text": "x"})
@@ -188,17 +189,22 @@ def test_a_partition_that_left_may_come_back(life: Life) -> None:
     assert life.value("skipped") == 1.0
 
 
-def test_a_partition_may_be_held_by_the_process_before(life: Life) -> None:
-    """What a journal corrects was read here, so it waits until its partition is given to us again.
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_partition_may_be_held_by_the_process_before(life: Life, is_own: bool) -> None:
+    """What is corrected may have been read here, so it waits until its partition is given again.
 
-    After a kill amid a rebalance the group may first give a partition to the dead process.
+    After a kill amid a rebalance the group may first give a partition to the dead process. A label
+    topic may have corrections of other streams too, for which nobody waits.
     """
+    life.applier._is_own = is_own
+    if not is_own:
+        say(life, partition=("elsewhere", 0), offset=0)
     text, label = life.found[1]
     taught = {"was": label, "was_part": "t/1", "example": {"text": text}}
     say(life, **taught, partition=("t", 1), offset=0)
     life.assigned = {STREAM[0]: 0}
     life.correct()
-    assert (life.value("skipped"), life.reading.n_waiting) == (0.0, 1)
+    assert (life.value("skipped"), life.reading.n_waiting) == (float(not is_own), 1)
     life.assigned = dict.fromkeys(STREAM, 0)
     life.take(STREAM[1], 1)
     life.correct()
