@@ -61,6 +61,7 @@ from consumers.sources.base import LogFacts, Source
 from consumers.sources.records import raw_columns, split_lines
 from streamnb import Codes, NaiveBayes, TextColumn, subtract
 from streamnb.errors import InputError
+from streamnb.features.category_values import value_text
 from streamnb.inspection.digest import CountDifference, differences
 from streamnb.inspection.summary import number_rows
 from streamnb.storage import Stored
@@ -281,7 +282,7 @@ class Replay:
             if kind in {"numbers", "flags"}:
                 found[name] = math.nan if value is None else float(value)
             else:
-                found[name] = None if value is None else str(value)
+                found[name] = None if value is None else _name_of(value)
         return found
 
     def _column(self, name: str, values: list[Any]) -> Any:
@@ -492,8 +493,9 @@ def without_slice(
     """Return a checkpoint's model without what a slice of its log teaches, and how many examples.
 
     `by`: `day` for the day of the message's time in UTC (`none` without a time), else `user`,
-    `lang` or one of `message.fields`; `name` is the slice's value. An update belongs to the slice
-    of its own time. A slice of nothing, or one that the model never learned, is a `QuestionError`.
+    `lang` or one of `message.fields`; `name` is the slice's value as a category's (`true`, and `1`
+    for 1.0 too), or `none` where it is missing. An update belongs to the slice of its own time. A
+    slice of nothing, or one that the model never learned, is a `QuestionError`.
     """
     known = ("day", "user", "lang", *settings.message.fields)
     if by not in known:
@@ -507,7 +509,7 @@ def without_slice(
             return np.array([("none" if ms == -1 else str(day)) == name for ms, day in timed])
         own: Sequence[Any] = [each.get(by) for each in found.fields]
         own = {"user": found.users, "lang": found.langs}.get(by, own)
-        return np.array([str(value) == name for value in own], np.bool_)
+        return np.array([_name_of(value) == name for value in own], np.bool_)
 
     learned = replayed(settings, stored, part, choice, show=show).model
     if not learned.n_examples:
@@ -521,6 +523,14 @@ def without_slice(
         raise QuestionError(
             f"--slice {name}: {error} `streamnb verify` shows where model and log differ."
         ) from error
+
+
+def _name_of(value: Any) -> str:
+    """Return a value's name as a category: `true`, and `1` for 1.0 too; `none` if it is missing."""
+    try:
+        return value_text("", 0, value) or "none"
+    except InputError:  # a list, or an object
+        return msgspec.json.encode(value).decode()
 
 
 # ---- the comparison -----------------------------------------------------------------------------

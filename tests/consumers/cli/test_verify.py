@@ -148,7 +148,8 @@ def test_what_people_said_stands_in_the_place_of_labels(tmp_path: Path, seed: in
         )  # fmt: skip
         teaches[i] = label
         gone |= {i} if label is None else set()
-    lines.append(Correction("label", "own", 61, {"text": "by itself"}, "positive"))
+    own = {"text": "by itself", "lang": True, "reply": True}
+    lines.append(Correction("label", "own", 61, own, "positive"))
     said(tmp_path / "state" / "corrections.jsonl", lines)
     run(settings)
     done = verify(settings, stored(tmp_path))
@@ -394,6 +395,28 @@ def test_messages_without_a_time_are_a_slice_of_their_own(tmp_path: Path) -> Non
         model, n_taken = without_slice(settings, stored(tmp_path), "day", name)
         assert n_taken == 1
         assert {word for word in ("sun", "rain") if word in model.words()} == left
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("true", "sun"), ("1", "rain"), ("none", "fog"), ("1.5", "hail"), ('["a"]', "snow")],
+)
+def test_a_slice_is_named_as_json_has_it(tmp_path: Path, name: str, word: str) -> None:
+    """JSON's `true` is `true`, 1.0 is 1, and what is missing is `none`."""
+    values: dict[str, Any] = {
+        "sun": True, "rain": 1.0, "fog": None, "hail": 1.5, "snow": ["a"]
+    }  # fmt: skip
+    messages = [
+        {"id": word, "text": word, "label": "positive", "kind": value}
+        for word, value in values.items()
+    ]
+    write_lines(tmp_path / "in.jsonl", messages)
+    own = {"message": {"fields": ["kind"]}}
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}", **own)
+    run(settings)
+    model, n_taken = without_slice(settings, stored(tmp_path), "kind", name)
+    assert n_taken == 1
+    assert set(values).difference(model.words()) == {word}
 
 
 def test_a_slice_that_is_none_is_refused(tmp_path: Path) -> None:
