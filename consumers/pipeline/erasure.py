@@ -169,7 +169,7 @@ class Erasure:
         self._known = {
             os.path.realpath(each) for each in (*others.foreign, *(o.path for o in self._outputs))
         }
-        self._refused: set[Path] = set()
+        self._refused: set[Path] = set()  # folders with files that may not be opened
         self._recent = recent
         self._learned = learned
         self._n_checkpoints: Counter[Deletion] = Counter()  # since each deletion was noted
@@ -332,6 +332,7 @@ class Erasure:
         offsets_by_id = _offsets_by_id(pending)
         ids = {msgspec.json.encode(name) for name in offsets_by_id}
         failed = self._delete_unused()
+        refused = dict[Path, list[OSError]]()
         for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
             try:
                 if not self._erase_file(path, taken, ids):
@@ -340,10 +341,13 @@ class Erasure:
                 error.filename = str(path)
                 if taken is not None or error.errno not in _REFUSED:
                     failed.append(error)
-                elif path not in self._refused:
-                    self._refused.add(path)  # once a run
-                    detail = f"{error.strerror}; {_ANY_TEXTS}"
-                    log.warning("texts_out_of_reach", places=[str(path)], detail=detail)
+                else:
+                    refused.setdefault(path.parent, []).append(error)
+        for folder in refused.keys() - self._refused:
+            self._refused.add(folder)  # once a run
+            places = [str(each.filename) for each in refused[folder]]
+            detail = f"{refused[folder][0].strerror}; {_ANY_TEXTS}"
+            log.warning("texts_out_of_reach", places=places, detail=detail)
         left = self._erase_journal(offsets_by_id, applied)
         for trouble in failed[1:]:
             log.error("texts_not_erased", n_deletions=len(ids), detail=str(trouble))

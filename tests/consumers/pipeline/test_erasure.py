@@ -185,17 +185,19 @@ def test_a_reject_that_holds_a_marked_id_loses_its_bytes() -> None:
 def test_odd_files_in_the_folder_hold_up_no_erasure(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links, running programs and unreadable files are passed over; the last are named once."""
+    """Links, programs and unreadable files are passed over; the last are told once a folder."""
     (folder.path / "a-loop").symlink_to("a-loop")
     program = folder.path / "a-program"
     shutil.copy("/bin/sleep", program)
     secret, left = folder.path / "b-secret", folder.path / "left.jsonl"
+    other = folder.path / "c-secret"
     secret.write_bytes(b"x")
+    other.write_bytes(b"x")
     left.write_bytes(folder.lines["predictions.jsonl"][1] + b"\n")
     opened = Path.open
 
     def refusing(self: Path, mode: str = "r", *more: Any) -> Any:
-        if self == secret:  # as a file of another owner
+        if self in {secret, other}:  # as files of another owner
             raise PermissionError(errno.EACCES, "Permission denied", str(self))
         return opened(self, mode, *more)
 
@@ -210,7 +212,7 @@ def test_odd_files_in_the_folder_hold_up_no_erasure(
         assert erasure.n_pending == 0
     assert folder.holders() == set()
     assert [(line["event"], line["places"]) for line in logs if "places" in line] == [
-        ("texts_out_of_reach", [str(secret)])
+        ("texts_out_of_reach", [str(secret), str(other)])
     ]
 
 
