@@ -57,6 +57,7 @@ from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.late_labels import LabelReader
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
@@ -283,6 +284,15 @@ class Daemon:
         known = {} if corrections is None else dict(corrections.applier.beginnings())
         return known if self._labels is None else known | dict(self._labels.reader.logs(positions))
 
+    def _begin_memory(self, memory: LearnedMemory, positions: Mapping[Partition, int]) -> None:
+        try:
+            memory.begin(positions)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint.folder {self._settings.checkpoint.folder}: its learned/, with what "
+                f"each message taught, cannot be read ({error.strerror}). See to its mode and owner."
+            ) from error
+
     def build_pipeline(self) -> Pipeline:
         """Restore the model, publish its first snapshot, and return the loop around it."""
         settings, corrections = self._settings, self._components.corrections
@@ -302,7 +312,7 @@ class Daemon:
         consumed += [] if labels is None else [labels.join]
         self._checkpoint.restore_entries((*consumed, *predicted))
         if memory is not None:
-            memory.begin(positions)
+            self._begin_memory(memory, positions)
         if labels is not None:
             labels.join.begin()
         self._classes.grow(model.classes)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from structlog.testing import capture_logs
 
+from consumers import daemon
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections import NotWritten
@@ -25,6 +28,7 @@ from consumers.pipeline.erasure import FILE_NAME
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.terminal import make_view
 from streamnb.storage import read
 from tests.consumers.decoded_messages import messages
 from tests.consumers.pipeline.erasure_folder import Folder
@@ -210,3 +214,34 @@ def test_records_that_the_disk_lost_are_not_called_safe(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(SinkError, match="the disk lost records"):
                 sink.flush(1.0)
+
+
+def test_a_memory_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start ends with the folder's path and a way out; what is saved stays as it is."""
+    (tmp_path / "in.jsonl").write_bytes(b'{"id": "a", "text": "sun", "label": 4}\n')
+    everything = {
+        "source": f"file:{tmp_path / 'in.jsonl'}",
+        "checkpoint": {"folder": tmp_path / "state"},
+        "http": {"enabled": False},
+    }
+    settings = Settings.model_validate(everything)
+
+    def run() -> None:
+        view = make_view("log", Console(file=io.StringIO()), lambda: 0.0)
+        daemon.run(settings, view, until_end=True)
+
+    run()
+    before = read(tmp_path / "state" / "model.nb").positions
+    listed = Path.iterdir
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        if folder.name == learned_memory.FOLDER_NAME:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with pytest.raises(CheckpointError, match=r"/state: its learned/.*Permission denied.*its mode"):
+        run()
+    assert read(tmp_path / "state" / "model.nb").positions == before
