@@ -190,7 +190,8 @@ class LateLabels:
         due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, leaving(memory))
         if len(due):
             self._learn_default(partition, due, hashes, learner)
-        due, hashes = known.labels_before(known.newest_ms - 2 * self._window_ms, leaving(memory))
+        known.floor = leaving(memory)
+        due, hashes = known.labels_before(known.newest_ms - 2 * self._window_ms, known.floor)
         if len(due):
             self._give_up(partition, due, hashes)
 
@@ -461,7 +462,10 @@ class LateLabels:
     # ---- the checkpoint ------------------------------------------------------------------------
 
     def pack(self) -> CheckpointEntry:
-        """Return where the times of each partition stand; None for none yet."""
+        """Return where the times of each partition stand, and before which record none waits.
+
+        A time is None if there is none yet.
+        """
 
         def value(time_ms: float) -> float | None:
             return time_ms if math.isfinite(time_ms) else None
@@ -469,7 +473,8 @@ class LateLabels:
         return CheckpointEntry(
             {
                 part_name(partition): [
-                    value(at) for at in (own.newest_ms, own.last_ms, own.first_ms)
+                    *map(value, (own.newest_ms, own.last_ms, own.first_ms)),
+                    own.floor,
                 ]
                 for partition, own in self._logs.items()
             }
@@ -477,8 +482,9 @@ class LateLabels:
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Go on with the times of a checkpoint; `begin` is still to be called."""
-        for name, (newest_ms, last_ms, first_ms) in entry.values.items():
+        for name, (newest_ms, last_ms, first_ms, *floor) in entry.values.items():
             own = self._logs[partition_of(name)]
+            own.floor = floor[0] if floor else 0  # an older version did not say it
             own.newest_ms = -math.inf if newest_ms is None else newest_ms
             own.last_ms = -math.inf if last_ms is None else last_ms
             own.first_ms = math.nan if first_ms is None else first_ms
@@ -497,6 +503,7 @@ class LateLabels:
             if math.isfinite(self._horizon_ms):
                 known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
             is_over = times_ms < known.newest_ms - 2 * self._window_ms
+            is_over |= found.numbers < known.floor
             early = (kinds == EARLY_LABEL) & ~is_over
             known.labels.add(times_ms[early], found.numbers[early], hashes[early])
             known.early.update(hashes[early].tolist())

@@ -220,6 +220,7 @@ class WaitingLog:
     newest_ms: float = -math.inf  # that two messages in a row have reached
     last_ms: float = -math.inf
     first_ms: float = math.nan
+    floor: int = 0  # labels before this record were given up
     messages: DueTimes = field(default_factory=DueTimes)
     labels: DueTimes = field(default_factory=DueTimes)
     early: Counter[int] = field(default_factory=Counter)  # hashes of the ids of labels that wait

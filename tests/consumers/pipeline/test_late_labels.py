@@ -171,6 +171,22 @@ def test_what_became_of_each_label_is_counted() -> None:
     run.memory.close()
 
 
+def test_a_forgotten_label_is_rejected_once(tmp_path: Path) -> None:
+    """Its record is given up before it leaves: a restart in between finds it, and says no more."""
+    run = LateRun(tmp_path, SETTINGS, 4)
+    run.read_labels([Label("x", 100, "positive")], 1)
+    log = [Said("create", f"m{i}", 100, "sun") for i in range(5)]
+    run.read(log, 4)
+    run.save()
+    assert [each.id for each in run.late.take_rejects()] == ["x"]
+    run.memory.close()
+    run = LateRun(tmp_path, SETTINGS, 4)
+    run.read(log, 1)
+    assert run.late.take_rejects() == []
+    assert run.late.counts_now()["waiting"] == 0
+    run.memory.close()
+
+
 def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
     """It is counted as waiting so long, after a restart too, and is not given up later."""
     run = LateRun(tmp_path, SETTINGS)
