@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TextIO
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
@@ -149,13 +149,26 @@ def keep_freed_memory() -> None:
     Memory that was given back comes again page by page, with a fault each: that took 0.2 µs a
     message.
     """
-    import ctypes  # noqa: PLC0415 -- commands that answer at once do without
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if (mallopt := _of_library("mallopt")) is not None:
         mallopt(*_MMAP_THRESHOLD)
         mallopt(*_TRIM_THRESHOLD)
         mallopt(*_ARENA_MAX)
+
+
+def return_freed_memory() -> None:
+    """Give whole pages that are free back to the system, if the C library can.
+
+    Between pieces that live on, freed ones fit worse and worse: without this a run of 1,200,000
+    messages grew by a tenth. It takes milliseconds, so it is for now and then.
+    """
+    if (malloc_trim := _of_library("malloc_trim")) is not None:
+        malloc_trim(0)
+
+
+def _of_library(name: str) -> Callable[..., int] | None:
+    import ctypes  # noqa: PLC0415 -- commands that answer at once do without
+
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from consumers.pipeline.checkpoint import (
     Checkpoint,
     SavedCheckpoint,
 )
+from consumers.process import return_freed_memory
 from consumers.sinks.base import Flushable
 from streamnb import NaiveBayes, Predictor
 from streamnb.errors import PredictorError, QueueFullError
@@ -133,6 +134,7 @@ class CheckpointWriter:
         if pending is None or not wait([pending], timeout_s).done:
             return None
         self._pending = None
+        self._thread.submit(return_freed_memory)  # the copy of the model is free by now
         return pending.result()
 
     def close(self) -> None:
