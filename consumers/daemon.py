@@ -290,7 +290,7 @@ class Daemon:
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint.folder {self._settings.checkpoint.folder}: its learned/, with what "
-                f"each message taught, cannot be read ({error.strerror}). See to its mode and owner."
+                f"messages taught, cannot be read ({error.strerror}). See to its mode and owner."
             ) from error
 
     def build_pipeline(self) -> Pipeline:
