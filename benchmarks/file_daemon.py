@@ -1,6 +1,6 @@
-"""The whole daemon on a file of JSON lines: its speed without Kafka, and what checkpoints cost.
+"""The whole daemon on a file of JSON lines: its speed without Kafka, and what its promises cost.
 
-Further cases show what the memory of what was learned costs, and deletes and updates of the stream.
+These are checkpoints, the memory of what was learned, and deletes and updates that take it back.
 
 Beside it the library alone judges and learns the same texts, from memory, in one call and on one
 thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpoints, the page).
@@ -30,6 +30,7 @@ MESSAGES = 1_000_000
 # For checkpoints the run must last for several of them.
 LONG_MESSAGES = 3_000_000
 TURNS = 5
+BY_EXAMPLES_MESSAGES = 200_000  # each delete ends a snapshot there, so that they are slower
 DELETED, UPDATED = 0.02, 0.02  # shares of the messages
 _NO_MEMORY = {"learned": {"messages_max": 0}}
 
@@ -58,33 +59,8 @@ def file_daemon(tweets: Tweets, show: Show) -> Result:
 
 
 def checkpoints(tweets: Tweets, show: Show) -> Result:
-    """Learn a long file by the daemon's default model, with checkpoints each five seconds."""
+    """Learn a long file with checkpoints and the memory that deletes need, and without them."""
     written: list[int] = []
-    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
-        source = write_lines(Path(folder), tweets, LONG_MESSAGES)
-
-        def learned(*, checkpoints: bool) -> float:
-            run = run_daemon(source, LONG_MESSAGES, PAIRS, checkpoints=checkpoints)
-            if checkpoints:
-                written.append(run.checkpoints)
-            return LONG_MESSAGES / run.messages_per_s
-
-        timed = {
-            "checkpoints each 5 s": lambda: learned(checkpoints=True),
-            "no checkpoints": lambda: learned(checkpoints=False),
-        }
-        turns = alternate(timed, TURNS, show)
-    result = Result("checkpoints", f"{LONG_MESSAGES:,} JSON lines of {tweets.origin}")
-    for name in timed:
-        result.add(name, LONG_MESSAGES / turns.median_s(name), "messages/s")
-    ratio = turns.ratio("no checkpoints", "checkpoints each 5 s")
-    result.add("speed with checkpoints to without", ratio, "times", at_least=0.95)
-    result.add("checkpoints a run", statistics.median(written), "files")
-    return result
-
-
-def memory_of_learned(tweets: Tweets, show: Show) -> Result:
-    """Learn a long file with checkpoints and the memory that deletes need, and with neither."""
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
         source = write_lines(Path(folder), tweets, LONG_MESSAGES)
 
@@ -92,53 +68,61 @@ def memory_of_learned(tweets: Tweets, show: Show) -> Result:
             run = run_daemon(
                 source, LONG_MESSAGES, PAIRS, checkpoints=checkpoints, settings=settings
             )
+            if checkpoints:
+                written.append(run.checkpoints)
             return LONG_MESSAGES / run.messages_per_s
 
         timed = {
-            "checkpoints each 5 s, memory on": lambda: learned(checkpoints=True),
-            "checkpoints each 5 s, memory off": lambda: learned(
-                checkpoints=True, settings=_NO_MEMORY
+            "checkpoints each 5 s": lambda: learned(checkpoints=True),
+            "no checkpoints": lambda: learned(checkpoints=False),
+            "neither checkpoints nor memory": lambda: learned(
+                checkpoints=False, settings=_NO_MEMORY
             ),
-            "neither": lambda: learned(checkpoints=False, settings=_NO_MEMORY),
         }
         turns = alternate(timed, TURNS, show)
-    result = Result("memory_of_learned", f"{LONG_MESSAGES:,} JSON lines of {tweets.origin}")
-    on, off, neither = timed
+    result = Result("checkpoints", f"{LONG_MESSAGES:,} JSON lines of {tweets.origin}")
+    with_both, without, neither = timed
     for name in timed:
         result.add(name, LONG_MESSAGES / turns.median_s(name), "messages/s")
-    result.add("speed with both to neither", turns.ratio(neither, on), "times", at_least=0.9)
-    result.add("speed with the memory to without", turns.ratio(off, on), "times")
+    ratio = turns.ratio(without, with_both)
+    result.add("speed with checkpoints to without", ratio, "times", at_least=0.95)
+    result.add("speed with the memory to without", turns.ratio(neither, without), "times")
+    ratio = turns.ratio(neither, with_both)
+    result.add("speed with both to neither", ratio, "times", at_least=0.9)
+    result.add("checkpoints a run", statistics.median(written), "files")
     return result
 
 
 def deletes(tweets: Tweets, show: Show) -> Result:
     """Learn a file of which messages are deleted and updated, and as many without that."""
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
-        path = Path(folder)
-        plain = write_lines(path, tweets, MESSAGES)
-        n_deletes = _write_revised(path / "revised.jsonl", tweets, MESSAGES)
-        revised = f"file:{path / 'revised.jsonl'}"
-        by_examples = {"learning": {"publish": "examples"}}
-        n_learned = {plain: MESSAGES, revised: MESSAGES - n_deletes}
 
-        def learned(source: str, settings: Mapping[str, Any] | None = None) -> Callable[[], float]:
+        def learned(n: int, publish: str, *, revised: bool) -> Callable[[], float]:
+            path = Path(folder) / f"{n}-{revised}"
+            path.mkdir(exist_ok=True)
+            source, n_learned = write_lines(path, tweets, n), n
+            if revised:
+                n_learned -= _write_revised(path / "revised.jsonl", tweets, n)
+                source = f"file:{path / 'revised.jsonl'}"
+
             def run() -> float:
-                found = run_daemon(source, n_learned[source], PAIRS, settings=settings)
-                return MESSAGES / found.messages_per_s
+                settings = {"learning": {"publish": publish}}
+                return n / run_daemon(source, n_learned, PAIRS, settings=settings).messages_per_s
 
             return run
 
+        few = BY_EXAMPLES_MESSAGES
         timed = {
-            "with deletes and updates": learned(revised),
-            "without": learned(plain),
-            "by examples, with deletes and updates": learned(revised, by_examples),
-            "by examples, without": learned(plain, by_examples),
+            "with deletes and updates": learned(MESSAGES, "interval", revised=True),
+            "without": learned(MESSAGES, "interval", revised=False),
+            "by examples, with deletes and updates": learned(few, "examples", revised=True),
+            "by examples, without": learned(few, "examples", revised=False),
         }
         turns = alternate(timed, TURNS, show)
     what = f"{DELETED:.0%} deletes and {UPDATED:.0%} updates among {MESSAGES:,} JSON lines"
     result = Result("deletes", f"{what} of {tweets.origin}")
-    for name in timed:
-        result.add(name, MESSAGES / turns.median_s(name), "messages/s")
+    for name, n in zip(timed, (MESSAGES, MESSAGES, few, few), strict=True):
+        result.add(name, n / turns.median_s(name), "messages/s")
     ratio = turns.ratio("without", "with deletes and updates")
     result.add("speed with deletes and updates to without", ratio, "times", at_least=0.85)
     ratio = turns.ratio("by examples, without", "by examples, with deletes and updates")
