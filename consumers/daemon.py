@@ -44,7 +44,7 @@ from consumers.factories import (
     serve,
     stream_identity,
 )
-from consumers.features import build_model, hash_key_of
+from consumers.features import DecayTimes, build_model, hash_key_of
 from consumers.http import server
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
@@ -190,8 +190,11 @@ class Daemon:
         predictor.start()
         stack.callback(predictor.stop)
         self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
+        half_life_s = settings.model.half_life_s
+        self._decay = None if half_life_s is None else DecayTimes(half_life_s)
         group = self._group = build_group(settings, self._learned)
         if group is not None:
+            group.times = self._decay
             self._health.watch_part(lambda: group.status().trouble)
         decoder = build_decoder(settings, source, classes)
         self.reader = reader = Reader(source, decoder, self._health, stop, group=group)
@@ -310,6 +313,7 @@ class Daemon:
         consumed += [] if memory is None else [memory]
         labels = self._labels
         consumed += [] if labels is None else [labels.join]
+        consumed += [] if self._decay is None else [self._decay]
         self._checkpoint.restore_entries((*consumed, *predicted))
         if memory is not None:
             self._begin_memory(memory, positions)
@@ -354,6 +358,7 @@ class Daemon:
             if memory is None
             else Reviser(memory, None if labels is None else labels.join),
             labels=labels,
+            decay=self._decay,
             positions=positions,
             has_outputs=bool(self._files),
             handled=None if self._transactions is None else self._transactions.done,

@@ -1,13 +1,26 @@
-"""The model of the settings, and the columns of messages that its groups read."""
+"""The model of the settings, the columns of messages that its groups read, and their times.
+
+Where what is learned decays, each message counts by its own time. A partition's time is the newest
+that two labelled messages in a row have reached, and one of them moves it on by a half-life at
+most: so a wrong clock harms little. A message counts as of its own time or, if that is beyond it,
+as of its partition's; one that came before any time was known, or far too late, teaches nothing.
+All of that is a function of the partition's log.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.model import (
     FIXED,
     CategoriesSettings,
@@ -20,7 +33,7 @@ from consumers.config.model import (
     WordsSettings,
 )
 from consumers.config.sections import MESSAGE_PARTS
-from consumers.messages import Column, Messages, rows_of
+from consumers.messages import Column, Messages, Partition, part_name, partition_of, rows_of
 from streamnb import (
     Bernoulli,
     Beta,
@@ -31,6 +44,7 @@ from streamnb import (
     Fixed,
     Flags,
     Gaussian,
+    HalfLife,
     Multinomial,
     NaiveBayes,
     NormalInverseGamma,
@@ -40,13 +54,19 @@ from streamnb import (
 )
 from streamnb.columns import missing_text
 
+Floats = NDArray[np.float64]
+_AGE_MAX = 64.0  # half-lives behind its partition's time; a weight of 2⁻⁶⁴ would move no count
+log = structlog.get_logger(__name__)
+
 
 def build_model(settings: ModelSettings) -> NaiveBayes:
     """Return the untrained model of the settings."""
+    half_life_s = settings.half_life_s
     return NaiveBayes(
         classes=settings.classes,
         class_prior=_class_prior(settings.class_prior, settings.classes),
         features={name: _group(name, group) for name, group in settings.features.items()},
+        decay=None if half_life_s is None else HalfLife(seconds=half_life_s),
         new_classes=settings.new_classes,
         hash_key=hash_key_of(settings),
     )
@@ -134,3 +154,123 @@ def _column(messages: Messages, name: str) -> Column:
     if name == "text":
         return messages.texts
     return messages.fields[name] if name in messages.fields else missing_text(len(messages))
+
+
+# ---- times -------------------------------------------------------------------------------------
+
+
+def times_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Floats:
+    """Return the time of each message, or of some, in Unix milliseconds; nan if unknown."""
+    at = messages.at if rows is None else messages.at[rows]
+    times_ms = np.array(messages.metadata(messages.raw, at).times_ms, np.float64)
+    times_ms[times_ms == -1] = np.nan
+    return times_ms
+
+
+@dataclass(slots=True)
+class PartitionTime:
+    """The newest time that two messages in a row of a partition have reached, and the last's.
+
+    Both are in Unix milliseconds. A single wrong time moves nothing.
+    """
+
+    newest_ms: float = -math.inf
+    last_ms: float = -math.inf
+
+    def advance(self, times_ms: Floats, step_ms: float = math.inf) -> Floats:
+        """Move on by some messages; return the newest time before each of them, and at last.
+
+        Once it is known, a message moves it on by `step_ms` at most.
+        """
+        reached = np.where(np.isnan(times_ms), -np.inf, times_ms)
+        both = np.minimum(reached, np.r_[self.last_ms, reached[:-1]])
+        newest = np.maximum.accumulate(np.r_[self.newest_ms, both])
+        before, is_far = newest[:-1], False
+        if math.isfinite(step_ms):
+            is_far = bool((np.isfinite(before) & (newest[1:] > before + step_ms)).any())
+        if is_far:
+            now_ms = self.newest_ms
+            for k, next_ms in enumerate(both.tolist(), 1):
+                step = step_ms if math.isfinite(now_ms) else math.inf
+                now_ms = newest[k] = min(max(now_ms, next_ms), now_ms + step)
+        if len(times_ms):
+            self.newest_ms, self.last_ms = float(newest[-1]), float(reached[-1])
+        return newest
+
+    def packed(self) -> list[float | None]:
+        """Return both as JSON has them; None for none yet."""
+        return [at if math.isfinite(at) else None for at in (self.newest_ms, self.last_ms)]
+
+    def restore(self, values: Sequence[float | None]) -> None:
+        """Go on from what was packed."""
+        self.newest_ms, self.last_ms = (-math.inf if at is None else at for at in values)
+
+
+class ExampleTimes(NamedTuple):
+    """When labelled messages count, in Unix seconds, and their weights: 0 teaches nothing.
+
+    Without decay there are none.
+    """
+
+    times_s: Floats | None = None
+    weights: Floats | None = None
+
+    def of(self, rows: NDArray[np.int64], messages: Messages) -> ExampleTimes:
+        """Return those of some rows of the messages that they are of."""
+        if self.times_s is None or self.weights is None:
+            return self
+        at = np.searchsorted(messages.to_learn, rows)
+        return ExampleTimes(self.times_s[at], self.weights[at])
+
+
+class DecayTimes:
+    """Says when the labelled messages of a stream count, for a half-life in seconds.
+
+    It is an entry of the checkpoint; in a group its `packed` times of a partition go with the part.
+    """
+
+    name = "decay"
+
+    def __init__(self, half_life_s: float) -> None:
+        self._half_life_ms = 1000.0 * half_life_s
+        self._logs: defaultdict[Partition, PartitionTime] = defaultdict(PartitionTime)
+        self._packed: Mapping[str, Any] = {}
+        self.n_untaught = 0  # labelled messages that teach nothing
+        self._is_told = False
+
+    def take(self, messages: Messages) -> ExampleTimes:
+        """Return when the labelled messages of a batch count, and move their partition's time."""
+        times_ms = times_of(messages, messages.to_learn)
+        now_ms = self._logs[messages.partition].advance(times_ms, self._half_life_ms)[1:]
+        own_ms = np.fmin(times_ms, now_ms)
+        counts = np.isfinite(now_ms) & (own_ms >= now_ms - _AGE_MAX * self._half_life_ms)
+        n_untaught = int(len(counts) - counts.sum())
+        if n_untaught > 1 and not self._is_told:  # the first of a partition is none to tell of
+            self._is_told = True
+            log.warning(
+                "messages_without_weight",
+                partition=str(messages.partition),
+                detail="labelled messages that came before any time was known, or"
+                f" {_AGE_MAX:.0f} half-lives late, were judged, and taught nothing",
+            )
+        self.n_untaught += n_untaught
+        return ExampleTimes(np.where(counts, own_ms, 0.0) / 1000.0, counts.astype(np.float64))
+
+    def of_part(self, partition: Partition) -> list[float | None] | None:
+        """Return the times of a partition as they were packed last; on the checkpoint thread."""
+        return self._packed.get(part_name(partition))
+
+    def know(self, partition: Partition, times: Sequence[float | None] | None) -> None:
+        """Go on with the times that another member of the group packed."""
+        self._logs[partition].restore(times or (None, None))
+
+    def pack(self) -> CheckpointEntry:
+        """Return the time of each partition, and how many messages taught nothing."""
+        self._packed = {part_name(each): own.packed() for each, own in self._logs.items()}
+        return CheckpointEntry({"times": self._packed, "untaught": self.n_untaught})
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on from an entry."""
+        self.n_untaught = entry.values["untaught"]
+        for name, values in entry.values["times"].items():
+            self._logs[partition_of(name)].restore(values)

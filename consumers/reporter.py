@@ -67,6 +67,7 @@ def build_status(
         rejected=dict(statistics.rejected),
         revisions=statistics.revisions,
         remembered=statistics.remembered,
+        n_untaught=statistics.n_untaught,
         labels=statistics.labels,
         learned_by_class=dict(statistics.learned_by_class),
         predicted_by_class=dict(statistics.predicted_by_class),

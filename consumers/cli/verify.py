@@ -338,6 +338,11 @@ def replayed(
             "late_labels.source: what the labels of another log taught cannot be verified; verify "
             "is for checkpoints of a log that holds its labels"
         )
+    if settings.model.half_life_s is not None:
+        raise ConfigError(
+            "model.half_life_s: decayed counts round, by the order of what was learned, and cannot "
+            "be verified; nor can some messages be taken out of them"
+        )
     model, notes = stored.model, dict(stored.header["notes"])
     kept = entries_of(notes.pop("entries", {}), stored.extras)
     found = mismatch(build_model(settings.model), stream_identity(settings), model, notes)

@@ -260,6 +260,7 @@ class ModelSettings(Section):
     new_classes: bool = False
     class_prior: ClassPrior = 1.0
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
+    half_life_s: float | None = Field(default=None, ge=1, le=1e9)  # None: nothing is forgotten
     hash_key: SecretStr | None = None  # None: drawn at random
 
     @field_validator("hash_key")

@@ -142,6 +142,7 @@ class Settings(Section):
             *_wrong_group(self),
             *_wrong_transactions(self),
             *_wrong_late_labels(self),
+            *_wrong_decay(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
@@ -289,6 +290,22 @@ def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
     classes = settings.model.classes
     if late.default is not None and late.default not in classes:
         yield ("late_labels", "default"), _no_class(late.default, classes)
+
+
+def _wrong_decay(settings: Settings) -> Iterator[_Found]:
+    """Find what would have to be taken back from decayed counts, which round."""
+    if settings.model.half_life_s is None:
+        return
+    here = ("model", "half_life_s")
+    if settings.learned.messages_max:
+        text = "needs learned.messages_max: 0, as decayed counts round: deletes and updates could"
+        yield here, f"{text} not take back exactly what a message taught"
+    if settings.corrections.to != "none":
+        yield here, "needs corrections.to: none: a correction takes back what its message taught"
+    for name, group in settings.model.features.items():
+        if isinstance(group, WordsSettings) and group.normalise:
+            text = "does not go with model.half_life_s: each moment would move every word's weight"
+            yield ("model", "features", name, "normalise"), text
 
 
 def load(

@@ -77,6 +77,7 @@ class RunStatistics:
         self.rejected: Counter[str] = Counter()
         self.revisions: Mapping[str, int] = {}
         self.remembered = 0, 0
+        self.n_untaught = 0
         self.labels: Mapping[str, int] = {}  # that came later, by what became of them
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()

@@ -76,6 +76,7 @@ class Status:
     rejected: Mapping[str, int] = field(default_factory=dict)  # by reason
     revisions: Mapping[str, int] = field(default_factory=dict)  # what deletes and updates took back
     remembered: tuple[int, int] = (0, 0)  # records of what was learned, and their bytes
+    n_untaught: int = 0  # labelled messages that decay left no weight
     labels: Mapping[str, int] = field(default_factory=dict)  # that came later than their message
     learned_by_class: Mapping[str, int] = field(default_factory=dict)
     predicted_by_class: Mapping[str, int] = field(default_factory=dict)  # without a label

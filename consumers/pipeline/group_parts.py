@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from consumers.errors import GroupError
+from consumers.features import DecayTimes
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFiles
@@ -57,8 +58,9 @@ class _Known:
 class GroupParts:
     """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
 
-    `memory` remembers what the messages of our partitions taught, `labels` is the topic with what
-    people say of them. `clock` returns Unix seconds: ages are those of files.
+    `memory` remembers what the messages of our partitions taught, `times` knows where their times
+    stand if that decays, `labels` is the topic with what people say of them. `clock` returns Unix
+    seconds: ages are those of files.
     """
 
     files: PartFiles
@@ -67,6 +69,7 @@ class GroupParts:
     clock: Callable[[], float] = time.time
     is_late: bool = False  # who sees the topic first begins at its end, who comes later at a later
     memory: LearnedMemory | None = None
+    times: DecayTimes | None = None
     labels: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
@@ -193,7 +196,8 @@ class GroupParts:
                 continue
             try:
                 records = None if self.memory is None else self.memory.shared(partition)
-                self.files.write(state, partition, position, records, labels)
+                times = None if self.times is None else self.times.of_part(partition)
+                self.files.write(state, partition, position, records, labels, times)
             except (GroupError, OSError) as error:
                 self._say("write", str(error))
                 return

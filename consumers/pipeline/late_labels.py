@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import LateLabelsSettings
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
+from consumers.features import times_of
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
@@ -71,7 +72,6 @@ from consumers.pipeline.waiting_messages import (
     take_back,
     texts_of,
     time_of,
-    times_of,
     waiting_records,
 )
 from consumers.sources.base import LogFacts, have_same_partitions
@@ -125,9 +125,7 @@ class LateLabels:
         """Move the time of a partition on by a batch, and return which of its messages may wait."""
         known = self._logs[messages.partition]
         times_ms = times_of(messages)
-        reached = np.where(np.isnan(times_ms), -np.inf, times_ms)
-        both = np.minimum(reached, np.r_[known.last_ms, reached[:-1]])
-        newest = np.maximum.accumulate(np.r_[known.newest_ms, both])
+        newest = known.advance(times_ms)
         waits = (messages.labels == NO_LABEL) & (messages.operations == _CREATE)
         waits &= messages.ids.texts.ends >= 0
         before = np.where(np.isfinite(newest[:-1]), newest[:-1], np.nan)
@@ -135,11 +133,9 @@ class LateLabels:
         in_time = ~(times_ms < before - self._window_ms)
         self.counts["messages_too_late"] += int((waits & ~in_time).sum())
         self._judged.clear()
-        if len(messages):
-            known.newest_ms, known.last_ms = float(newest[-1]), float(reached[-1])
-            has_time = np.flatnonzero(~np.isnan(times_ms))
-            if math.isnan(known.first_ms) and len(has_time):
-                known.first_ms = float(times_ms[has_time[0]])
+        has_time = np.flatnonzero(~np.isnan(times_ms))
+        if math.isnan(known.first_ms) and len(has_time):
+            known.first_ms = float(times_ms[has_time[0]])
         return Arrivals(times_ms, waits & in_time, self._window_ms)
 
     def judged(self, offsets: NDArray[np.int64], log_posteriors: Floats) -> None:

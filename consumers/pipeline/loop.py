@@ -23,7 +23,7 @@ from consumers.corrections import CorrectionApplier
 from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, SinkError
-from consumers.features import columns_of
+from consumers.features import DecayTimes, ExampleTimes, columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
@@ -76,6 +76,7 @@ class Pipeline:
     group: GroupParts | None = None
     reviser: Reviser | None = None
     labels: LabelReader | None = None
+    decay: DecayTimes | None = None
     # Told, on the predictor's thread, of each offset before which all records were added: it
     # commits the positions itself.
     handled: Callable[[Partition, int], None] | None = None
@@ -158,6 +159,8 @@ class Pipeline:
         self.positions[messages.partition] = messages.next_offset
         self._is_mid_batch = False
         self.statistics.count(len(messages.raw), messages)
+        if self.decay is not None:
+            self.statistics.n_untaught = self.decay.n_untaught
 
     def _do_due(self, n_messages: int) -> None:
         """Do what is due between two batches: publish, check other threads, checkpoint."""
@@ -243,6 +246,7 @@ class Pipeline:
         labels that stand behind it in its log.
         """
         to_learn, to_predict = messages.to_learn, messages.to_predict
+        own_times = ExampleTimes() if self.decay is None else self.decay.take(messages)
         while True:
             n = self.learner.n_until_due() or len(to_learn) + 1
             end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else len(messages)
@@ -250,17 +254,21 @@ class Pipeline:
             snapshot = self.learner.snapshot
             # First, so that recent messages are always stored in the same order: labelled ones,
             # then those that the predictor's thread judges.
-            self._learn(messages, to_learn[:n])
+            self._learn(messages, to_learn[:n], own_times)
             self._predict(messages, to_predict[:n_before], snapshot)
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
                 return
 
-    def _learn(self, messages: Messages, rows: NDArray[np.int64]) -> None:
+    def _learn(self, messages: Messages, rows: NDArray[np.int64], own_times: ExampleTimes) -> None:
         labels = Codes(messages.labels[rows], messages.classes)
         columns = columns_of(messages, rows, self.statistics.fields)
         # A partition without labels gets its part too: its position is saved with it.
-        posteriors = self.learner.learn(part_name(messages.partition), columns, labels)
+        own = own_times.of(rows, messages)
+        part = part_name(messages.partition)
+        posteriors = self.learner.learn(
+            part, columns, labels, weights=own.weights, times_s=own.times_s
+        )
         if len(rows):
             classes = keep_classes(self.learner.model)
             self.statistics.classes.grow(classes)
@@ -291,6 +299,8 @@ class Pipeline:
         """
         self.learner.set_part(part_name(partition), part.model)
         self.positions[partition] = part.position
+        if self.decay is not None:
+            self.decay.know(partition, part.times)
         if self.corrections is not None:
             self.corrections.know(partition, part.labels, self.positions, self.learner)
         if self.reviser is not None:

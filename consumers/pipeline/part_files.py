@@ -21,7 +21,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -46,6 +46,7 @@ _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer
 _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(new|damaged)")
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
+_TIMES = "times"
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -107,6 +108,7 @@ class LoadedPart:
     written_s: float
     records: SharedRecords | None = None
     labels: int = 0
+    times: Sequence[float | None] | None = None  # of the messages, where what they taught decays
 
 
 class PartFiles:
@@ -185,7 +187,7 @@ class PartFiles:
                 continue
             notes = dict(stored.header["notes"])
             self._check_topic(path, notes.pop("topic_id", None))
-            said = notes.pop(_RECORDS, None)
+            said, times = notes.pop(_RECORDS, None), notes.pop(_TIMES, None)
             wrong = mismatch(self._like, self._identity, stored.model, notes)
             if wrong or stored.positions != {part_name(partition): each.position}:
                 raise GroupMismatchError(
@@ -198,7 +200,7 @@ class PartFiles:
                 sealed = {int(number): folder / name for number, name in said["sealed"].items()}
                 tail = stored.extras[_RECORDS].tobytes()
                 records = SharedRecords(said["values"], sealed, tail)
-            return LoadedPart(stored.model, each.position, written_s, records, each.labels)
+            return LoadedPart(stored.model, each.position, written_s, records, each.labels, times)
         return None
 
     def write(
@@ -208,12 +210,13 @@ class PartFiles:
         position: int,
         records: SharedRecords | None = None,
         labels: int = 0,
+        times: Sequence[float | None] | None = None,
     ) -> int:
         """Write a part at its next offset, safe against kills; return its size in bytes.
 
         If a file of the partition has got as far already, nothing is written. `state` is frozen,
-        and has the part; `records` and `labels` are as of the same place. If the file cannot be
-        written, it is a `GroupError`.
+        and has the part; `records`, `labels` and `times` are as of the same place. If the file
+        cannot be written, it is a `GroupError`.
         """
         folder, name = self._folder_of(partition), part_name(partition)
         furthest = self.furthest(partition)
@@ -222,6 +225,8 @@ class PartFiles:
         with _errors(folder):
             make_private_folder(folder)
         notes = self._identity | {"topic_id": self.topic_id}
+        if times is not None:
+            notes[_TIMES] = list(times)
         sealed: dict[int, str] = {}
         extras = None
         if records is not None:

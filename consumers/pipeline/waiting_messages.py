@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from consumers.config.model import Kind
 from consumers.decode.kernels import learned_records as kernels
-from consumers.messages import Messages
+from consumers.features import PartitionTime
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
@@ -214,11 +214,9 @@ def _due(times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> _Due:
 
 
 @dataclass(slots=True)
-class WaitingLog:
+class WaitingLog(PartitionTime):
     """Where the times of a partition stand, and what waits there."""
 
-    newest_ms: float = -math.inf  # that two messages in a row have reached
-    last_ms: float = -math.inf
     first_ms: float = math.nan
     floor: int = 0  # labels before this record were given up
     messages: DueTimes = field(default_factory=DueTimes)
@@ -243,13 +241,6 @@ class WaitingLog:
         is_open = np.array([each not in self.joined for each in numbers.tolist()], np.bool_)
         self.joined.difference_update(numbers.tolist())
         return numbers[is_open], hashes[is_open]
-
-
-def times_of(messages: Messages) -> Floats:
-    """Return the time of each message in Unix milliseconds, nan if unknown."""
-    times_ms = np.array(messages.metadata(messages.raw, messages.at).times_ms, np.float64)
-    times_ms[times_ms == -1] = np.nan
-    return times_ms
 
 
 def leaving(memory: LogMemory) -> int:

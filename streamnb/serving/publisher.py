@@ -217,7 +217,15 @@ class Learner:
             return None
         return self._policy.n_until_due(self.model.n_examples)
 
-    def learn(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
+    def learn(
+        self,
+        part: str,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
+    ) -> Floats:
         """Judge, then learn examples of one part, and publish if the policy says so.
 
         See `NaiveBayes.prequential_many`. A snapshot stands between two calls: one call publishes
@@ -230,6 +238,10 @@ class Learner:
         columns : mapping of str to sequence, or data frame
             Fields by name, each of length n.
         labels : sequence of str, int or bool, or Codes, of length n
+        weights : sequence of float, of length n, optional
+            How many examples each counts as, 1 by default; 0 teaches nothing.
+        times_s : sequence of float, of length n, optional
+            When each was, in seconds: for a half-life in seconds.
 
         Returns
         -------
@@ -241,7 +253,9 @@ class Learner:
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
-        posteriors = self.model.prequential_many(columns, labels, part=part)
+        posteriors = self.model.prequential_many(
+            columns, labels, weights=weights, times_s=times_s, part=part
+        )
         self.publish_if_due()
         return posteriors
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.consumers.kafka.topics import fill
 from tests.consumers.pipeline.revised_log import Said, expected
@@ -60,6 +62,7 @@ class DaemonGroup:
         source: str,
         stack: ExitStack,
         corrections: str = "none",
+        sections: Mapping[str, object] = MappingProxyType({}),
         **kafka: object,
     ) -> None:
         self.daemons: dict[str, Daemon] = {}
@@ -71,6 +74,7 @@ class DaemonGroup:
             "kafka": {"session_timeout_s": SESSION_S, "max_poll_messages": 500, **kafka},
             "group": {"folder": str(folder / "shared"), "interval_s": 0.2},
             "corrections": {"to": corrections},
+            **sections,
         }
 
     def state(self, name: str) -> Path:

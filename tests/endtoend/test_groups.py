@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,8 +12,11 @@ import pytest
 
 from consumers.corrections.model import Correction, encode
 from consumers.messages import Partition, part_name
+from streamnb.storage import read
 from tests.broker.broker import Broker
+from tests.consumers.decoded_messages import messages
 from tests.consumers.kafka.topics import fill
+from tests.consumers.test_decay_times import learned
 from tests.endtoend.daemon_group import DaemonGroup, RevisedTopic
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, examples, message
 
@@ -61,6 +65,43 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
             assert group.daemons[name].stop() == 0
     for name in names:
         assert counts_at(group.state(name)) == expected
+
+
+@pytest.mark.deep
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_decayed_parts_move_with_their_times(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Each part is, bit for bit, what one process learns of its log, whoever read which piece."""
+    topic, n, half_life_s = new_topic(2), 2_000, 60.0
+    logs = [
+        [
+            json.dumps(
+                {"text": f"w{i % 97}", "label": i % 2 * 4, "created_at": int(1.7e12) + 977 * i
+                 - i * i % 11 * 9_000}
+            ).encode()
+            for i in range(first, first + n)
+        ]
+        for first in (0, 31)
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        sections = {"model": {"half_life_s": half_life_s}, "learned": {"messages_max": 0}}
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, sections=sections, group_id=f"of-{topic}")
+        for k, name in enumerate(("first", "second", "first")):
+            for number, log in enumerate(logs):
+                fill(broker.address, topic, log[k * 700 : (k + 1) * 700], number)
+            group.start(name)
+            group.until_it_knows(name, 2 * min(n, (k + 1) * 700) - 2)
+            assert group.daemons[name].stop() == 0
+    found = read(group.state("first") / "model.nb").model
+    batches = [messages(Partition(topic, k), log) for k, log in enumerate(logs)]
+    expected, _ = learned(*batches, half_life_s=half_life_s)
+    for name in expected.parts:
+        words = sorted(expected.part(name).words())
+        own, theirs = (each.part(name).word_counts(words) for each in (expected, found))
+        assert own.tolist() == theirs.tolist()
 
 
 @pytest.mark.integration

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,40 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     assert [each["snapshot_version"] - 1 for each in records] == [
         n // 70 for n in n_before.values()
     ]
+
+
+def test_decay_goes_by_the_times_of_messages(tmp_path: Path) -> None:
+    """Counts are those of the plain formula, and cuts and stops change no byte of what decays."""
+    after_s = [None if i % 50 == 7 else 600.0 * i - i * i % 7 * 900.0 for i in range(N)]
+    found = [
+        {"id": f"m{i}", "text": "a", "label": ("negative", "positive")[i % 3 == 0]}
+        | ({} if after is None else {"created_at": int(1.7e12 + 1000 * after)})
+        for i, after in enumerate(after_s)
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in found))
+    sections: dict[str, Any] = {
+        "model": {"hash_key": KEY, "half_life_s": 86_400},
+        "learned": {"messages_max": 0},
+        "corrections": {"to": "none"},
+    }
+    summary = replay(tmp_path / "whole", source, **sections)
+    for n in (1, 400, 35):
+        replay(tmp_path / "stopped", source, n=n, file={"batch_bytes": 3_000}, **sections)
+    replay(tmp_path / "stopped", source, **sections)
+    models = [(tmp_path / each / "model.nb").read_bytes() for each in ("whole", "stopped")]
+    assert models[0] == models[1]
+    now = last = newest = -math.inf
+    plain = defaultdict[str, float](float)
+    for each, after in zip(found, after_s, strict=True):
+        own = -math.inf if after is None else after
+        now, last = max(now, min(own, last)), own
+        at = now if after is None else min(after, now)
+        newest = max(newest, at)
+        plain[str(each["label"])] += 2.0 ** (at / 86_400) if now > -math.inf else 0.0
+    assert dict(zip(summary.classes, summary.class_counts, strict=True)) == pytest.approx(
+        {label: each / 2.0 ** (newest / 86_400) for label, each in plain.items()}
+    )
 
 
 def test_no_message_is_judged_by_labels_behind_it(tmp_path: Path) -> None:

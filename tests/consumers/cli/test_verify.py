@@ -21,7 +21,7 @@ from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction, encode
 from consumers.decode.record_format import RecordFormat
-from consumers.errors import MismatchError, QuestionError, SourceError
+from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
 from consumers.messages import Partition
 from consumers.monitoring import logs
@@ -330,6 +330,10 @@ def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
     piped = settings_for(tmp_path, "stdin")
     with pytest.raises(MismatchError, match="stdin"):
         verify(piped, stored(tmp_path))
+    off = {"learned": {"messages_max": 0}, "corrections": {"to": "none"}}
+    decays = settings_for(tmp_path, source, model={**MODEL, "half_life_s": 60}, **off)
+    with pytest.raises(ConfigError, match="decayed counts round"):
+        verify(decays, stored(tmp_path))
 
 
 def days(n: int, seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]]]]:

@@ -158,6 +158,15 @@ port: 1
             "group: {folder: s}\nlearned: {messages_max: 0}\n" + SHARED_LABELS,
             "group.folder: needs learned.messages_max above 0",
         ),
+        (
+            "model: {half_life_s: 60}",
+            "model.half_life_s: needs learned.messages_max: 0, as decayed counts round",
+        ),
+        ("model: {half_life_s: 60}", "model.half_life_s: needs corrections.to: none"),
+        (
+            "model: {half_life_s: 60, features: {text: {likelihood: complement, normalise: true}}}",
+            "model.features.text.normalise: does not go with model.half_life_s",
+        ),
         ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),
         ("- source", "it must be keys and values"),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, GroupError, GroupMismatchError
-from consumers.features import build_model
+from consumers.features import DecayTimes, build_model
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles, SharedRecords
@@ -239,6 +240,22 @@ def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
     assert (found.position, found.model.n_examples) == (100, 0)
     assert found.model.parts.keys() == {part_name(LOG)}
     assert two.furthest(OTHER) is None
+
+
+def test_the_times_of_a_part_that_decays_go_with_it(tmp_path: Path) -> None:
+    """Who takes the partition over goes on with them; other parts have none."""
+    times = DecayTimes(60.0)
+    times.unpack(CheckpointEntry({"untaught": 0, "times": {part_name(LOG): [9.0, None]}}))
+    times.pack()
+    one = GroupParts(files_in(tmp_path), LOG.topic, 3600.0, times=times)
+    one.write(learned("a", "b").state, {LOG: 2})
+    found = GroupParts(files_in(tmp_path), LOG.topic, 3600.0).take_over(LOG, None)
+    assert found is not None
+    assert found.times == [9.0, None]
+    files_in(tmp_path).write(learned("x", log=OTHER).state, OTHER, 7)
+    other = files_in(tmp_path).load(OTHER)
+    assert other is not None
+    assert other.times is None
 
 
 def test_with_latest_an_empty_partition_begins_once_too(tmp_path: Path) -> None:
