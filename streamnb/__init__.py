@@ -13,6 +13,7 @@ from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
 from streamnb.features.words import Words
+from streamnb.folds import Folds
 from streamnb.inspection import Explanation, LinearForm, Parameters
 from streamnb.labels import Codes
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
@@ -52,6 +53,7 @@ __all__ = [
     "Explanation",
     "Fixed",
     "Flags",
+    "Folds",
     "Gaussian",
     "HalfLife",
     "Judgement",

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
@@ -84,19 +85,11 @@ def prequential(
     codes = read_labels(labels, n)
     given = read_weights(weights, n)
     times = read_times(times_s, n)
-    new = new_labels(codes, state.class_index, None if given is None else given > 0)
-    if new and state.is_closed:
-        row, label = new[0]
-        raise InputError(
-            f"label {label!r} (row {row}) is none of the declared classes:"
-            f" {shown_classes(state.classes)}. Correct the label, declare it in classes, or set"
-            " new_classes=True to let classes join."
-        )
+    new = classes_to_join(state, codes, None if given is None else given > 0)
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
         indices = np.where(given > 0, indices, np.int32(UNLABELLED))
-    state.check_classes(classes)
     schedule = state.clock.schedule(indices, given, times)
     target = None if part is None and not state.parts else part_to_learn(state, part)
     out = np.full((n, len(classes)), -np.inf)
@@ -295,6 +288,23 @@ def unlearn(
 
 
 # ---- classes and parts ---------------------------------------------------------------------------
+
+
+def classes_to_join(
+    state: ModelState, codes: Codes, counted: NDArray[np.bool_] | None = None
+) -> list[tuple[int, Label]]:
+    """Return the labels that are no class yet, by the row that brings them, or refuse them."""
+    new = new_labels(codes, state.class_index, counted)
+    if new and state.is_closed:
+        row, label = new[0]
+        raise InputError(
+            f"label {label!r} (row {row}) is none of the declared classes:"
+            f" {shown_classes(state.classes)}. Correct the label, declare it in classes, or set"
+            " new_classes=True to let classes join."
+        )
+    if new:
+        state.check_classes([*state.classes, *(label for _, label in new)])
+    return new
 
 
 def add_class(state: ModelState, label: Any) -> None:

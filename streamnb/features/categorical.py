@@ -30,6 +30,7 @@ from streamnb.features.protocol import (
     GroupState,
     Places,
     at_row,
+    count_within_bound,
     learn_within_bound,
     not_learned,
     plain_values,
@@ -174,6 +175,11 @@ class CategoriesState(GroupState):
         """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
         self._fit(batch.fields)
         learn_within_bound(self, part, batch, updates, out, self.spec.max_values)
+
+    def count(self, part: GroupPart, batch: CategoryBatch, updates: RowUpdates) -> None:
+        """Learn rows in a part alone; see `GroupState`."""
+        self._fit(batch.fields)
+        count_within_bound(self, part, batch, updates, self.spec.max_values)
 
     def learn_rows(
         self,

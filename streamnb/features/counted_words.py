@@ -18,6 +18,7 @@ from streamnb.features.protocol import (
     Places,
     at_row,
     check_examples,
+    count_within_bound,
     learn_within_bound,
     not_learned,
     short_entries,
@@ -91,8 +92,15 @@ class CountedState(GroupState):
 
     def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:
         """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
-        n_words_max = UNBOUNDED if self.n_declared else self.spec.max_words
-        learn_within_bound(self, part, batch, updates, out, n_words_max)
+        learn_within_bound(self, part, batch, updates, out, self._n_part_words_max)
+
+    def count(self, part: GroupPart, batch: Batch, updates: RowUpdates) -> None:
+        """Learn rows in a part alone; see `GroupState`."""
+        count_within_bound(self, part, batch, updates, self._n_part_words_max)
+
+    @property
+    def _n_part_words_max(self) -> int:
+        return UNBOUNDED if self.n_declared else int(self.spec.max_words)
 
     def learn_rows(
         self, counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
@@ -299,6 +307,11 @@ class CountedState(GroupState):
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Set the counts to the sum of the parts'."""
         super().sum_parts(parts)
+        self.rebuild()
+
+    def leave_out(self, part: GroupPart, others: Sequence[GroupPart]) -> None:
+        """Set the counts to the sum of all parts but one."""
+        super().leave_out(part, others)
         self.rebuild()
 
     def set_bounded(self, *, bounded: bool) -> None:

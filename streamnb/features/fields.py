@@ -218,6 +218,10 @@ class FieldsState(GroupState):
     ) -> None:
         """Predict rows and learn them, in the group's sum and in a part."""
         self.run(batch, updates, out, learn=True)
+        self.count(part, batch, updates)
+
+    def count(self, part: GroupPart, batch: FieldBatch, updates: RowUpdates) -> None:
+        """Learn rows in a part alone; see `GroupState`."""
         part.counts = self.grow(part.counts)
         self._learn(part.counts, batch, updates)
 

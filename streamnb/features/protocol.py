@@ -37,6 +37,7 @@ __all__ = [
     "Places",
     "at_row",
     "check_examples",
+    "count_within_bound",
     "learn_within_bound",
     "not_learned",
     "short_entries",
@@ -212,6 +213,10 @@ class GroupState(ABC):
     def learn_part(self, part: GroupPart, batch: Any, updates: RowUpdates, out: Floats) -> None:
         """Predict rows into `out` and learn them, in the group's sum and in a part."""
 
+    @abstractmethod
+    def count(self, part: GroupPart, batch: Any, updates: RowUpdates) -> None:
+        """Learn rows in a part alone, and predict none; `sum_parts` is due afterwards."""
+
     def new_part(self) -> GroupPart:
         """Return a part that has learned nothing."""
         return GroupPart(self.empty_counts())
@@ -234,6 +239,15 @@ class GroupState(ABC):
             self.add_counts(self.counts, part.counts)
         self.recount(self.counts)
         self.n_dropped = sum(part.n_dropped for part in parts)
+
+    def leave_out(self, part: GroupPart, others: Sequence[GroupPart]) -> None:
+        """Set the statistics to the sum of the `others`: all parts but one, in their order."""
+        if not self.sums_exactly:
+            self.sum_parts(others)
+            return
+        statistics.subtract(self.counts, part.counts)
+        self.recount(self.counts)
+        self.n_dropped -= part.n_dropped
 
     def set_bounded(self, *, bounded: bool) -> None:  # noqa: B027 -- for groups with a bound
         """Bound what the group itself holds, or leave that to its parts."""
@@ -291,6 +305,17 @@ def learn_within_bound(
         n_dropped = group.drop_from_part(part, statistics.kept(n_max, n_new))
         part.n_dropped += n_dropped
         group.n_dropped += n_dropped
+
+
+def count_within_bound(
+    group: Any, part: GroupPart, batch: Any, updates: RowUpdates, n_max: int
+) -> None:
+    """Learn rows in a part with a bound, and in nothing else; see `learn_within_bound`."""
+    part.counts = group.grow(part.counts)
+    row, why, n_new = group.learn_rows(part.counts, batch, updates, 0, n_max)
+    while why == counting.FULL:
+        part.n_dropped += group.drop_from_part(part, statistics.kept(n_max, n_new))
+        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max)
 
 
 def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputError:

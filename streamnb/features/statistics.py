@@ -55,6 +55,7 @@ _DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, a
 _KEPT_SHARE = 0.75
 UNBOUNDED = 1 << 62
 _EXACT = 2.0**53  # below, whole numbers are themselves
+_CHUNK_ROWS = 1 << 14  # temporary arrays of so many rows stay in the processor's cache
 
 
 # ---- all statistics ------------------------------------------------------------------------------
@@ -154,6 +155,14 @@ def add(statistics: S, other: S) -> None:
     for array, theirs in zip(floats(statistics), floats(other), strict=True):
         n = min(len(array), len(theirs))
         array[:n] += theirs[:n]
+
+
+def subtract(statistics: S, other: S) -> None:
+    """Take away other statistics that are part of the sum, in place; the inverse of `add`."""
+    for array, theirs in zip(floats(statistics), floats(other), strict=True):
+        for begin in range(0, min(len(array), len(theirs)), _CHUNK_ROWS):
+            rows = slice(begin, min(begin + _CHUNK_ROWS, len(array), len(theirs)))
+            array[rows] = left_of(array[rows], theirs[rows])
 
 
 def rescale(statistics: S, factor: float) -> None:
