@@ -403,7 +403,7 @@ class LateLabels:
         matches = [each for each in matches if each[0].now.number in known]
         back = sorted(each.default.number for each, _ in matches if each.default is not None)
         if back:
-            done = take_back(memory, np.array(back), part, self._memory.fields, learner)
+            done = take_back(memory.read(np.array(back)), part, self._memory.fields, learner)
             self.counts["default_replaced"] += done["unlearned"]
             self.revised["refused"] += done["refused"]
         values = found.columns(self._memory.fields)

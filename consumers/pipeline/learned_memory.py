@@ -8,9 +8,9 @@ consuming thread waits for it; if the disk refuses, memory holds what it has not
 names each file and how many records the log had, but no bytes, as these depend on the batches: at
 the start files are cut to that, and what it does not name is removed.
 
-Records are found by a keyed 64-bit hash of their id, in tables that are made when first asked for.
-So are the hashes: a stream without deletes and updates needs none. The id itself is
-compared afterwards, so a collision changes nothing.
+Records are found by a keyed 64-bit hash of their id, in tables that are made when first asked for,
+with the hashes: a stream without deletes and updates needs none. The id itself is compared
+afterwards, so a collision changes nothing.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ from consumers.pipeline.learned_records import (
     LearnedRecord,
     PendingIds,
     Segment,
+    collected,
     no_spans,
     pack,
     parse,
     relabelled,
+    runs_of,
     store,
 )
 from consumers.pipeline.part_files import SharedRecords
@@ -244,9 +246,8 @@ class LogMemory:
         if not is_known.all():
             return self.read(numbers[is_known])
         spans, buffers = no_spans(len(numbers), self.n_fields), []
-        for number in np.unique(segments).tolist():
-            first, last = np.searchsorted(segments, (number, number + 1)).tolist()
-            at = numbers[first:last] - number * SEGMENT_RECORDS
+        for first, last in runs_of(segments):
+            number, at = int(segments[first]), numbers[first:last] % SEGMENT_RECORDS
             try:
                 for data, begin, end in self.segments[number].locate(at, spans[first:last]):
                     buffers.append((data, first + begin, first + end))
@@ -256,7 +257,7 @@ class LogMemory:
         mapped = [each for each in self.segments.values() if each.is_mapped]
         for each in mapped if len(mapped) > MAPPED_MAX else ():  # each is an open file
             each.unmap()
-        return FoundRecords(numbers, spans, buffers)
+        return collected(numbers, spans, buffers)
 
     def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:
         """Take up a segment, cut to the log's records so far; return it.
@@ -430,8 +431,7 @@ class LearnedMemory:
         for segment in sealed:
             if self.folder is not None:
                 self._submit([(segment, segment.n_bytes)])
-        for gone in memory.forget():
-            self._leaving[-1].append(gone.path)
+        self._leaving[-1] += [gone.path for gone in memory.forget()]
         while len(self._waiting) > WAITING_MAX or (self._waiting and self._waiting[0].done()):
             with contextlib.suppress(OSError):  # the next checkpoint tries again, and says why
                 self._waiting.popleft().result()

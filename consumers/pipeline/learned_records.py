@@ -11,6 +11,7 @@ none; the ids' bytes; `kinds` uint8; the fields' bytes.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import struct
@@ -49,6 +50,7 @@ _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
 _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
+_AT_ONCE = np.zeros(1, np.int64)  # where a chunk begins that has a buffer of its own
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -256,18 +258,21 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Some records of a log, in its order: their numbers, and where their values lie.
+    """Some records of a log, in its order: their numbers, and where their values lie in `data`.
 
-    `spans` has a row for each, with the columns of `locate`. `buffers` has each piece of bytes, and
-    the first and the last of the records that lie in it.
+    `spans` has a row for each, with the columns of `locate`.
     """
 
     numbers: Longs
     spans: Longs
-    buffers: Sequence[tuple[NDArray[np.uint8], int, int]]
+    data: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def some(self, chosen: NDArray[np.bool_]) -> FoundRecords:
+        """Return some of them."""
+        return FoundRecords(self.numbers[chosen], self.spans[chosen], self.data)
 
     @property
     def labels(self) -> NDArray[np.int32]:
@@ -275,23 +280,24 @@ class FoundRecords:
         return self.spans[:, kernels.LABEL].astype(np.int32)
 
     def texts(self, column: int) -> Texts:
-        """Return the texts that begin at a column of the spans, one behind the other."""
-        begins, ends = self.spans[:, column].copy(), self.spans[:, column + 1].copy()
-        sizes = np.where(ends < 0, 0, ends - begins)
-        stops = np.cumsum(sizes)
-        starts = stops - sizes
-        out = np.empty(int(sizes.sum()), np.uint8)
-        for data, begin, end in self.buffers:
-            kernels.copy(data, begins[begin:end], ends[begin:end], starts[begin:end], out)
-        return Texts(out, starts, np.where(ends < 0, -1, stops))
+        """Return the texts that begin at a column of the spans."""
+        return Texts(self.data, self.spans[:, column].copy(), self.spans[:, column + 1].copy())
+
+    def bytes_of(self, column: int, size: int, rows: Longs) -> NDArray[np.uint8]:
+        """Return the first bytes of the values that begin at a column of the spans, as a grid."""
+        found: NDArray[np.uint8] = self.data[self.spans[rows, column, np.newaxis] + np.arange(size)]
+        return found
 
     def columns(self, fields: Mapping[str, Kind]) -> dict[str, Column]:
         """Return the values of the model's fields as the columns that it learned."""
         found: dict[str, Column] = {}
         for k, (name, kind) in enumerate(fields.items()):
-            texts = self.texts(kernels.FIELDS + 2 * k)
-            is_numbers = kind in {"numbers", "flags"}
-            found[name] = texts.data.view(np.float64) if is_numbers else TextColumn(texts)
+            at = kernels.FIELDS + 2 * k
+            if kind in {"numbers", "flags"}:
+                values = self.bytes_of(at, 8, np.arange(len(self)))
+                found[name] = values.view(np.float64).ravel()
+            else:
+                found[name] = TextColumn(self.texts(at))
         return found
 
     def parts(self, n_fields: int) -> list[str | None]:
@@ -324,6 +330,22 @@ def listed(texts: Texts) -> list[bytes | None]:
 def no_spans(n: int, n_fields: int) -> Longs:
     """Return room for the spans of records, with one field more than the model's."""
     return np.full((n, kernels.FIELDS + 2 * (n_fields + 1)), -1, np.int64)
+
+
+def collected(
+    numbers: Longs, spans: Longs, pieces: Sequence[tuple[NDArray[np.uint8], int, int]]
+) -> FoundRecords:
+    """Return records with their values; they lie in pieces, each with its first and last record."""
+    data, place = np.empty(kernels.n_bytes(spans), np.uint8), 0
+    for piece, begin, end in pieces:
+        place = int(kernels.collect(piece, spans[begin:end], data, place))
+    return FoundRecords(numbers, spans, data)
+
+
+def runs_of(values: Longs) -> Iterator[tuple[int, int]]:
+    """Yield where each run of equal values begins and ends."""
+    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return itertools.pairwise(cuts if len(values) else ())
 
 
 class PendingIds:
@@ -469,6 +491,7 @@ class Segment:
         self.firsts, self.places = array("q"), array("q")
         self.chunks: list[memoryview] = []
         self.is_sealed = False
+        self._starts: tuple[Longs, Longs] | None = None  # of the chunks, as arrays
         self._mapped: mmap.mmap | None = None
 
     def append(self, data: memoryview, n: int) -> None:
@@ -480,28 +503,33 @@ class Segment:
         """Take in that a chunk of so many records and bytes follows."""
         self.firsts.append(self.n)
         self.places.append(self.n_bytes)
+        self._starts = None
         self.n += n
         self.n_bytes += n_bytes
 
     def locate(self, at: Longs, spans: Longs) -> Iterator[tuple[NDArray[np.uint8], int, int]]:
         """Note where the values of some records here lie, ascending; yield what they lie in."""
-        firsts, places = np.array(self.firsts, np.int64), np.array(self.places, np.int64)
-        cuts = [0, len(self.firsts)]  # which chunks lie in one buffer: the file has all of them
-        if self.chunks:
-            own = np.unique(np.searchsorted(firsts, at, "right") - 1)
-            cuts = np.unique(np.concatenate((own, own + 1))).tolist()
-            places = np.zeros(len(firsts), np.int64)
-        bounds = np.searchsorted(at, [*firsts[cuts[:-1]].tolist(), self.n]).tolist()
-        for k, end_k, begin, end in zip(cuts, cuts[1:], bounds, bounds[1:], strict=False):
-            if begin == end:
-                continue
-            data, _ = self._buffer(k)
-            n_sound = kernels.locate(
-                data, firsts[k:end_k], places[k:end_k], at[begin:end], spans[begin:end]
-            )
-            if n_sound < end - begin:
-                raise DamagedError(f"{self.path}: record {at[begin + n_sound]} does not lie in it")
-            yield data, begin, end
+        if self._starts is None:
+            self._starts = np.array(self.firsts, np.int64), np.array(self.places, np.int64)
+        firsts, places = self._starts
+        if not self.chunks:
+            yield self._located(0, firsts, places, at, spans), 0, len(at)
+            return
+        own = np.searchsorted(firsts, at, "right") - 1
+        for begin, end in runs_of(own):
+            k = int(own[begin])
+            first, rows = firsts[k : k + 1], slice(begin, end)
+            yield self._located(k, first, _AT_ONCE, at[rows], spans[rows]), begin, end
+
+    def _located(
+        self, k: int, firsts: Longs, places: Longs, at: Longs, spans: Longs
+    ) -> NDArray[np.uint8]:
+        """Note where records of the buffer of a chunk lie; return the buffer."""
+        data, _ = self._buffer(k)
+        n_sound = kernels.locate(data, firsts, places, at, spans)
+        if n_sound < len(at):
+            raise DamagedError(f"{self.path}: record {at[n_sound]} does not lie in it")
+        return data
 
     def chunk(self, k: int) -> RecordChunk:
         """Return a chunk."""

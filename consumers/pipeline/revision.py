@@ -205,7 +205,7 @@ class Reviser:
         )
         if revision.taken:
             numbers, part = np.unique(revision.taken), part_name(whole.partition)
-            self.counts.update(take_back(memory, numbers, part, self._fields, learner))
+            self.counts.update(take_back(memory.read(numbers), part, self._fields, learner))
         self.memory.wrote(memory, sealed)
 
     # ---- corrections by people -----------------------------------------------------------------

@@ -120,10 +120,10 @@ def time_of(record: LearnedRecord) -> float:
 
 def waiting_times(found: FoundRecords, n_fields: int) -> Floats:
     """Return the time of each record; nan if it has none, or is not of what waits."""
-    data, starts, ends = found.texts(kernels.FIELDS + 2 * n_fields)
-    at = np.flatnonzero(np.isin(found.spans[:, kernels.KIND], AWAITED) & (ends >= 0))
-    times_ms = np.full(len(found), np.nan)
-    times_ms[at] = data[starts[at, np.newaxis] + np.arange(_TIME.size)].view("<f8").ravel()
+    column, times_ms = kernels.FIELDS + 2 * n_fields, np.full(len(found), np.nan)
+    is_given = found.spans[:, column + 1] >= 0
+    at = np.flatnonzero(np.isin(found.spans[:, kernels.KIND], AWAITED) & is_given)
+    times_ms[at] = found.bytes_of(column, _TIME.size, at).view("<f8").ravel()
     return times_ms
 
 
@@ -271,26 +271,19 @@ def texts_of(values: Sequence[bytes | None]) -> TextColumn:
 
 
 def take_back(
-    memory: LogMemory,
-    numbers: NDArray[np.int64],
-    part: str,
-    fields: Mapping[str, Kind],
-    learner: Learner,
+    found: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner
 ) -> Counter[str]:
     """Unlearn what some records taught, and count it; `part` is the one of their log."""
-    found = memory.read(numbers)
     parts = np.array([each or part for each in found.parts(len(fields))])
     counts = Counter[str]()
     for name in dict.fromkeys(parts.tolist()):
-        own = found
-        if (parts != name).any():
-            own = memory.read(found.numbers[parts == name])
+        own = found.some(parts == name)
         try:
             unlearn(own, name, fields, learner)
             counts["unlearned"] += len(own)
         except InputError:
             for number in own.numbers.tolist():  # the others are taken back all the same
-                one = memory.read(np.array([number]))
+                one = own.some(own.numbers == number)
                 try:
                     unlearn(one, name, fields, learner)
                     counts["unlearned"] += len(one)

@@ -90,6 +90,8 @@ def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> 
         reach = _find_text(data, ids, ends, row, found, i, ID)
         for k in range(min(n_fields, (found.shape[1] - FIELDS) // 2)):
             to = FIELDS + 2 * k
+            if content < body:  # one before it has a size below 0
+                return i
             if _long(data, heads + FIELD_BYTES * k):
                 found[i, to] = content + 8 * row
                 found[i, to + 1] = content + 8 * row + 8
@@ -104,11 +106,29 @@ def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> 
 
 
 @kernel
-def copy(data: Raw, begins: I64, ends: I64, to: I64, out: U8) -> None:
-    """Copy pieces of bytes, each to its place; one that ends at −1 is missing."""
-    for i in range(len(begins)):
-        for k in range(ends[i] - begins[i] if ends[i] >= 0 else 0):
-            out[to[i] + k] = data[begins[i] + k]
+def n_bytes(found: I64Grid) -> Int:
+    """Return how many bytes all values of some records have."""
+    n = 0
+    for i in range(len(found)):
+        for k in range(ID, found.shape[1], 2):
+            n += found[i, k + 1] - found[i, k] if found[i, k + 1] >= 0 else 0
+    return n
+
+
+@kernel
+def collect(data: Raw, found: I64Grid, out: U8, place: Int) -> Int:
+    """Copy all values of records to a place on, and note where they lie now; return the end."""
+    for i in range(len(found)):
+        for k in range(ID, found.shape[1], 2):
+            begin, end = found[i, k], found[i, k + 1]
+            found[i, k] = place
+            if end < 0:
+                continue
+            for at in range(begin, end):
+                out[place] = data[at]
+                place += 1
+            found[i, k + 1] = place
+    return place
 
 
 @kernel

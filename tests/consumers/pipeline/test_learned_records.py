@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
+from consumers.decode.kernels import learned_records as kernels
 from consumers.messages import Column
 from consumers.pipeline import learned_records
 from consumers.pipeline.learned_records import (
@@ -21,6 +22,7 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     IdIndex,
     Segment,
+    collected,
     no_spans,
     pack,
 )
@@ -68,7 +70,7 @@ def _texts(values: list[str | None]) -> Texts:
 def _read(segment: Segment, at: list[int]) -> FoundRecords:
     numbers = np.array(at, np.int64)
     spans = no_spans(len(at), len(FIELDS))
-    return FoundRecords(numbers, spans, list(segment.locate(numbers, spans)))
+    return collected(numbers, spans, list(segment.locate(numbers, spans)))
 
 
 @given(CHUNKS, st.data(), st.booleans())
@@ -110,12 +112,17 @@ def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
     data = bytearray(segment.chunks[0])
     data[place % len(data)] = byte
     segment.chunks[0] = memoryview(bytes(data))
+    numbers, spans = np.array([0, 1]), no_spans(2, len(FIELDS))
     try:
-        found = _read(segment, [0, 1])
+        pieces = list(segment.locate(numbers, spans))
     except DamagedError:
         return
-    ends = found.spans[:, 4::2]
+    begins, ends = spans[:, kernels.ID :: 2], spans[:, kernels.ID + 1 :: 2]
+    is_there = ends >= 0
+    assert (begins >= 0)[is_there].all()
+    assert (begins <= ends)[is_there].all()
     assert (ends <= len(data)).all()
+    assert len(collected(numbers, spans, pieces).data) == (ends - begins)[is_there].sum()
 
 
 @given(
