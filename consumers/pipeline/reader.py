@@ -34,10 +34,10 @@ from consumers.pipeline.part_files import LoadedPart
 from consumers.sources.base import LogFacts, Source
 
 POLL_TIMEOUT_S = 0.1
-# Processor time that learning one piece should take: a fifth of the default interval between two
-# snapshots, and fifty times what a batch costs beside its messages. By the clock pieces would
+# Processor time that learning one piece should take: less than half of the default interval between
+# two snapshots, and forty times what a batch costs beside its messages. By the clock pieces would
 # become small, and a message cost half as much again, if other processes want the core.
-PIECE_S = 0.02
+PIECE_S = 0.04
 _PIECE_MIN, _PIECE_MAX = 500, 50_000  # messages
 _CLOSE_TIMEOUT_S = 10.0
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from consumers.errors import SourceError
 from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.health import Health
 from consumers.pipeline.batch_queue import BatchQueue
-from consumers.pipeline.reader import Limits, Reader, SourceStatus, pieces
+from consumers.pipeline.reader import PIECE_S, Limits, Reader, SourceStatus, pieces
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
 
@@ -219,7 +219,7 @@ def test_large_batches_are_cut_by_the_pace() -> None:
     run.reader.close()
     run = Run([lines(2_000)])
     for _ in range(10):
-        run.reader.learned(1_000, 0.02)  # a thousand in the time that a piece may take
+        run.reader.learned(1_000, PIECE_S)  # a thousand in the time that a piece may take
     run.reader.start({}, Limits(until_end=True))
     sizes = [each[1] for each in places(run.batches())]
     assert sum(sizes) == 2_000
