@@ -98,7 +98,8 @@ class KafkaTransactions:
         self._is_defended = False  # the brokers have KIP-890
         self._run_id = uuid.uuid4().hex
         self._own: dict[Partition, int] = {}  # what this run has committed
-        self._is_refused = False  # a record of this transaction was too large
+        self._refused: str | None = None  # that something in this transaction was too large
+        self._is_each_alone = self._is_shortened = False  # a batch is refused as a whole
         self._is_unsure = False  # whether the last transaction was committed is not known
         self._offsets: Any = None  # reads committed offsets; never joins the group
         self._producer: Any = None  # initialised, for the next transaction alone
@@ -304,6 +305,7 @@ class KafkaTransactions:
                     "queue.buffering.max.messages": 10_000_000,  # we have a bound of our own
                     "queue.buffering.max.kbytes": 2_147_483_647,
                     "batch.size": 128 << 10,
+                    "batch.num.messages": 1 if self._is_each_alone else 10_000,
                     "linger.ms": 5,
                     "partitioner": "murmur2_random",  # as in the sink without transactions
                 },
@@ -347,7 +349,7 @@ class KafkaTransactions:
             return
         producer, self._producer = self._producer, None
         try:
-            self._is_refused = False
+            self._refused = None
             producer.begin_transaction()
             for i in left:
                 self._produce(producer, records, i, records[i][0])
@@ -378,49 +380,57 @@ class KafkaTransactions:
         """Wait for all acknowledgements; after a refusal no others come."""
         until_s = self._clock() + CALL_TIMEOUT_S
         while producer.flush(0.1):
-            if self._is_refused or self._clock() >= until_s:
+            if self._clock() >= until_s:
                 raise SinkError(f"{self._no_answer}, and that the topics of the outputs exist")
+            if self._refused is not None:
+                break
+        if self._refused is not None:
+            # Once what was too large is short, the others may share batches again.
+            self._is_each_alone, self._is_shortened = not self._is_shortened, False
+            raise SinkError(self._refused)
 
     def _produce(
         self, producer: Any, records: list[tuple[str, Record]], i: int, topic: str
     ) -> None:
         """Give the library a record; one refused as too large stands there by its short form."""
         record = records[i][1]
-        refused = None if record.short is None else partial(self._shorten, records, i)
-        while True:
-            try:
-                producer.produce(topic, record.value, record.key or None, on_delivery=refused)
-            except KafkaException as error:
-                if error.args[0].code() != _TOO_LARGE:
-                    raise
-                if record.short is None:
-                    raise SinkError(
-                        f"topic {topic!r}: the record {record.key!r} is too large; raise "
-                        "kafka.message_max_bytes and the topic's max.message.bytes"
-                    ) from error
-                self._shorten(records, i, error.args[0], None)
-                self._is_refused = False  # by us: it has not left
-                return self._produce(producer, records, i, topic)
-            else:
-                return None
+        refused = partial(self._note_refused, records, i)
+        try:
+            producer.produce(topic, record.value, record.key or None, on_delivery=refused)
+        except KafkaException as error:
+            if error.args[0].code() != _TOO_LARGE:
+                raise
+            if record.short is None:
+                raise SinkError(_too_large(topic, record)) from error
+            self._shorten(records, i, record.short)
+            self._produce(producer, records, i, topic)
 
-    def _shorten(
+    def _note_refused(
         self, records: list[tuple[str, Record]], i: int, error: KafkaError | None, _: Any
     ) -> None:
+        """Note a record that the topic refused as too large; shorten it if it came alone."""
         topic, record = records[i]
-        if error is None or error.code() != _TOO_LARGE or record.short is None:
+        if error is None or error.code() != _TOO_LARGE:
             return
+        self._refused = _too_large(topic, record)
+        if not self._is_each_alone:
+            self._refused = f"topic {topic!r}: a batch of records is too large: each is sent alone"
+        elif record.short is not None:
+            self._shorten(records, i, record.short)
+            self._is_shortened = True
+
+    def _shorten(self, records: list[tuple[str, Record]], i: int, short: Record) -> None:
+        topic, record = records[i]
         log.warning(
             "record_shortened",
             topic=topic,
-            key=record.short.key.decode(errors="replace"),
+            key=short.key.decode(errors="replace"),
             n_bytes=len(record.value),
             way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
         )
-        self._is_refused = True
         with self._changed:
-            self._n_bytes[topic] -= len(record.value) - len(record.short.value)
-        records[i] = topic, record.short
+            self._n_bytes[topic] -= len(record.value) - len(short.value)
+        records[i] = topic, short
 
     def _mark(self) -> str:
         """Return what tells our committed offsets from others': where the records went."""
@@ -450,6 +460,13 @@ class KafkaTransactions:
             committed[partition] = each.offset if mark == self._mark() else 0
         self._is_unsure = False
         return committed
+
+
+def _too_large(topic: str, record: Record) -> str:
+    return (
+        f"topic {topic!r}: the record {record.key!r} of {len(record.value):,} bytes is too large; "
+        "raise kafka.message_max_bytes and the topic's max.message.bytes"
+    )
 
 
 class TransactionalSink:

@@ -297,7 +297,8 @@ def test_a_record_that_the_topic_refuses_goes_in_its_short_form(
 ) -> None:
     """Too large for the client or for the topic, a record stands there by its short form."""
     source, output = new_topic(), new_topic(**{"max.message.bytes": "100000"})
-    daemon = start(broker.address, source, output, message_max_bytes=1_000_000)
+    own = {"message_max_bytes": 1_000_000, "retry_pause_max_s": 0.1}
+    daemon = start(broker.address, source, output, **own)
     for i, size in enumerate((10, 200_000, 2_000_000)):
         short = Record(b"id-%d" % i, b"short")
         daemon.sink.add([Record(b"id-%d" % i, b"x" * size, short, (daemon.place, i))])
@@ -309,6 +310,26 @@ def test_a_record_that_the_topic_refuses_goes_in_its_short_form(
         reader.until(lambda: reader.n_values == 3)
         assert reader.values[0] == [b"x" * 10, b"short", b"short"]
     assert keys(broker.address, output) == ids(3)
+
+
+def test_a_topic_that_takes_small_records_alone_gets_each_by_itself(
+    broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
+) -> None:
+    """Batches are refused as a whole; why a record is too large by itself is told."""
+    source, output = new_topic(), new_topic(**{"max.message.bytes": "400"})
+    daemon = start(broker.address, source, output, retry_pause_max_s=0.1)
+    daemon.take(0, 50)
+    daemon.commit()
+    assert keys(broker.address, output) == ids(50)
+    daemon.sink.add([Record(b"id-50", b"x" * 500, None, (daemon.place, 50))])
+    daemon.transactions.done(daemon.place, 51)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while daemon.transactions.trouble() is None:
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.01)
+    why = "the record b'id-50' of 500 bytes is too large; raise kafka.message_max_bytes"
+    with pytest.raises(SinkError, match=why):
+        daemon.sink.flush(0.1)
 
 
 @pytest.mark.deep
