@@ -21,6 +21,7 @@ import structlog
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
+from consumers.errors import GroupError
 from consumers.messages import Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
 from consumers.sources.base import LogFacts, have_same_partitions
@@ -213,7 +214,11 @@ class CorrectionApplier:
             self._holds = self._must_wait(entry, positions, assigned)
             if self._holds:
                 break
-            reject = self._apply_one(entry, learner, positions, assigned)
+            try:
+                reject = self._apply_one(entry, learner, positions, assigned)
+            except GroupError:  # whether its class may join cannot be said now
+                self._holds = True
+                break
             if reject is not None:
                 rejects.append(reject)
             positions[entry.partition] = entry.next_offset

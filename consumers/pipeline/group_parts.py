@@ -158,8 +158,16 @@ class GroupParts:
         return found
 
     def takes_class(self, label: Label) -> bool:
-        """Return whether a class may join; a class that may not is told once."""
-        is_taken = self.files.take_class(self.topic, str(label))
+        """Return whether a class may join; a class that may not is told once.
+
+        While the files cannot be reached it is a `GroupError` that may pass; the status says so.
+        """
+        try:
+            is_taken = self.files.take_class(self.topic, str(label))
+        except GroupError as error:
+            self._say("classes", str(error))
+            raise
+        self._say("classes", None)
         if not is_taken and not self._is_full:
             self._is_full = True
             log.warning("group_classes_full", label=str(label)[:60], classes_max=CLASSES_MAX)

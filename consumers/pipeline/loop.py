@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from consumers.corrections import CorrectionApplier
 from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
-from consumers.errors import CheckpointError, SinkError
+from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import DecayTimes, ExampleTimes, columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
@@ -87,6 +87,7 @@ class Pipeline:
     _is_snapshot_unsaved: bool = False  # one was published after the last positions were saved
     _checkpoint_trouble: str | None = None
     _own: set[Partition] = field(default_factory=set)  # of a group's, read here
+    _held: Messages | None = None  # a batch to be tried again
 
     def __post_init__(self) -> None:
         """Have the health show a failed checkpoint until one is written, and what was lost."""
@@ -107,18 +108,20 @@ class Pipeline:
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():
-            taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
+            taken: Messages | Handover | None
+            taken, self._held = self._held, None
+            if taken is None:
+                taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
             self._save_beginnings()
             n_messages = 0
             if isinstance(taken, Handover):
                 self._hand_over(taken)
             elif taken is not None:
-                self._process(taken)
-                n_messages = len(taken.raw)
+                n_messages = self._process_or_hold(taken)
             has_backlog = self._apply_corrections() | self._take_labels(is_idle=taken is None)
             self._do_due(n_messages)
             end = self.reader.end_reason
-            if end is not None and not has_backlog:
+            if end is not None and not has_backlog and self._held is None:
                 if end == "end of source":
                     self._publish_the_end()
                 return end
@@ -134,6 +137,16 @@ class Pipeline:
         if self.learner.n_until_due() is not None and not self.learner.is_current:
             self.learner.publish()
             self._is_snapshot_unsaved = True
+
+    def _process_or_hold(self, messages: Messages) -> int:
+        """Process a batch, or keep it while the group cannot say which classes join; return n."""
+        try:
+            self._process(messages)
+        except GroupError:  # the group's status says why
+            self._held = messages
+            self.stop.wait(TURN_S)
+            return 0
+        return len(messages.raw)
 
     def _process(self, messages: Messages) -> None:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""

@@ -18,9 +18,11 @@ file that names them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -47,6 +49,9 @@ _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _TIMES = "times"
+# What a file system without hard links says, and the file in a folder that stands for one.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_LABEL = "label"
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -275,10 +280,11 @@ class PartFiles:
                 if not path.exists():
                     _write(fresh, label.encode())
                     with contextlib.suppress(FileExistsError):  # another member was faster
-                        os.link(fresh, path)
-                    fresh.unlink()
+                        _give_name(fresh, path)
+                    fresh.unlink(missing_ok=True)
                     sync_folder(folder)
-                known.append(path.read_text(encoding="utf-8"))
+                own = path / _LABEL if path.is_dir() else path
+                known.append(own.read_text(encoding="utf-8"))
         return label in known
 
     def _check_topic(self, path: Path, topic_id: str | None) -> None:
@@ -362,6 +368,29 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _give_name(fresh: Path, path: Path) -> None:
+    """Give a whole file a name that nobody has; one that is taken is a `FileExistsError`.
+
+    Without hard links a folder is made around the file: none replaces another that is not empty.
+    """
+    try:
+        os.link(fresh, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        around = fresh.with_suffix(".folder")
+        make_private_folder(around)
+        fresh.rename(around / _LABEL)
+        sync_folder(around)
+        try:
+            around.rename(path)
+        except OSError as taken:
+            shutil.rmtree(around)
+            if taken.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                raise
+            raise FileExistsError(errno.EEXIST, "File exists", str(path)) from taken
 
 
 def _segments_of(path: Path) -> list[str]:

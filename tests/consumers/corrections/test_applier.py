@@ -19,7 +19,7 @@ from consumers.corrections.applier import (
 )
 from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, encode
-from consumers.errors import ConfigError, SourceError
+from consumers.errors import ConfigError, GroupError, SourceError
 from consumers.factories import build_corrections
 from consumers.features import build_model
 from consumers.messages import Partition, RawColumns, Reason
@@ -155,6 +155,28 @@ def test_corrections_of_partitions_that_others_read_are_skipped(life: Life) -> N
     assert (life.value("skipped"), life.value("refused")) == (2.0, 0.0)
     assert life.learner.model.parts[JOURNAL_PART].class_counts.sum() == 0.0
     assert life.positions[JOURNAL] > 0
+
+
+def test_a_new_class_waits_until_the_group_says_whether_it_joins(tmp_path: Path) -> None:
+    """With all that stands behind it, and is applied once the folder is back."""
+    life = Life(tmp_path, Store(), examples(10), new_classes=True)
+    is_away = [True]
+
+    def takes_class(_label: object) -> bool:
+        if is_away[0]:
+            raise GroupError("away")
+        return True
+
+    life.applier._takes_class = takes_class
+    life.room.correction_service.teach({"text": "sun"}, "odd")
+    life.room.correction_service.teach({"text": "rain"}, "positive")
+    life.correct()
+    assert (life.reading.n_waiting, life.applier.has_backlog(), life.rejects) == (2, False, [])
+    is_away[0] = False
+    life.correct()
+    assert (life.reading.n_waiting, life.value("label")) == (0, 2.0)
+    assert "odd" in life.learner.model.classes
+    life.end()
 
 
 def test_another_streams_corrections_are_skipped(life: Life) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
+from consumers.decode.labels import within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError, SourceError
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, RawColumns
@@ -180,6 +181,33 @@ def test_a_batch_that_was_not_begun_leaves_the_last_checkpoint(
     run.end()
     stored = read(run.file)
     assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 3})
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_batch_waits_until_the_group_says_which_classes_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    """It is tried again, and nothing comes before it; a stop saves what was learned before it."""
+    run = Run(tmp_path, *([raw(LOG, [LABELLED] * 3, at)] for at in (0, 3, 6)))
+    asked = list[int]()
+
+    def fail(messages: Messages, *more: Any) -> Messages:
+        asked.append(messages.next_offset)
+        if 2 <= len(asked) <= 4:
+            run.clock.now_s += 11.0  # a checkpoint is due
+            if is_stopped and len(asked) == 4:
+                run.stop.set()
+            raise GroupError("away")
+        return within_limit(messages, *more)
+
+    monkeypatch.setattr(loop, "within_limit", fail)
+    reason = run.pipeline.run(Limits(until_end=True))
+    assert reason == ("told to stop" if is_stopped else "end of source")
+    assert asked == [3, 6, 6, 6] + ([] if is_stopped else [6, 9])
+    assert run.value("checkpoints_total") == 1.0
+    run.end()
+    stored, n = read(run.file), 3 if is_stopped else 9
+    assert (stored.model.n_examples, stored.positions) == (n, {"t/0": n})
 
 
 def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -157,23 +158,48 @@ def test_the_classes_of_all_members_together_have_a_limit(tmp_path: Path) -> Non
     assert [each["event"] for each in logs] == ["group_classes_full"] * 3
 
 
+def test_classes_are_asked_again_once_the_folder_is_back(tmp_path: Path) -> None:
+    """Until then the status says why, and nothing is decided."""
+    folder = tmp_path / "shared"
+    folder.write_bytes(b"")  # in the place of the folder that is to be mounted there
+    group = GroupParts(files_in(folder), LOG.topic, 1.0)
+    for _ in range(2):
+        with pytest.raises(GroupError, match=r"group\.folder: .* cannot be used"):
+            group.takes_class("new")
+        assert "cannot be used" in (group.status().trouble or "")
+    folder.unlink()
+    assert group.takes_class("new")
+    assert group.status().trouble is None
+
+
+@pytest.mark.parametrize("with_links", [True, False])
 def test_a_class_that_another_member_was_faster_to_take_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_links: bool
 ) -> None:
-    """Both write the same file: one of them has it, the other one takes the next."""
-    one, two = files_in(tmp_path), files_in(tmp_path)
+    """Both write the same name: one of them has it, the other one takes the next.
+
+    Without hard links a folder stands for each, which no other member replaces either.
+    """
+    one, two, three = (files_in(tmp_path) for _ in range(3))
     link = os.link
 
+    def refused(_fresh: Path, path: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
     def slowly(fresh: Path, path: Path) -> None:
-        monkeypatch.setattr(os, "link", link)
+        own = link if with_links else refused
+        monkeypatch.setattr(os, "link", own)
         assert two.take_class(LOG.topic, "theirs")
-        link(fresh, path)
+        own(fresh, path)
 
     monkeypatch.setattr(os, "link", slowly)
     assert one.take_class(LOG.topic, "ours")
+    assert one.take_class(LOG.topic, "third")
     folder = tmp_path / "tweets%2Fof%20today" / "classes"
-    found = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())]
-    assert found == ["theirs", "ours"]
+    assert sorted(path.name for path in folder.iterdir()) == ["00", "01", "02"]
+    monkeypatch.setattr(os, "link", link)  # where they are known, the same names hold
+    assert [three.take_class(LOG.topic, name) for name in ("theirs", "last")] == [True, True]
+    assert three._classes == ["theirs", "ours", "third", "last"]
 
 
 def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
