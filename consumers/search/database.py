@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from consumers.messages import Partition
 from consumers.private_files import open_private
 from consumers.search.chunks import Chunk, Keys, restored
-from consumers.search.index_tokens import SEPARATORS
-from consumers.search.query_syntax import CLOSE, OPEN, QueryError
+from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, QueryError
 
 LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
 KEY_LAST = (1 << 63) - 1

@@ -15,8 +15,15 @@ import numpy as np
 
 from consumers.search import database
 from consumers.search.chunks import Keys
-from consumers.search.index_tokens import signs_of, with_lang
-from consumers.search.query_syntax import CLOSE, OPEN, Query, expression, pieces
+from consumers.search.query_syntax import (
+    CLOSE,
+    OPEN,
+    Query,
+    expression,
+    pieces,
+    signs_of,
+    with_lang,
+)
 from consumers.search.rows import Change, Counted, FoundRow, MessageRow
 from consumers.search.store import COUNTED_MAX, RecentStore
 

@@ -23,7 +23,6 @@ from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Retention, located
-from consumers.search.counting import Picked, counted, picked
 from consumers.search.query_syntax import Query, QueryError, expression, pieces
 from consumers.search.rows import (
     Change,
@@ -31,9 +30,12 @@ from consumers.search.rows import (
     Found,
     FoundRow,
     MessageRow,
+    Picked,
     RecentState,
     RowBuilder,
+    counted,
     crc_of,
+    picked,
 )
 from consumers.search.sampler import Correct, Forget, ProcessorBudget, Remove, Sampler
 from consumers.search.transactions import Transactions

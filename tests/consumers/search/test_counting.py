@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.search import parse
-from consumers.search.counting import POINTS_MAX, Picked, counted
+from consumers.search.rows import POINTS_MAX, Picked, counted
 from tests.consumers.search.stores import ids, offer, running, settle, tell, tweets
 
 
