@@ -13,7 +13,6 @@ person deletes and the stream updates later is the one case in which that matter
 from __future__ import annotations
 
 import math
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,21 +23,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
-from rich import progress
 
 from consumers.checkpoint_entry import entries_of
+from consumers.cli.reading import PIECE_MESSAGES, decode, polls, progress_bar, source_apart
 from consumers.config.addresses import StreamRange
 from consumers.config.model import Kind
 from consumers.config.settings import Settings
 from consumers.corrections import journal
 from consumers.corrections.model import Correction, entries
-from consumers.decode.decoder import Decoder
 from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.factories import (
     build_decoder,
-    build_source,
     known_classes,
     label_topic_source,
     stream_identity,
@@ -51,13 +48,11 @@ from consumers.messages import (
     Messages,
     Operation,
     Partition,
-    RawColumns,
     part_name,
     partition_of,
 )
 from consumers.pipeline.checkpoint import mismatch
-from consumers.pipeline.reader import pieces
-from consumers.sources.base import LogFacts, Source
+from consumers.sources.base import LogFacts
 from consumers.sources.records import raw_columns, split_lines
 from streamnb import Codes, NaiveBayes, TextColumn, subtract
 from streamnb.errors import InputError
@@ -67,8 +62,6 @@ from streamnb.inspection.summary import number_rows
 from streamnb.storage import Stored
 
 DIFFERENCES_MAX = 20
-_POLL_TIMEOUT_S = 0.5
-_PIECE_MESSAGES = 50_000
 _ROUNDING = 1e-9  # of means, which come back to rounding where an example is taken back
 Fields: TypeAlias = dict[str, str | float | None]
 # Returns which of some messages are meant, as truth values.
@@ -262,8 +255,8 @@ class Replay:
                 fields = self._fields_of(said.example)
                 living[alone].append(LivingExample(said.label, fields, is_chosen=True))
         for place, examples in living.items():
-            for begin in range(0, len(examples), _PIECE_MESSAGES):
-                some = examples[begin : begin + _PIECE_MESSAGES]
+            for begin in range(0, len(examples), PIECE_MESSAGES):
+                some = examples[begin : begin + PIECE_MESSAGES]
                 columns = {
                     name: self._column(name, [each.fields[name] for each in some])
                     for name in self._kinds
@@ -364,27 +357,22 @@ def replayed(
     )
     replay = Replay(settings, targets, begins, said, choice)
     size = sum(at - begins[each] for each, at in targets.items())
-    with _bar(show=show) as bar:
+    with progress_bar(show=show) as bar:
         task = bar.add_task(stored.path.name, total=2 * size)
         for is_last in (False, True):
-            source = _source(settings, part)
+            source = source_apart(settings, "verify", part)
             decoder = build_decoder(settings, source, replay.classes)
             source.resume({each: facts[each] for each in targets if each in facts})
             take = replay.learn if is_last else replay.note_ids
             read = None if part is not None and part.begin is not None else begins
-            for raw in _polls(
+            for raw in polls(
                 source, targets, read, lambda text: bar.update(task, description=text)
             ):
-                _decode(raw, decoder, take)
+                decode(raw, decoder, take)
                 bar.advance(task, raw.next_offset - int(raw.offsets[0]))
         replay.finish()
         bar.update(task, completed=2 * size)
     return replay
-
-
-def _decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], None]) -> None:
-    for piece in pieces(raw, _PIECE_MESSAGES):
-        take(decoder.decode(piece))
 
 
 def _is_of_people(partition: Partition, settings: Settings) -> bool:
@@ -411,76 +399,11 @@ def _corrections(
     else:
         servers = settings.output_servers
         source = label_topic_source(settings, partition.topic, servers)
-        logs = _polls(source, {partition: position}, {partition: 0}, lambda _: None)
+        logs = polls(source, {partition: position}, {partition: 0}, lambda _: None)
     for raw in logs:
         for each in entries(raw, classes):
             if isinstance(each.said, Correction):
                 yield each.said
-
-
-def _source(settings: Settings, part: StreamRange | None) -> Source:
-    """Return the source of the settings, which takes no partition away from a running daemon."""
-    kind = settings.source_address.kind
-    if kind == "stdin":
-        raise ConfigError("source: stdin cannot be read again; name a file that holds it")
-    group_id = f"{settings.kafka.group_id}-verify-{uuid.uuid4().hex[:8]}"
-    own = {
-        "kafka": settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"}),
-        "generator": settings.generator.model_copy(update={"rate_per_s": 0}),
-    }
-    part = None if part is None or part.begin is None else StreamRange(part.begin, None)
-    return build_source(settings.model_copy(update=own), until_end=True, part=part)
-
-
-def _polls(
-    source: Source,
-    targets: Mapping[Partition, int],
-    begins: Mapping[Partition, int] | None,
-    tell: Callable[[str], object],
-) -> Iterator[RawColumns]:
-    """Yield all of a source up to the targets, and close it; a log without all is a `SourceError`.
-
-    `begins` is where to begin, None for where the source does by itself.
-    """
-    reached = dict.fromkeys(targets, -1) if begins is None else {p: begins[p] for p in targets}
-    try:
-        source.open(lambda each: None if begins is None else begins.get(each))
-        while any(reached[each] < at for each, at in targets.items()):
-            batches = source.poll(_POLL_TIMEOUT_S)
-            if source.lost_messages:
-                raise SourceError(
-                    f"{source.name}: {source.lost_messages} messages from the beginning on are no "
-                    "longer there, so that their counts cannot be verified. Give the topic a longer"
-                    " retention, or verify against a recording of it"
-                )
-            for raw in batches:
-                target = targets.get(raw.partition, 0)
-                n = int(np.searchsorted(raw.offsets, target))
-                if n:
-                    yield raw.head(n)
-                if raw.partition in reached:
-                    reached[raw.partition] = max(reached[raw.partition], raw.next_offset)
-            tell(f"{source.name}{f' ({source.trouble()})' if source.trouble() else ''}")
-            if not batches and source.at_end():
-                break
-    finally:
-        source.close()
-    short = {each: at for each, at in targets.items() if reached[each] < at}
-    if short and source.name != "kafka":  # there the last offsets may be no messages
-        raise SourceError(
-            f"{source.name}: ends before offset {next(iter(short.values()))} of"
-            f" {next(iter(short))}, up to which the checkpoint has read; name the whole of it"
-        )
-
-
-def _bar(*, show: bool) -> progress.Progress:
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        disable=not show,
-    )
 
 
 # ---- a slice ------------------------------------------------------------------------------------
