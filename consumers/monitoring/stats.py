@@ -160,7 +160,7 @@ class RunStatistics:
         self._remember(messages, rows, posteriors, self._predicted, self.n_messages)
 
     def learned_late(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
-        """Count examples whose label came later, by what was said of them at first sight."""
+        """Count examples whose label came later, by what was first predicted of them."""
         self.n_learned += len(truth)
         self.prequential.update(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)

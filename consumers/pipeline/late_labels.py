@@ -60,18 +60,18 @@ from consumers.pipeline.reader import Limits, Reader
 from consumers.pipeline.waiting_messages import (
     Arrivals,
     Floats,
-    Sight,
     WaitingLog,
+    WaitingMessage,
     early_label,
-    first_sight,
+    first_posteriors,
     leaving,
     near,
     pack_label,
     pack_time,
-    sights,
     take_back,
     texts_of,
     time_of,
+    waiting_messages,
     waiting_records,
 )
 from consumers.sources.base import LogFacts, have_same_partitions
@@ -94,7 +94,7 @@ class LateLabels:
     """Joins labels with the messages of one stream, on the consuming thread.
 
     `stream` is the topic of the messages' partitions. `learned` is told of the examples that were
-    learned, by their log-posteriors at first sight.
+    learned, by the log-posteriors that were first predicted.
     """
 
     name = "late_labels"
@@ -139,7 +139,7 @@ class LateLabels:
         return Arrivals(times_ms, waits & in_time, self._window_ms)
 
     def judged(self, offsets: NDArray[np.int64], log_posteriors: Floats) -> None:
-        """Take what was said of messages without a label at first sight."""
+        """Take what was predicted of messages without a label, before it comes."""
         self._judged.update(
             zip(offsets.tolist(), [row.tobytes() for row in log_posteriors], strict=True)
         )
@@ -195,53 +195,53 @@ class LateLabels:
         self, partition: Partition, hashes: Hashes, first: int, learner: Learner
     ) -> None:
         """Join new messages, numbered from `first` on, with labels that came before them."""
-        matches: list[tuple[Sight, str]] = []
-        for records in self._by_id(self._memory.log(partition), hashes).values():
-            own = sights(records)
+        matches: list[tuple[WaitingMessage, str]] = []
+        known = self._by_id(self._memory.log(partition), hashes).values()
+        for records, own in zip(known, waiting_messages(known), strict=True):
             for each in records:
-                sight = self._owner(own, each) if each.kind == EARLY_LABEL else None
-                if sight is None or not sight.first.number >= first > each.number:
+                message = self._owner(own, each) if each.kind == EARLY_LABEL else None
+                if message is None or not message.first.number >= first > each.number:
                     continue
                 self._logs[partition].joined.add(each.number)
-                if self._accept(sight, partition, each):
-                    matches.append((sight, early_label(each)[1]))
+                if self._accept(message, partition, each):
+                    matches.append((message, early_label(each)[1]))
         self._teach(partition, matches, LATE_LABELLED, learner)
 
-    def _accept(self, sight: Sight, partition: Partition, record: LearnedRecord) -> bool:
+    def _accept(self, message: WaitingMessage, partition: Partition, record: LearnedRecord) -> bool:
         """Return whether a label that waited is learned; it is the message's from now on."""
-        found = self._outcome(sight)
+        found = self._outcome(message)
         if found == "message_gone":
             self._refuse(partition, record, found)
         elif found == "repeated":
             self.counts[found] += 1
         else:
-            sight.set("labelled")
+            message.state = "labelled"
         return found == "learned"
 
-    def _outcome(self, sight: Sight) -> str:
-        if sight.state == "gone":
+    def _outcome(self, message: WaitingMessage) -> str:
+        if message.state == "gone":
             return "message_gone"
-        return "repeated" if sight.state == "labelled" else "learned"
+        return "repeated" if message.state == "labelled" else "learned"
 
     def _learn_default(
         self, partition: Partition, numbers: NDArray[np.int64], hashes: Hashes, learner: Learner
     ) -> None:
         name, due = self._settings.default, set(numbers.tolist())
         assert name is not None
+        known = self._by_id(self._memory.log(partition), np.unique(hashes))
         matches = [
-            (sight, name)
-            for records in self._by_id(self._memory.log(partition), np.unique(hashes)).values()
-            for sight in sights(records)
-            if sight.state == "waits" and sight.now.number in due
+            (message, name)
+            for own in waiting_messages(known.values())
+            for message in own
+            if message.state == "waits" and message.now.number in due
         ]
         self._teach(partition, matches, DEFAULTED, learner)
 
     def _give_up(self, partition: Partition, numbers: NDArray[np.int64], hashes: Hashes) -> None:
         """Reject labels that no message wants; of those that were forgotten only the count is."""
         memory, due = self._memory.log(partition), set(numbers.tolist())
-        known = self._logs[partition]
-        for records in self._by_id(memory, np.unique(hashes)).values():
-            own = sights(records)
+        known, by_id = self._logs[partition], self._by_id(memory, np.unique(hashes)).values()
+        for records, own in zip(by_id, waiting_messages(by_id), strict=True):
             for each in records:
                 if each.kind != EARLY_LABEL or each.number not in due:
                     continue
@@ -305,17 +305,17 @@ class LateLabels:
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
         names = [plain[start:end] for start, end in bounds]
         known = self._by_id(memory, np.unique(hashes))
-        own = {name: sights(records) for name, records in known.items()}
-        matches, early = list[tuple[Sight, str]](), list[int]()
+        waiting = dict(zip(known, waiting_messages(known.values()), strict=True))
+        matches, early = list[tuple[WaitingMessage, str]](), list[int]()
         for row, name in enumerate(names):
-            sight = self._first_near(own.get(name, ()), float(times_ms[row]))
-            if sight is None:
+            message = self._first_near(waiting.get(name, ()), float(times_ms[row]))
+            if message is None:
                 early.append(row)
                 continue
-            outcome = self._outcome(sight)
+            outcome = self._outcome(message)
             if outcome == "learned":
-                matches.append((sight, messages.label(row) or ""))
-                sight.set("labelled")
+                matches.append((message, messages.label(row) or ""))
+                message.state = "labelled"
             elif outcome == "repeated":
                 self.counts[outcome] += 1
             else:
@@ -377,18 +377,18 @@ class LateLabels:
                 found.setdefault(each.id, []).append(each)
         return found
 
-    def _owner(self, own: Sequence[Sight], label: LearnedRecord) -> Sight | None:
+    def _owner(self, own: Sequence[WaitingMessage], label: LearnedRecord) -> WaitingMessage | None:
         """Return the message that a label which waited is of."""
         return self._first_near(own, time_of(label))
 
-    def _first_near(self, own: Sequence[Sight], time_ms: float) -> Sight | None:
+    def _first_near(self, own: Sequence[WaitingMessage], time_ms: float) -> WaitingMessage | None:
         found = (each for each in own if near(each.time_ms, time_ms, self._window_ms))
         return next(found, None)
 
     def _teach(
         self,
         partition: Partition,
-        matches: Sequence[tuple[Sight, str]],
+        matches: Sequence[tuple[WaitingMessage, str]],
         kind: int,
         learner: Learner,
     ) -> None:
@@ -413,7 +413,7 @@ class LateLabels:
         classes = [str(each) for each in keep_classes(learner.model)]
         truth = np.array([classes.index(name) for _, name in matches], np.int32)
         self.counts["defaulted" if kind == DEFAULTED else "learned"] += len(matches)
-        self._learned(first_sight([each.first for each, _ in matches], len(classes)), truth)
+        self._learned(first_posteriors([each.first for each, _ in matches], len(classes)), truth)
         sealed = memory.append(
             np.array([each.now.offset for each, _ in matches], np.int64),
             truth,
@@ -424,25 +424,25 @@ class LateLabels:
         self._memory.wrote(memory, sealed)
 
     def _within_limit(
-        self, partition: Partition, matches: Sequence[tuple[Sight, str]], learner: Learner
-    ) -> list[tuple[Sight, str]]:
+        self, partition: Partition, matches: Sequence[tuple[WaitingMessage, str]], learner: Learner
+    ) -> list[tuple[WaitingMessage, str]]:
         """Return what may be learned; of labels that waited some may be a class too many by now."""
         new: set[str] = set()
         kept = []
-        for sight, name in matches:
+        for message, name in matches:
             if is_over_limit(name, len(new), learner.model) and name not in new:
-                at = Partition(self._source, partition.partition)
+                at, name_of = Partition(self._source, partition.partition), message.now.id
                 self.counts["unusable"] += 1
                 self._rejects.append(
                     Reject(
-                        Reason.UNKNOWN_LABEL, over_limit(name), at, -1, int(sight.time_ms),
-                        sight.now.id, name.encode(), (sight.now.id or b"").decode(errors="replace"),
+                        Reason.UNKNOWN_LABEL, over_limit(name), at, -1, int(message.time_ms),
+                        name_of, name.encode(), (name_of or b"").decode(errors="replace"),
                     )
                 )  # fmt: skip
                 continue
             if name not in learner.model.classes:
                 new.add(name)
-            kept.append((sight, name))
+            kept.append((message, name))
         return kept
 
     def take_rejects(self) -> list[Reject]:
@@ -504,12 +504,12 @@ class LateLabels:
             known.labels.add(times_ms[early], found.numbers[early], hashes[early])
             known.early.update(hashes[early].tolist())
             waits_yet = set(found.numbers[early].tolist())
-            for each in self._by_id(memory, np.unique(hashes[early])).values():
-                own = sights(each)
+            by_id = self._by_id(memory, np.unique(hashes[early])).values()
+            for own, messages in zip(by_id, waiting_messages(by_id), strict=True):
                 known.joined.update(
                     label.number
-                    for label in each
-                    if label.number in waits_yet and self._owner(own, label) is not None
+                    for label in own
+                    if label.number in waits_yet and self._owner(messages, label) is not None
                 )
 
 

@@ -38,10 +38,7 @@ CORRECTED, TAKEN_BACK, ERASED = range(7, 10)
 # Of messages whose label comes later: they wait, their update waits, a label found them, a default
 # did, an update took their label over; and a label that waits for its message.
 WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE, EARLY_LABEL = range(10, 16)
-TEACHING = frozenset(
-    (CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED, LATE_LABELLED, DEFAULTED, LATE_UPDATE)
-)  # these have contents
-AWAITED = (WAITING, WAITING_UPDATE)  # so have these, and more behind the model's fields
+AWAITED = (WAITING, WAITING_UPDATE)  # these have more behind the model's fields
 OF_STREAM = (*range(7), *AWAITED, LATE_UPDATE)  # each stands in the place of its message
 
 MAGIC = b"SNL1"
@@ -137,17 +134,10 @@ def _text(buffer: memoryview, begin: int, ends: Longs, row: int) -> bytes | None
     return bytes(buffer[begin + first : begin + last])
 
 
-def teaching(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return which kinds are of `TEACHING`; each pass over bytes costs less than a look-up."""
-    found: NDArray[np.bool_] = kinds <= RELABELLED
-    found |= (kinds == EARLY_UPDATE) | (kinds == CORRECTED)
-    found |= (kinds >= LATE_LABELLED) & (kinds <= LATE_UPDATE)
-    return found
-
-
 def holding(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return which kinds have contents: those that teach, and those of late labels."""
-    return teaching(kinds) | (kinds >= WAITING)
+    found: NDArray[np.bool_] = kernels.is_teaching(kinds) | (kinds >= WAITING)
+    return found
 
 
 def pack(

@@ -333,7 +333,7 @@ class Pipeline:
             if self.labels is None:
                 self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
                 return
-            # Here, as what is said at first sight is remembered with the message.
+            # Here, as what is first predicted is remembered with the message.
             said = snapshot.predict_log_proba_many(columns)
             self.labels.join.judged(messages.offsets[rows], said)
             answer = Answer(said, snapshot.classes, snapshot.version, snapshot.n_examples)

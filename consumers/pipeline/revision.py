@@ -14,7 +14,7 @@ The rules, in the order of the partition's log:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any
@@ -44,16 +44,13 @@ from consumers.pipeline.learned_records import (
     CONSUMED,
     CORRECTED,
     CREATED,
-    DEFAULTED,
     DELETED,
     EARLY_DELETE,
     EARLY_LABEL,
     EARLY_UPDATE,
-    LATE_LABELLED,
     LATE_UPDATE,
     RELABELLED,
     TAKEN_BACK,
-    TEACHING,
     UPDATED,
     WAITING,
     WAITING_UPDATE,
@@ -61,15 +58,15 @@ from consumers.pipeline.learned_records import (
     Hashes,
     LearnedRecord,
     listed,
-    teaching,
 )
 from consumers.pipeline.waiting_messages import (
     Arrivals,
     Floats,
-    sights,
+    living,
     take_back,
     texts_of,
     unlearn,
+    waiting_messages,
     waiting_times,
 )
 from streamnb import Codes, Learner
@@ -99,36 +96,7 @@ class Revision:
     arrivals: Arrivals | None = None  # where labels come late
 
 
-_REPLACING = (UPDATED, RELABELLED, DELETED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
 _VERSIONS = (UPDATED, RELABELLED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
-
-
-class IdHistory:
-    """What the records of an id come to, in their order.
-
-    `living` teach now. Records may leave at the front: what they did stands in the later ones.
-    """
-
-    __slots__ = ("early", "last", "living")
-
-    def __init__(self, records: Iterable[LearnedRecord] = ()) -> None:
-        self.living: list[LearnedRecord] = []
-        self.early = self.last = -1  # the record that says that the message is to come; the last
-        for each in records:
-            self.add(each)
-
-    def add(self, record: LearnedRecord) -> None:
-        """Take in the next record."""
-        kind = record.kind
-        if kind in _REPLACING:
-            self.living = []
-        elif kind in (CORRECTED, TAKEN_BACK, LATE_LABELLED, DEFAULTED):
-            self.living = [each for each in self.living if each.offset != record.offset]
-        if kind in TEACHING:
-            self.living.append(record)
-        if kind in (EARLY_UPDATE, EARLY_DELETE, CONSUMED):
-            self.early = -1 if kind == CONSUMED else record.number
-        self.last = record.number
 
 
 class Reviser:
@@ -188,7 +156,7 @@ class Reviser:
         whole, hashes = revision.whole, revision.hashes
         at = slice(None) if len(rows) == len(revision.kinds) else rows
         kinds, hashes = revision.kinds[at], None if hashes is None else hashes[at]
-        labels, teaches = _labels_of(whole, learner.model.classes)[at], teaching(kinds)
+        labels, teaches = _labels_of(whole, learner.model.classes)[at], kernels.is_teaching(kinds)
         memory = self.memory.log(whole.partition)
         fields = columns_of(whole, rows, list(self._fields))
         if self.late is not None and revision.arrivals is not None and hashes is not None:
@@ -217,13 +185,14 @@ class Reviser:
         if memory is None:
             return None
         records = self._of_message(memory, said)
-        alive = IdHistory(records).living
+        alive = living(records)
         own = [each for each in alive if each.offset == said.offset]
         versions = {each.offset for each in records if each.kind in _VERSIONS}
         own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
         if own:
             return Taught("teaches", own[-1])
-        if any(e.state == "waits" and e.now.offset == said.offset for e in sights(records)):
+        (waiting,) = waiting_messages([records])
+        if any(e.state == "waits" and e.now.offset == said.offset for e in waiting):
             return Taught("waits")
         # An update without a label is noted as a delete, and may be given one.
         if any(
@@ -362,11 +331,9 @@ def fold(
     before = (np.cumsum(was_remembered) - was_remembered)[rows]
     taken, counts = np.zeros(len(names), np.uint8), np.zeros(len(_COUNTS), np.int64)
     window_ms = -1.0 if arrivals is None else arrivals.window_ms
-    by_id = np.full((6, len(places)), kernels.NOBODY)
-    by_event = np.full((4, len(names)), kernels.NOBODY)
-    chains = kernels.Chains._make([*by_id, *by_event, np.empty(len(names))])
     kernels.fold(
-        events, chains, messages.operations[rows].astype(np.int64), before, memory.n,
+        events, kernels.no_chains(len(places), len(names)),
+        messages.operations[rows].astype(np.int64), before, memory.n,
         learned_memory.SEGMENT_RECORDS, memory.records_max, window_ms, taken, counts,
     )  # fmt: skip
     done = events.kinds[n_known:]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,19 +24,8 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
     AWAITED,
-    CORRECTED,
-    DEFAULTED,
-    DELETED,
     EARLY_LABEL,
-    EARLY_UPDATE,
     LABEL_HEAD,
-    LATE_LABELLED,
-    LATE_UPDATE,
-    RELABELLED,
-    TAKEN_BACK,
-    UPDATED,
-    WAITING,
-    WAITING_UPDATE,
     DamagedError,
     FoundRecords,
     Hashes,
@@ -51,9 +41,13 @@ _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 log = structlog.get_logger(__name__)
 
 
+State = Literal["waits", "default", "labelled", "gone"]
+_STATES: tuple[State, ...] = ("waits", "default", "labelled", "gone")  # in the kernel's order
+
+
 @dataclass(slots=True)
-class Sight:
-    """A message that waits or waited: as it was `first` seen, and its contents as they are `now`.
+class WaitingMessage:
+    """A message that waits or waited: as it `first` came, and its contents as they are `now`.
 
     `default` is the record by which it was learned as the default.
     """
@@ -61,42 +55,58 @@ class Sight:
     time_ms: float
     first: LearnedRecord
     now: LearnedRecord
-    state: Literal["waits", "default", "labelled", "gone"] = "waits"
-    default: LearnedRecord | None = None
-
-    def set(self, state: Literal["waits", "default", "labelled", "gone"]) -> None:
-        """Set what became of it; what is gone stays so."""
-        if self.state != "gone":
-            self.state = state
+    state: State
+    default: LearnedRecord | None
 
 
-def sights(records: Iterable[LearnedRecord]) -> list[Sight]:
-    """Return the messages of an id that wait or waited, in the order of their log."""
-    found: list[Sight] = []
-    for each in records:
-        if each.kind == WAITING or (each.kind == WAITING_UPDATE and not found):
-            found.append(Sight(time_of(each), each, each))
-        elif each.kind in (UPDATED, RELABELLED, DELETED, EARLY_UPDATE):
-            for sight in found:
-                sight.set("gone")
-        elif each.kind in (WAITING_UPDATE, LATE_UPDATE) and found:
-            for sight in found[:-1]:
-                sight.set("gone")
-            found[-1].now, found[-1].default = each, None
-            found[-1].set("waits" if each.kind == WAITING_UPDATE else "labelled")
-        elif each.kind in (LATE_LABELLED, DEFAULTED, CORRECTED, TAKEN_BACK):
-            for sight in found:
-                if sight.now.offset == each.offset:
-                    _note(sight, each)
+def _folded(
+    records: Sequence[LearnedRecord], sizes: NDArray[np.int64]
+) -> tuple[kernels.Chains, NDArray[np.int64]]:
+    """Go through the records of some ids; return the chains, and where the slots of each id end."""
+    numbers, kinds, offsets, labels = (
+        np.array(column, np.int64) for column in list(zip(*records, strict=True))[:4]
+    )
+    times_ms = [time_of(each) if each.kind in AWAITED else math.nan for each in records]
+    ids = np.repeat(np.arange(len(sizes)), sizes)
+    events = kernels.Events(ids, numbers, kinds, offsets, labels, np.array(times_ms))
+    chains, ends = kernels.no_chains(len(sizes), len(records)), np.empty_like(sizes)
+    kernels.fold_records(events, chains, ends)
+    return chains, ends
+
+
+def living(records: Sequence[LearnedRecord]) -> list[LearnedRecord]:
+    """Return which records of an id, given in their order, teach now.
+
+    Records may leave at the front: what they did stands in the later ones.
+    """
+    if not records:
+        return []
+    chains, _ = _folded(records, np.array([len(records)]))
+    found, at = [], int(chains.living[0])
+    while at != kernels.NOBODY:
+        found.append(records[at])
+        at = int(chains.after[at])
     return found
 
 
-def _note(sight: Sight, record: LearnedRecord) -> None:
-    if record.kind == DEFAULTED:
-        sight.default = record
-        sight.set("default")
-    else:
-        sight.set("gone" if record.kind == TAKEN_BACK else "labelled")
+def waiting_messages(
+    records_by_id: Collection[Sequence[LearnedRecord]],
+) -> list[list[WaitingMessage]]:
+    """Return the messages of each id that wait or waited, by its records in their order."""
+    records = list(chain.from_iterable(records_by_id))
+    if not records:
+        return [[] for _ in records_by_id]
+    chains, ends = _folded(records, np.array([len(own) for own in records_by_id]))
+    slots = zip(*(each[: ends[-1]].tolist() for each in chains[-5:]), strict=True)
+    found = [
+        WaitingMessage(
+            time_ms, records[first], records[now], _STATES[state],
+            None if default == kernels.NOBODY else records[default],
+        )
+        for first, now, default, state, time_ms in slots
+    ]  # fmt: skip
+    bounds = [0, *ends.tolist()]
+    return [found[begin:end] for begin, end in pairwise(bounds)]
 
 
 @dataclass(slots=True)
@@ -144,8 +154,8 @@ def early_label(record: LearnedRecord) -> tuple[int, str, bytes]:
     return int(LABEL_HEAD.unpack_from(data)[1]), name.decode(), value.rstrip(b"\0")
 
 
-def first_sight(records: Sequence[LearnedRecord], n_classes: int) -> Floats:
-    """Return the log-posteriors of messages at first sight; -inf for classes that joined."""
+def first_posteriors(records: Sequence[LearnedRecord], n_classes: int) -> Floats:
+    """Return what was first predicted of messages; -inf for classes that joined since."""
     found = np.full((len(records), n_classes), -np.inf)
     for row, each in zip(found, records, strict=True):
         judged = np.frombuffer(rest_of(each), np.float64)

@@ -9,7 +9,7 @@ is looked up by itself, from the head of its chunk on.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -198,16 +198,27 @@ class Chains(NamedTuple):
     last: I64  # the last record
     following: I64  # by event: the next of the id
     after: I64  # the next one living
-    seen: I64  # messages of one id that wait or waited: the event that has their contents now,
-    states: I64  # what became of them,
-    times_ms: F64  # and their times
+    # Messages of an id that wait or waited, each in a slot:
+    begun: I64  # the event with which it began
+    latest_version: I64  # the event that has its contents now
+    defaults: I64  # the one by which it was learned as the default, unless it was updated since
+    states: I64
+    times_ms: F64
 
 
-@inner
-def _is_teaching(kind: Int) -> bool:
-    if kind <= RELABELLED or kind in (EARLY_UPDATE, CORRECTED):
-        return True
-    return bool(LATE_LABELLED <= kind <= LATE_UPDATE)
+def no_chains(n_ids: int, n_events: int) -> Chains:
+    """Return chains and slots before the first event."""
+    by_id, by_event = np.full((6, n_ids), NOBODY), np.full((6, n_events), NOBODY)
+    return Chains._make([*by_id, *by_event, np.empty(n_events)])
+
+
+def is_teaching(kind: Any) -> Any:
+    """Return whether records of a kind teach; of an array of kinds, which of them do."""
+    is_of_stream = (kind <= RELABELLED) | (kind == EARLY_UPDATE)
+    return is_of_stream | (kind == CORRECTED) | ((kind >= LATE_LABELLED) & (kind <= LATE_UPDATE))
+
+
+_is_teaching = inner(is_teaching)
 
 
 @inner
@@ -274,39 +285,56 @@ def _set_state(k: Int, state: Int, chains: Chains) -> None:
 
 
 @inner
-def _note_sight(i: Int, n: Int, events: Events, chains: Chains) -> Int:
-    """Take in the next event of an id of which `n` messages wait or waited; return how many do."""
+def _add_waiting(i: Int, begin: Int, end: Int, events: Events, chains: Chains) -> Int:
+    """Take in the next event of an id, whose slots so far are `begin` … `end`; return their end."""
     kind = events.kinds[i]
-    if kind == WAITING or (kind == WAITING_UPDATE and n == 0):
-        chains.seen[n], chains.states[n], chains.times_ms[n] = i, WAITS, events.times_ms[i]
-        return n + 1
+    if kind == WAITING or (kind == WAITING_UPDATE and begin == end):
+        chains.begun[end] = chains.latest_version[end] = i
+        chains.defaults[end], chains.states[end] = NOBODY, WAITS
+        chains.times_ms[end] = events.times_ms[i]
+        return end + 1
     if kind in (WAITING_UPDATE, LATE_UPDATE):
-        for k in range(n - 1):
+        for k in range(begin, end - 1):
             chains.states[k] = GONE
-        if n > 0:
-            chains.seen[n - 1] = i
-            _set_state(n - 1, WAITS if kind == WAITING_UPDATE else LABELLED, chains)
+        if end > begin:
+            chains.latest_version[end - 1], chains.defaults[end - 1] = i, NOBODY
+            _set_state(end - 1, WAITS if kind == WAITING_UPDATE else LABELLED, chains)
     elif _is_replacing(kind):
-        for k in range(n):
+        for k in range(begin, end):
             chains.states[k] = GONE
     elif _is_of_other(kind):
         state = DEFAULT if kind == DEFAULTED else GONE if kind == TAKEN_BACK else LABELLED
-        for k in range(n):
-            if events.offsets[chains.seen[k]] == events.offsets[i]:
+        for k in range(begin, end):
+            if events.offsets[chains.latest_version[k]] == events.offsets[i]:
                 _set_state(k, state, chains)
-    return n
+                if kind == DEFAULTED:
+                    chains.defaults[k] = i
+    return end
 
 
 @inner
-def _sights(own: Int, floor: Int, events: Events, chains: Chains) -> Int:
-    """Find the messages of an id that wait or waited, by its records from `floor` on."""
-    n: Int = np.int64(0)
-    at = chains.first[own]
+def _find_waiting(own: Int, floor: Int, begin: Int, events: Events, chains: Chains) -> Int:
+    """Find the messages of an id that wait or waited, by its records from `floor` on.
+
+    Return where their slots end, of which the first is `begin`.
+    """
+    end, at = begin, chains.first[own]
     while at != NOBODY:
         if events.numbers[at] >= floor:
-            n = _note_sight(at, n, events, chains)
+            end = _add_waiting(at, begin, end, events, chains)
         at = chains.following[at]
-    return n
+    return end
+
+
+@kernel
+def fold_records(events: Events, chains: Chains, ends: I64) -> None:
+    """Go through the records of some ids; note for each id where the slots of its messages end."""
+    for i in range(len(events.ids)):
+        _add(i, events, chains)
+    end: Int = np.int64(0)
+    for own in range(len(ends)):
+        end = _find_waiting(own, np.int64(0), end, events, chains)
+        ends[own] = end
 
 
 @inner
@@ -318,7 +346,7 @@ def _created(i: Int, floor: Int, window_ms: float, events: Events, chains: Chain
         return CREATED
     if events.kinds[i] != WAITING:
         return NOTHING
-    for k in range(_sights(events.ids[i], floor, events, chains)):
+    for k in range(_find_waiting(events.ids[i], floor, np.int64(0), events, chains)):
         if not abs(chains.times_ms[k] - events.times_ms[i]) > window_ms:  # nan lies in each
             return NOTHING
     return WAITING
@@ -341,9 +369,11 @@ def _revised(
             if events.kinds[at] == LATE_LABELLED or events.kinds[at] == LATE_UPDATE:
                 given_late = at
         at = chains.after[at]
-    n_seen = _sights(own, floor, events, chains) if is_late else np.int64(0)
+    n_slots: Int = np.int64(0)
+    if is_late:
+        n_slots = _find_waiting(own, floor, np.int64(0), events, chains)
     n_open, is_known = n_alive, chains.last[own] >= floor
-    for k in range(n_seen):
+    for k in range(n_slots):
         n_open += 1 if chains.states[k] != GONE else 0
     is_matched = n_open > 0
     if is_update:
@@ -353,9 +383,9 @@ def _revised(
             return RELABELLED
         if events.labels[i] != NO_LABEL:
             return UPDATED if is_known else EARLY_UPDATE
-        if n_seen > 0 and chains.states[n_seen - 1] != GONE:
-            events.times_ms[i] = chains.times_ms[n_seen - 1]
-            if chains.states[n_seen - 1] != LABELLED or given_late == NOBODY:
+        if n_slots > 0 and chains.states[n_slots - 1] != GONE:
+            events.times_ms[i] = chains.times_ms[n_slots - 1]
+            if chains.states[n_slots - 1] != LABELLED or given_late == NOBODY:
                 return WAITING_UPDATE
             events.labels[i] = events.labels[given_late]
             return LATE_UPDATE

@@ -1,9 +1,16 @@
-"""What the messages of some ids come to, in plain Python: the slow twin of `revision.fold`."""
+"""What the messages of some ids come to, in plain Python: the slow twin of `revision.fold`.
+
+Each question about a record is answered from all records of its id, by the rules of `revision` and
+`late_labels` alone; nothing is carried from one record to the next.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +22,7 @@ from consumers.pipeline.learned_records import (
     CONSUMED,
     CORRECTED,
     CREATED,
+    DEFAULTED,
     DELETED,
     EARLY_DELETE,
     EARLY_LABEL,
@@ -22,16 +30,74 @@ from consumers.pipeline.learned_records import (
     LATE_LABELLED,
     LATE_UPDATE,
     RELABELLED,
+    TAKEN_BACK,
     UPDATED,
     WAITING,
     WAITING_UPDATE,
     LearnedRecord,
 )
-from consumers.pipeline.revision import IdHistory
-from consumers.pipeline.waiting_messages import Arrivals, Sight, near, pack_time, sights
+from consumers.pipeline.waiting_messages import Arrivals, time_of
 from streamnb.labels import Label
 
 _DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
+_TEACHING = {
+    CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED, LATE_LABELLED, DEFAULTED, LATE_UPDATE
+}  # fmt: skip
+_REPLACING = {UPDATED, RELABELLED, DELETED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE}
+_OF_OTHER = {CORRECTED, TAKEN_BACK, LATE_LABELLED, DEFAULTED}  # they name a message by its offset
+_OF_WAITING = {WAITING_UPDATE, LATE_UPDATE}  # updates that keep what waits alive
+
+
+def plain_living(records: Sequence[LearnedRecord]) -> list[LearnedRecord]:
+    """Return the records of an id that teach and that no later one has ended."""
+    return [
+        each
+        for at, each in enumerate(records)
+        if each.kind in _TEACHING
+        and not any(
+            later.kind in _REPLACING or (later.kind in _OF_OTHER and later.offset == each.offset)
+            for later in records[at + 1 :]
+        )
+    ]
+
+
+def early(records: Sequence[LearnedRecord]) -> int:
+    """Return the number of the record that says that the message is to come; -1 for none."""
+    said = [each for each in records if each.kind in {EARLY_UPDATE, EARLY_DELETE, CONSUMED}]
+    return said[-1].number if said and said[-1].kind != CONSUMED else -1
+
+
+class PlainWaiting(NamedTuple):
+    """A message that waits or waited."""
+
+    time_ms: float
+    first: LearnedRecord
+    now: LearnedRecord
+    state: str
+    default: LearnedRecord | None
+
+
+def plain_waiting(records: Sequence[LearnedRecord]) -> list[PlainWaiting]:
+    """Return the messages of an id that wait or waited."""
+    starts = [at for at, each in enumerate(records) if each.kind == WAITING]
+    orphans = [at for at, each in enumerate(records) if each.kind == WAITING_UPDATE]
+    if orphans and not any(at < orphans[0] for at in starts):
+        starts = sorted([*starts, orphans[0]])
+    found = []
+    for start, following in pairwise([*starts, len(records)]):
+        now, default, states = records[start], None, ["waits"]
+        for at, each in enumerate(records[start + 1 :], start + 1):
+            if each.kind in _OF_WAITING and at < following:
+                now, default = each, None
+                states.append("waits" if each.kind == WAITING_UPDATE else "labelled")
+            elif each.kind in _REPLACING:
+                states.append("gone")
+            elif each.kind in _OF_OTHER and each.offset == now.offset:
+                default = each if each.kind == DEFAULTED else default
+                states.append({DEFAULTED: "default", TAKEN_BACK: "gone"}.get(each.kind, "labelled"))
+        state = "gone" if "gone" in states else states[-1]
+        found.append(PlainWaiting(time_of(records[start]), records[start], now, state, default))
+    return found
 
 
 class PlainFold:
@@ -48,19 +114,16 @@ class PlainFold:
     ) -> None:
         self.memory, self.messages, self.kinds = memory, messages, kinds
         self.classes, self.counts, self.arrivals = classes, counts, arrivals
-        self.records: defaultdict[bytes, list[LearnedRecord]] = defaultdict(list)  # if late
+        self.records: defaultdict[bytes, list[LearnedRecord]] = defaultdict(list)
         self.labels, self.label_names = messages.labels, messages.classes
         self.taken: list[int] = []
         self.superseded: list[int] = []
 
     def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
         """Set the kinds of some rows, by what is remembered of their ids."""
-        known: defaultdict[bytes, IdHistory] = defaultdict(IdHistory)
         for each in records:
             if each.id is not None and each.kind != EARLY_LABEL:
-                known[each.id].add(each)
-                if self.arrivals is not None:
-                    self.records[each.id].append(each)
+                self.records[each.id].append(each)
         data, starts, ends = self.messages.ids.texts
         plain = data.data
         bounds = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
@@ -73,33 +136,28 @@ class PlainFold:
             rows.tolist(), offsets, before, bounds, strict=True
         ):
             number, name = n_before + n_more, bytes(plain[start:end])
-            own, was = known[name], self.kinds[row]
-            kind = self._kind(row, own, memory.floor(number), name)
+            was = self.kinds[row]
+            kind = self._kind(row, self.records[name], memory.floor(number))
             if kind != was:
                 self.kinds[row] = kind
                 n_more += (kind != _NOTHING) - int(was != _NOTHING)
             if kind != _NOTHING:
-                own.add(LearnedRecord(number, kind, offset, NO_LABEL, name, row))
-                if self.arrivals is not None:
-                    more = pack_time(self.arrivals.times_ms[row])
-                    record = LearnedRecord(number, kind, offset, NO_LABEL, name, row, more)
-                    self.records[name].append(record)
+                time_ms = np.nan if self.arrivals is None else self.arrivals.times_ms[row]
+                more = struct.pack("<d", time_ms)
+                record = LearnedRecord(number, kind, offset, NO_LABEL, name, row, more)
+                self.records[name].append(record)
 
-    def _sights(self, name: bytes, floor: int) -> list[Sight]:
-        """Return the messages of an id that wait or waited, if labels come late."""
-        if self.arrivals is None:
-            return []
-        return sights(each for each in self.records[name] if each.number >= floor)
-
-    def _kind(self, row: int, own: IdHistory, floor: int, name: bytes) -> int:
+    def _kind(self, row: int, own: list[LearnedRecord], floor: int) -> int:
         """Return what is to be remembered of a message, by its id's records from `floor` on."""
-        operation = self.messages.operations[row]
+        operation, seen = self.messages.operations[row], list[PlainWaiting]()
+        if self.arrivals is not None:
+            seen = plain_waiting([each for each in own if each.number >= floor])
         if operation in (_UPDATE, _DELETE):
-            alive = [each for each in own.living if each.number >= floor]
+            alive = [each for each in plain_living(own) if each.number >= floor]
             self.taken += [each.number for each in alive]
-            seen = self._sights(name, floor)
-            return self._revising_kind(row, own.last >= floor, alive, seen)
-        if own.early >= floor:
+            is_known = bool(own) and own[-1].number >= floor
+            return self._revising_kind(row, is_known, alive, seen)
+        if early(own) >= floor:
             self.superseded.append(row)
             return CONSUMED
         if self.labels[row] != NO_LABEL:
@@ -107,12 +165,11 @@ class PlainFold:
         if self.kinds[row] != WAITING or self.arrivals is None:
             return _NOTHING
         time_ms, window_ms = float(self.arrivals.times_ms[row]), self.arrivals.window_ms
-        seen = self._sights(name, floor)
-        is_repeated = any(near(each.time_ms, time_ms, window_ms) for each in seen)
-        return _NOTHING if is_repeated else WAITING
+        apart = [abs(each.time_ms - time_ms) > window_ms for each in seen]  # nan: in each window
+        return WAITING if all(apart) else _NOTHING
 
     def _revising_kind(
-        self, row: int, is_known: bool, alive: list[LearnedRecord], seen: Sequence[Sight]
+        self, row: int, is_known: bool, alive: list[LearnedRecord], seen: Sequence[PlainWaiting]
     ) -> int:
         """Return the kind of a delete or an update, and count it."""
         is_update = self.messages.operations[row] == _UPDATE
@@ -131,12 +188,12 @@ class PlainFold:
             return DELETED
         return _NOTHING if is_known else EARLY_DELETE
 
-    def _late_kind(self, row: int, sight: Sight, alive: Sequence[LearnedRecord]) -> int:
+    def _late_kind(self, row: int, message: PlainWaiting, alive: Sequence[LearnedRecord]) -> int:
         """Return the kind of an update of a message that waits, or has the label of another log."""
         assert self.arrivals is not None
-        self.arrivals.times_ms[row] = sight.time_ms
+        self.arrivals.times_ms[row] = message.time_ms
         late = (LATE_LABELLED, LATE_UPDATE)
-        if sight.state == "labelled" and self._keep_label(row, alive, late):
+        if message.state == "labelled" and self._keep_label(row, alive, late):
             return LATE_UPDATE
         return WAITING_UPDATE
 

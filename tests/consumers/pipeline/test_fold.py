@@ -15,10 +15,17 @@ from consumers.decode.kernels import learned_records as kernels
 from consumers.messages import NO_LABEL, OPERATIONS, Operation
 from consumers.pipeline import learned_memory, learned_records
 from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.learned_records import LearnedRecord
 from consumers.pipeline.revision import Fold, fold
-from consumers.pipeline.waiting_messages import Arrivals, pack_time, texts_of
+from consumers.pipeline.waiting_messages import (
+    Arrivals,
+    living,
+    pack_time,
+    texts_of,
+    waiting_messages,
+)
 from tests.consumers.decoded_messages import decoder
-from tests.consumers.pipeline.plain_fold import PlainFold
+from tests.consumers.pipeline.plain_fold import PlainFold, plain_living, plain_waiting
 from tests.consumers.pipeline.revised_log import FIELDS, LOG, Said, raw
 
 CLASSES = ("positive", "negative")
@@ -113,3 +120,35 @@ def test_the_compiled_fold_is_that_of_plain_python(case: _Case) -> None:
     assert sorted(compiled.taken) == sorted(plain.taken)
     assert compiled.superseded == plain.superseded
     assert compiled.counts == plain.counts
+
+
+@settings(max_examples=400)
+@given(st.lists(RECORDS, max_size=3))
+def test_the_history_of_an_id_is_that_of_plain_python(
+    said: list[list[tuple[int, str | None, int, int, float]]],
+) -> None:
+    """What teaches now and what waits, of several ids at once."""
+    by_id = [
+        [
+            LearnedRecord(number, kind, offset, label, b"a", -1, pack_time(time_ms))
+            for number, (kind, _, offset, label, time_ms) in enumerate(own)
+        ]
+        for own in said
+    ]
+    for own, found in zip(by_id, waiting_messages(by_id), strict=True):
+        assert living(own) == plain_living(own)
+        expected = plain_waiting(own)
+        assert [(each.first, each.now, each.state, each.default) for each in found] == [
+            (each.first, each.now, each.state, each.default) for each in expected
+        ]
+        np.testing.assert_array_equal(
+            [each.time_ms for each in found], [each.time_ms for each in expected]
+        )
+
+
+def test_the_kernel_knows_the_kinds_by_the_same_numbers() -> None:
+    """Two modules name them; the numbers are in files."""
+    ours, theirs = vars(learned_records), vars(kernels)
+    names = {name for name in ours.keys() & theirs.keys() if isinstance(ours[name], int)}
+    assert names >= {"CREATED", "CONSUMED", "CORRECTED", "TAKEN_BACK", "WAITING", "LATE_UPDATE"}
+    assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}

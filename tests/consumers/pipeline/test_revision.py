@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from consumers.errors import CheckpointError
 from consumers.features import build_model
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
-from consumers.pipeline.learned_records import TEACHING, Hashes, teaching
+from consumers.pipeline.learned_records import Hashes
 from streamnb.kernels.layout import Texts
 from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
@@ -78,12 +77,6 @@ def test_a_log_leaves_what_it_does_not_take_back(
         assert (run.counts, run.n_superseded) == expected(log)
         assert not run.reviser.counts["refused"]
         run.memory.close()
-
-
-def test_the_kinds_that_teach_are_those_with_contents() -> None:
-    """Comparisons say the same as the list."""
-    found = np.flatnonzero(teaching(np.arange(256, dtype=np.uint8)))
-    assert found.tolist() == sorted(TEACHING)
 
 
 CREATE, AGAIN = Said("create", "a", "sun sun", "positive"), Said("create", "b", "rain", "negative")
