@@ -254,9 +254,9 @@ class LogMemory:
             except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
                 self.lose(number, error)
                 return self.read(numbers)
-        mapped = [each for each in self.segments.values() if each.is_mapped]
+        mapped = [each for each in self.segments.values() if each.mapped is not None]
         for each in mapped if len(mapped) > MAPPED_MAX else ():  # each is an open file
-            each.unmap()
+            each.mapped = None
         return collected(numbers, spans, buffers)
 
     def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:

@@ -11,6 +11,7 @@ none; the ids' bytes; `kinds` uint8; the fields' bytes.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap
 import os
@@ -48,6 +49,7 @@ _CHECKS = struct.Struct("<II")
 _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
 _AT_ONCE = np.zeros(1, np.int64)  # where a chunk begins that has a buffer of its own
+_POPULATE_READ = 22  # of Linux from 5.14 on: pages are there, or it is an error and no signal
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -482,7 +484,7 @@ class Segment:
         self.chunks: list[memoryview] = []
         self.is_sealed = False
         self._starts: tuple[Longs, Longs] | None = None  # of the chunks, as arrays
-        self._mapped: mmap.mmap | None = None
+        self.mapped: mmap.mmap | None = None  # the file, held open to be read at will
 
     def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
@@ -532,23 +534,19 @@ class Segment:
             data = np.frombuffer(self.chunks[k], np.uint8)
             data.flags.writeable = False  # the only kind that kernels take
             return data, 0
-        if self._mapped is None:
+        if self.mapped is None:
             assert self.path is not None
             with self.path.open("rb") as file:
-                self._mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
-        # To touch what was cut off since would end the process by a signal.
-        if self._mapped.size() < self.n_bytes:
+                self.mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
+        # To touch what was cut off since, or what the disk does not read, would end the process.
+        if self.mapped.size() < self.n_bytes:
             raise DamagedError("it was cut from outside")
-        return np.frombuffer(self._mapped, np.uint8), self.places[k]
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the file is held open, to be read at will."""
-        return self._mapped is not None
-
-    def unmap(self) -> None:
-        """Close the file as soon as nobody reads it."""
-        self._mapped = None
+        try:
+            self.mapped.madvise(_POPULATE_READ)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise DamagedError("the disk does not read it") from error
+        return np.frombuffer(self.mapped, np.uint8), self.places[k]
 
     def release(self) -> None:
         """Free the memory of chunks that the disk has; an open segment's stay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -211,6 +212,36 @@ def test_a_file_that_is_cut_while_it_is_read_ends_nothing(tmp_path: Path) -> Non
     run.memory.close()
 
 
+class Unreadable(mmap.mmap):
+    """A file that is mapped from a disk that fails later: to touch it would be a SIGBUS."""
+
+    def madvise(self, option: int, start: int = 0, length: int | None = None) -> None:
+        """Fail as the system does, asked to have all pages there."""
+        assert (option, start, length) == (22, 0, None)
+        raise OSError(errno.EFAULT, "Bad address")
+
+
+def test_a_disk_that_does_not_read_a_mapped_file_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked first, and the messages of that file are not taken back."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    run = Run(tmp_path)
+    run.read(log, 8)
+    run.save()
+    run.memory.wrote(run.memory.log(LOG), [])
+    monkeypatch.setattr(mmap, "mmap", Unreadable)
+    log += [Said("delete", "m3")]
+    with capture_logs() as logs:
+        run.read(log, len(log))
+    told = {each["event"]: each["detail"] for each in logs if each["log_level"] == "error"}
+    assert told.keys() == {"learned_damaged"}
+    assert "the disk does not read it" in told["learned_damaged"]
+    assert run.memory.trouble
+    assert len(run.learner.model.words()) == 8
+    run.memory.close()
+
+
 def test_few_files_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files deletes name messages of, they are closed again."""
     monkeypatch.setattr(learned_memory, "MAPPED_MAX", 2)
@@ -222,7 +253,7 @@ def test_few_files_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log += [Said("delete", f"m{i}") for i in range(40)]
     run.read(log, len(log))
     assert not run.learner.model.words()
-    assert sum(each.is_mapped for each in run.memory.log(LOG).segments.values()) <= 2
+    assert sum(each.mapped is not None for each in run.memory.log(LOG).segments.values()) <= 2
     run.memory.close()
 
 
