@@ -377,11 +377,9 @@ class JsonScanner:
             np.empty((n_fields, n), np.int64),
         )
         data = np.frombuffer(buffer, np.uint8)
-        words = np.frombuffer(buffer, np.uint64, count=len(buffer) // 8)
         undecided = np.empty(n, np.bool_)
         scan(
             data,
-            words,
             np.ascontiguousarray(starts, np.int64),
             np.ascontiguousarray(ends, np.int64),
             self._table,

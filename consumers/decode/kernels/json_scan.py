@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import I32, I64, U8, Flags, I64Grid, Int, Texts
+from streamnb.kernels.memory import load_eight
 from streamnb.kernels.tokenize import decode, encode_into
 
 # Bytes as they came: nobody may write into them, which is another type to the compiler.
@@ -85,8 +86,6 @@ def name_table(names: Sequence[bytes], groups: Sequence[int] | None = None) -> N
     return Names(texts, np.cumsum([len(name) for name in names], dtype=np.int64), heads, nexts)
 
 
-RawWords = Annotated[NDArray[np.uint64], types.Array(types.uint64, 1, "C", readonly=True)]
-
 # What stands at a field. A plain string has no escape: its bytes are its text.
 ABSENT, NULL, PLAIN, ESCAPED, INTEGER, NUMBER, TRUE, FALSE, OBJECT, ARRAY = range(10)
 N_KINDS = 10
@@ -108,7 +107,7 @@ _HIGH = np.uint64(0x8080808080808080)
 _QUOTES = _ONES * np.uint64(_QUOTE)
 _BACKSLASHES = _ONES * np.uint64(_BACKSLASH)
 _BLANKS = _ONES * np.uint64(_BLANK)
-_U1, _U56, _U63 = np.uint64(1), np.uint64(56), np.uint64(63)
+_U1, _U56 = np.uint64(1), np.uint64(56)
 
 _digits = np.full(256, 16, np.uint8)
 _digits[list(b"0123456789abcdef")] = range(16)
@@ -162,17 +161,14 @@ def _behind_escape(buffer: Raw, at: Int, end: Int) -> Int:  # noqa: PLR0911 -- o
 
 
 @inner
-def _skip_plain(words: RawWords, at: Int) -> Int:
+def _skip_plain(buffer: Raw, at: Int) -> Int:
     """Return the first place from `at` on that may not be passed over in a string.
 
-    That is a quote, a backslash, a control character, a byte above ASCII, or one that is too near
-    to the buffer's end to be read with its neighbours.
+    That is a quote, a backslash, a control character, a byte above ASCII, or one of the buffer's
+    last seven, which are not read with their neighbours.
     """
-    while (at >> 3) + 1 < len(words):
-        place = np.uint64(at >> 3)
-        shift = np.uint64((at & 7) << 3)
-        # Eight bytes from any place on, of two whole words. Each shift stays below 64.
-        word = words[place] >> shift | (words[place + _U1] << (_U63 - shift)) << _U1
+    while at + 8 <= len(buffer):
+        word = load_eight(buffer, at)
         # A byte below what is subtracted borrows into its high bit. What it borrows from the byte
         # above may mark that one wrongly, but only the lowest mark is used.
         marks = (
@@ -187,11 +183,11 @@ def _skip_plain(words: RawWords, at: Int) -> Int:
 
 
 @inner
-def string(buffer: Raw, words: RawWords, at: Int, end: Int) -> tuple[Int, Int]:
+def string(buffer: Raw, at: Int, end: Int) -> tuple[Int, Int]:
     """Return where the string that begins at `at` has its closing quote, and its kind."""
     kind = PLAIN
     while True:
-        at = _skip_plain(words, at)
+        at = _skip_plain(buffer, at)
         if at >= end:
             return BROKEN, kind
         byte = byte_at(buffer, at)
@@ -265,13 +261,11 @@ def _behind_word(buffer: Raw, at: Int, end: Int, word: Raw) -> Int:
 
 
 @inner
-def value(  # noqa: PLR0911 -- one each kind
-    buffer: Raw, words: RawWords, at: Int, end: Int
-) -> tuple[Int, Int]:
+def value(buffer: Raw, at: Int, end: Int) -> tuple[Int, Int]:  # noqa: PLR0911 -- one each kind
     """Return where a value ends, and its kind; of an object or array only the bracket is passed."""
     byte = byte_at(buffer, at)
     if byte == _QUOTE:
-        at, kind = string(buffer, words, at + 1, end)
+        at, kind = string(buffer, at + 1, end)
         return (at + 1, kind) if at != BROKEN else (BROKEN, kind)
     if byte == _CURLY:
         return at + 1, OBJECT
@@ -334,14 +328,12 @@ def _note(spans: Spans, tree: Tree, field: Int, i: Int, kind: Int, start: Int, e
 
 
 @inner
-def _key(
-    buffer: Raw, words: RawWords, at: Int, end: Int, names: Names, inside: int
-) -> tuple[Int, int]:
+def _key(buffer: Raw, at: Int, end: Int, names: Names, inside: int) -> tuple[Int, int]:
     """Return where the value behind a key begins, and the field that it is in an object's."""
     if at >= end or byte_at(buffer, at) != _QUOTE_BYTE:
         return BROKEN, NOBODY
     start = at + 1
-    at, kind = string(buffer, words, start, end)
+    at, kind = string(buffer, start, end)
     if at == BROKEN or (inside != NOBODY and kind != PLAIN):
         return BROKEN, NOBODY
     name = find_name(buffer, start, at, names, inside) if inside != NOBODY else NOBODY
@@ -353,14 +345,7 @@ def _key(
 
 @inner
 def _message(  # noqa: PLR0911 -- one each doubt
-    buffer: Raw,
-    words: RawWords,
-    at: Int,
-    end: Int,
-    names: Names,
-    tree: Tree,
-    spans: Spans,
-    i: Int,
+    buffer: Raw, at: Int, end: Int, names: Names, tree: Tree, spans: Spans, i: Int
 ) -> bool:
     """Scan one message; False where it must be looked at again."""
     depth = 0
@@ -374,7 +359,7 @@ def _message(  # noqa: PLR0911 -- one each doubt
         if at >= end:
             return False
         start = at
-        at, kind = value(buffer, words, at, end)
+        at, kind = value(buffer, at, end)
         if at == BROKEN:
             return False
         if field != NOBODY and not _note(spans, tree, field, i, kind, start, at):
@@ -417,7 +402,7 @@ def _message(  # noqa: PLR0911 -- one each doubt
                 at = behind_blanks(buffer, at + 1, end)
             field = NOBODY
             if in_object:
-                at, field = _key(buffer, words, at, end, names, inside)
+                at, field = _key(buffer, at, end, names, inside)
                 if at == BROKEN:
                     return False
             break
@@ -425,23 +410,14 @@ def _message(  # noqa: PLR0911 -- one each doubt
 
 @kernel
 def scan(
-    buffer: Raw,
-    words: RawWords,
-    starts: I64,
-    ends: I64,
-    names: Names,
-    tree: Tree,
-    spans: Spans,
-    again: Flags,
+    buffer: Raw, starts: I64, ends: I64, names: Names, tree: Tree, spans: Spans, again: Flags
 ) -> None:
     """Scan messages; those that must be looked at again are marked, and have no field at all.
 
-    `words` is the buffer's memory by whole eight bytes. A message whose end is -1 is not there.
+    A message whose end is -1 is not there.
     """
     for i in range(len(starts)):
-        again[i] = ends[i] < 0 or not _message(
-            buffer, words, starts[i], ends[i], names, tree, spans, i
-        )
+        again[i] = ends[i] < 0 or not _message(buffer, starts[i], ends[i], names, tree, spans, i)
         if again[i]:
             for field in range(len(spans.kinds)):
                 spans.kinds[field, i] = ABSENT
