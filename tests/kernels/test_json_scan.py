@@ -26,6 +26,7 @@ from consumers.decode.kernels.json_scan import (
     OTHER,
     PLAIN,
     TRUE,
+    find_byte,
     gather,
     lay_out,
     name_table,
@@ -249,3 +250,12 @@ def test_texts_are_brought_together(each: list[tuple[bytes | None, bool, int]]) 
     out = np.empty(lay_out(texts, kept, found), np.uint8)
     gather(texts, found, out)
     assert (out.tobytes(), found.tolist()) == (wanted, wanted_ends)
+
+
+@given(st.text("ab\v\n").map(str.encode), st.integers(0, 9))
+def test_bytes_are_found_in_all_places(data: bytes, room: int) -> None:
+    """The first ones fill the room that there is, and all are counted."""
+    places = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    out = np.full(room, -1, np.int64)
+    assert find_byte(np.frombuffer(data, np.uint8), ord("\n"), out) == len(places)
+    assert out.tolist() == [*places[:room], *[-1] * (room - len(places))]

@@ -1,7 +1,8 @@
 """JSON messages scanned for a few fields, and the fields' values copied out or looked up.
 
 `scan` notes where the wanted fields of each message lie; `copy_texts` and `match` read the strings
-and names there. `lay_out` and `gather` bring some strings together that were copied out.
+and names there. `lay_out` and `gather` bring some strings together that were copied out;
+`find_byte` finds where lines end.
 Names (the keys below one object, the values that mean a label) are found by their
 bytes: they stand in groups, each with a row of slots, and names of one slot are a chain.
 """
@@ -529,3 +530,22 @@ def match(buffer: Raw, kinds: U8, starts: I64, ends: I64, names: Names, out: I32
             out[i] = name if name >= 0 else OTHER
         else:
             out[i] = OTHER
+
+
+@kernel
+def find_byte(buffer: Raw, byte: int, out: I64) -> int:
+    """Write the first places of a byte into `out`, ascending; return how many there are in all."""
+    n, at, wanted = 0, 0, _ONES * np.uint64(byte)
+    while at < len(buffer):
+        if at + 8 <= len(buffer):
+            word = load_eight(buffer, at) ^ wanted
+            if (word - _ONES) & ~word & _HIGH == np.uint64(0):
+                at += 8
+                continue
+        for k in range(at, min(at + 8, len(buffer))):
+            if byte_at(buffer, k) == byte:
+                if n < len(out):
+                    out[np.uint64(n)] = k
+                n += 1
+        at += 8
+    return n
