@@ -56,7 +56,7 @@ from consumers.monitoring.status import Summary
 from consumers.monitoring.tracing import traced
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
-from consumers.pipeline.late_labels import LabelReader
+from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import KnownLogs, Limits, Reader

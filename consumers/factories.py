@@ -2,8 +2,7 @@
 
 `build_source`, `build_decoder` and `build_sink` make the ends of the pipeline. `open_components`
 opens what is read and written over HTTP: the store of recent messages, the corrections and the
-quality monitor; `build_erasure` and `serve` stand on those. A component that the settings turn off
-is None.
+quality monitor; `build_erasure` and `serve` stand on those. What the settings turn off is None.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ from consumers.monitoring.status import Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.late_labels import LabelReader, LateLabels
+from consumers.pipeline.label_reader import LabelReader
+from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import Reader

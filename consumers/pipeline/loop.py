@@ -33,7 +33,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.late_labels import LabelReader
+from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from consumers.config.sections import LateLabelsSettings
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline import learned_memory
-from consumers.pipeline.late_labels import LabelReader
+from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.decoded_messages import raw
