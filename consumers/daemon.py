@@ -239,10 +239,13 @@ class Daemon:
         """Return what reads labels that come later than their messages, if the settings ask."""
         if self._learned is None:
             return None
-        return build_late_labels(
+        found = build_late_labels(
             self._settings, self.reader, self._learned, self._statistics, self._health, self._stop,
             self._classes, until_end=until_end,
         )  # fmt: skip
+        if self._group is not None and found is not None:
+            self._group.times = found.join
+        return found
 
     def watch(self) -> None:
         """Raise the error that ended the reporter's or the server's thread, or a `MovedError`."""

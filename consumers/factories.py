@@ -185,8 +185,8 @@ def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts 
         return None
     like = build_model(settings.model)
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
-    late = settings.kafka.start_from == "latest"
-    topic, labels = settings.source_address.topic or "", settings.corrections.address.topic
+    late, topic = settings.kafka.start_from == "latest", settings.source_address.topic or ""
+    labels = settings.late_labels.address.topic or settings.corrections.address.topic
     return GroupParts(files, topic, shared.interval_s, memory=memory, labels=labels, is_late=late)
 
 
@@ -417,7 +417,8 @@ def build_late_labels(
     reader = Reader(source, decoder, own_health, stop, thread_name="read-labels")
     stream = settings.source_address.topic or messages.name
     join = LateLabels(late, memory, stream, statistics.learned_late)
-    return LabelReader(reader, join, messages, settings.model.fields)
+    shared = None if settings.group.folder is None else address.topic
+    return LabelReader(reader, join, messages, settings.model.fields, shared)
 
 
 class Publishing:

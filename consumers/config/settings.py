@@ -285,8 +285,13 @@ def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
         yield here, "must be a log of its own, which nothing else reads or writes here"
     if not settings.learned.messages_max:
         yield ("learned", "messages_max"), "must not be 0: messages wait for their labels there"
-    if settings.group.folder is not None:
-        yield here, "must be none with a group.folder, as waiting messages do not move yet"
+    if settings.group.folder is not None and settings.corrections.to != "none":
+        yield here, "needs corrections.to: none with a group.folder: a part has one log of labels"
+    if settings.group.folder is not None and settings.model.new_classes:
+        yield (
+            here,
+            "needs model.new_classes: false with a group.folder: all members must know all classes",
+        )
     classes = settings.model.classes
     if late.default is not None and late.default not in classes:
         yield ("late_labels", "default"), _no_class(late.default, classes)

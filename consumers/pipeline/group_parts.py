@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
 from consumers.errors import GroupError
-from consumers.features import DecayTimes
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFiles
@@ -42,6 +42,13 @@ class GroupStatus:
     trouble: str | None = None  # what keeps files from being read or written
 
 
+class PackedTimes(Protocol):
+    """Whoever knows where the times of partitions stand, and needs them with the parts."""
+
+    def of_part(self, partition: Partition, /) -> Sequence[float | None] | None:
+        """Return the times of a partition as of the last checkpoint."""
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known of a partition: of its furthest file, and what is to be done with it."""
@@ -59,8 +66,8 @@ class GroupParts:
     """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
 
     `memory` remembers what the messages of our partitions taught, `times` knows where their times
-    stand if that decays, `labels` is the topic with what people say of them. `clock` returns Unix
-    seconds: ages are those of files.
+    stand if that decays or their labels come late, `labels` is the topic of these or of what people
+    say of them. `clock` returns Unix seconds: ages are those of files.
     """
 
     files: PartFiles
@@ -69,7 +76,7 @@ class GroupParts:
     clock: Callable[[], float] = time.time
     is_late: bool = False  # who sees the topic first begins at its end, who comes later at a later
     memory: LearnedMemory | None = None
-    times: DecayTimes | None = None
+    times: PackedTimes | None = None
     labels: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))

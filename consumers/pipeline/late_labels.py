@@ -113,6 +113,7 @@ class LateLabels:
         self._horizon_ms = math.inf if settings.default is None else 1000 * settings.horizon_s
         self._fields = list(memory.fields)
         self._logs: defaultdict[Partition, WaitingLog] = defaultdict(WaitingLog)
+        self._packed: Mapping[str, list[float | None]] = {}
         self._judged: dict[int, bytes] = {}
         self._rejects: list[Reject] = []
 
@@ -459,55 +460,60 @@ class LateLabels:
 
         A time is None if there is none yet.
         """
+        self._packed = {part_name(each): own.packed() for each, own in self._logs.items()}
+        return CheckpointEntry(self._packed)
 
-        def value(time_ms: float) -> float | None:
-            return time_ms if math.isfinite(time_ms) else None
-
-        return CheckpointEntry(
-            {
-                part_name(partition): [
-                    *map(value, (own.newest_ms, own.last_ms, own.first_ms)),
-                    own.floor,
-                ]
-                for partition, own in self._logs.items()
-            }
-        )
+    def of_part(self, partition: Partition) -> list[float | None] | None:
+        """Return what was packed last of a partition; on the checkpoint thread."""
+        return self._packed.get(part_name(partition))
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Go on with the times of a checkpoint; `begin` is still to be called."""
-        for name, (newest_ms, last_ms, first_ms, *floor) in entry.values.items():
-            own = self._logs[partition_of(name)]
-            own.floor = floor[0] if floor else 0  # an older version did not say it
-            own.newest_ms = -math.inf if newest_ms is None else newest_ms
-            own.last_ms = -math.inf if last_ms is None else last_ms
-            own.first_ms = math.nan if first_ms is None else first_ms
+        for name, values in entry.values.items():
+            self._logs[partition_of(name)].restore(values)
+
+    def take_over(
+        self, partition: Partition, values: Sequence[float | None] | None, *, is_ours: bool
+    ) -> None:
+        """Go on with what another member of a group packed, behind the memory.
+
+        What waits is found only if the partition is read here.
+        """
+        self._logs[partition] = WaitingLog()
+        if values is not None:
+            self._logs[partition].restore(values)
+        if is_ours:
+            self._find_waiting(partition, self._memory.log(partition))
 
     def begin(self) -> None:
         """Find what waits in the memory, once that has gone on from the checkpoint too."""
         for partition, memory in self._memory.logs.items():
-            known = self._logs[partition]
-            found = waiting_records(memory)
-            records = found.records(len(self._fields))
-            ids = texts_of([each.id for each in records])
-            hashes = self._memory.hashed(ids.texts)
-            kinds = np.array([each.kind for each in records], np.uint8)
-            times_ms = np.array([time_of(each) for each in records], np.float64)
-            waits = (kinds != EARLY_LABEL) & ~(times_ms < known.newest_ms - self._horizon_ms)
-            if math.isfinite(self._horizon_ms):
-                known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
-            is_over = times_ms < known.newest_ms - 2 * self._window_ms
-            is_over |= found.numbers < known.floor
-            early = (kinds == EARLY_LABEL) & ~is_over
-            known.labels.add(times_ms[early], found.numbers[early], hashes[early])
-            known.early.update(hashes[early].tolist())
-            waits_yet = set(found.numbers[early].tolist())
-            by_id = self._by_id(memory, np.unique(hashes[early])).values()
-            for own, messages in zip(by_id, waiting_messages(by_id), strict=True):
-                known.joined.update(
-                    label.number
-                    for label in own
-                    if label.number in waits_yet and self._owner(messages, label) is not None
-                )
+            self._find_waiting(partition, memory)
+
+    def _find_waiting(self, partition: Partition, memory: LogMemory) -> None:
+        known = self._logs[partition]
+        found = waiting_records(memory)
+        records = found.records(len(self._fields))
+        ids = texts_of([each.id for each in records])
+        hashes = self._memory.hashed(ids.texts)
+        kinds = np.array([each.kind for each in records], np.uint8)
+        times_ms = np.array([time_of(each) for each in records], np.float64)
+        waits = (kinds != EARLY_LABEL) & ~(times_ms < known.newest_ms - self._horizon_ms)
+        if math.isfinite(self._horizon_ms):
+            known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
+        is_over = times_ms < known.newest_ms - 2 * self._window_ms
+        is_over |= found.numbers < known.floor
+        early = (kinds == EARLY_LABEL) & ~is_over
+        known.labels.add(times_ms[early], found.numbers[early], hashes[early])
+        known.early.update(hashes[early].tolist())
+        waits_yet = set(found.numbers[early].tolist())
+        by_id = self._by_id(memory, np.unique(hashes[early])).values()
+        for own, messages in zip(by_id, waiting_messages(by_id), strict=True):
+            known.joined.update(
+                label.number
+                for label in own
+                if label.number in waits_yet and self._owner(messages, label) is not None
+            )
 
 
 def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:

@@ -296,6 +296,8 @@ class Pipeline:
             self._own.discard(handover.partition)
             if self.corrections is not None:
                 self.corrections.give_up(handover.partition)
+            if self.labels is not None:
+                self.labels.give_up(handover.partition)
             return
         self._own.add(handover.partition)
         if handover.part is not None:
@@ -304,6 +306,8 @@ class Pipeline:
             self.reviser.memory.take_over(handover.partition, None)
         if self.corrections is not None:
             self.corrections.take_over(handover.partition, self.positions)
+        if self.labels is not None:
+            self.labels.take_over(handover.partition, self.positions)
 
     def _set_part(self, partition: Partition, part: LoadedPart) -> None:
         """Know what another member of the group has learned of a partition.
@@ -323,6 +327,9 @@ class Pipeline:
                 memory.take_over(partition, part.records, theirs, ours, self.health.beat)
             else:
                 memory.restart(partition)
+        if self.labels is not None:
+            is_ours = partition in self._own
+            self.labels.know(partition, part, self.positions, self.learner, is_ours=is_ours)
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
     def _predict(self, messages: Messages, rows: NDArray[np.int64], snapshot: Snapshot) -> None:

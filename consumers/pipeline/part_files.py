@@ -113,7 +113,9 @@ class LoadedPart:
     written_s: float
     records: SharedRecords | None = None
     labels: int = 0
-    times: Sequence[float | None] | None = None  # of the messages, where what they taught decays
+    times: Sequence[float | None] | None = (
+        None  # of the messages, if these decay or wait for labels
+    )
 
 
 class PartFiles:

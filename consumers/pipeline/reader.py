@@ -120,6 +120,8 @@ class Reader:
         self._piece_messages = _PIECE_MIN
         self._status = SourceStatus()
         self._to_commit: deque[Mapping[Partition, int]] = deque(maxlen=1)
+        self._again: deque[tuple[Partition, int | None]] = deque()
+        self.may_end = True  # at the end of the source, if the run has one
         self._closing = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
@@ -165,6 +167,13 @@ class Reader:
         if n and seconds > 0:
             target = (self._piece_messages + n / seconds * PIECE_S) / 2
             self._piece_messages = int(min(max(target, _PIECE_MIN), _PIECE_MAX))
+
+    def read_again(self, partition: Partition, position: int | None) -> None:
+        """Have a partition read from elsewhere, None: from where its log begins.
+
+        A `Handover` comes before the first batch from there.
+        """
+        self._again.append((partition, position))
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Have the source commit positions after its next poll; newer ones replace older ones."""
@@ -224,6 +233,7 @@ class Reader:
     def _read(self) -> str:
         """Read until the run is over; return the reason."""
         while not self._is_over():
+            self._rewind()
             batches = self._source.poll(POLL_TIMEOUT_S)
             self._health.beat_reader()
             self._commit_pending()
@@ -236,9 +246,20 @@ class Reader:
             self._tell_lost()
             if self._n_read == self._limits.messages_max:
                 return "max messages"
-            if self._limits.until_end and not batches and self._source.at_end():
+            may_end = self._limits.until_end and self.may_end and not self._again
+            if may_end and not batches and self._source.at_end():
                 return "end of source"
         return "told to stop"
+
+    def _rewind(self) -> None:
+        """Read from elsewhere what `read_again` was asked for."""
+        while self._again:
+            partition, position = self._again.popleft()
+            self._positions.pop(partition, None)
+            if position is not None:
+                self._positions[partition] = position
+            self._source.rewind(partition)
+            self._queue.put_handover(Handover(partition, is_ours=True))
 
     def _position_of(self, partition: Partition) -> int | None:
         """Return where to go on in a partition: where the group has got to, if that is further."""

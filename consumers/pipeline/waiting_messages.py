@@ -235,6 +235,18 @@ class WaitingLog(PartitionTime):
     joined: set[int] = field(default_factory=set)  # numbers of those whose message has come
     arrived: list[tuple[int, Hashes]] = field(default_factory=list)  # first number, and hashes
 
+    def packed(self) -> list[float | None]:
+        """Return its times as JSON has them, None for none yet, and the floor."""
+        first = None if math.isnan(self.first_ms) else self.first_ms
+        return [*PartitionTime.packed(self), first, self.floor]
+
+    def restore(self, values: Sequence[float | None]) -> None:
+        """Go on from what was packed."""
+        newest_ms, last_ms, first_ms, *floor = values
+        PartitionTime.restore(self, (newest_ms, last_ms))
+        self.first_ms = math.nan if first_ms is None else first_ms
+        self.floor = int(floor[0] or 0) if floor else 0  # an older version did not say it
+
     @property
     def n_labels(self) -> int:
         """How many labels wait for their message."""

@@ -169,6 +169,68 @@ def test_corrections_move_with_the_partition_of_their_messages(
         assert counts_at(group.state(name)) == counts_of(taught.values())
 
 
+@pytest.mark.deep
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+def test_messages_that_wait_for_labels_move_with_their_partition(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Who reads a partition joins its two logs on where another left them, killed or not.
+
+    Labels come before their messages and long after them, while another member had them.
+    """
+    n, window_s = 1_200, 600
+    found = examples(n)
+    topic, labels = new_topic(2), new_topic(2)
+    taught: list[Example] = []
+
+    def write(what: str, numbers: range, every: int = 1, rest: int = 0) -> None:
+        for number in range(2):
+            own = [i for i in numbers if i % 2 == number and i // 2 % every == rest]
+            lines = [
+                {"id": f"m{i}", "created_at": 1_000_000_000 + i} | {"text": found[i][0]}
+                if what == topic
+                else {"created_at": 1_000_000_000 + i + i % window_s, "label": found[i][1]}
+                for i in own
+            ]
+            fill(
+                broker.address, what, [json.dumps(each).encode() for each in lines], number,
+                key=lambda k, own=own: f"m{own[k]}",  # type: ignore[misc]  # bound here
+            )  # fmt: skip
+            taught.extend(found[i] for i in own if what == labels)
+
+    with ExitStack() as stack:
+        late = {"late_labels": {"source": f"kafka:{labels}", "window_s": window_s}}
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, sections=late, group_id=f"of-{topic}")
+        write(topic, range(n // 2))
+        write(labels, range(n // 2), 3)
+        group.start("first")
+        group.until_it_counts("first", counts_of(taught)[0])
+        write(labels, range(n // 2, n), 3)  # their messages are still to come
+        n_known = len(taught) // 2
+        group.start("second")
+        group.until_it_knows("second", n_known)
+        write(labels, range(n // 2), 3, 1)
+        expected = counts_of(found[i] for i in range(n // 2) if i // 2 % 3 < 2)[0]
+        for name in ("first", "second"):
+            group.until_it_counts(name, expected)
+        group.daemons["first"].kill()
+        write(topic, range(n // 2, n))
+        group.until_it_counts("second", counts_of(taught)[0])
+        group.start("first")
+        assert group.daemons["second"].stop() == 0
+        write(labels, range(n), 3, 2)
+        group.until_it_counts("first", counts_of(taught)[0])
+        group.start("second")
+        write(labels, range(n // 2, n), 3, 1)
+        for name in ("first", "second"):
+            group.until_it_counts(name, counts_of(taught)[0])
+            assert group.daemons[name].stop() == 0
+    for name in ("first", "second"):
+        assert counts_at(group.state(name)) == counts_of(found)
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_a_label_topic_of_other_partitions_is_refused(

@@ -129,13 +129,52 @@ def test_settings_that_could_join_nothing_are_refused(sections: dict[str, Any], 
         Settings.model_validate({"source": "file:in.jsonl"} | sections)
 
 
-def test_label_topics_cannot_be_shared_by_a_group(command: Command, tmp_path: Path) -> None:
-    """Messages that wait do not move: exit code 78, and what to do."""
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"corrections": {"to": "kafka:c"}}, "late_labels.source: needs corrections.to: none"),
+        ({"model": {"new_classes": True}}, "late_labels.source: needs model.new_classes: false"),
+    ],
+)
+def test_what_does_not_go_with_a_group_is_refused(
+    command: Command, tmp_path: Path, sections: dict[str, Any], said: str
+) -> None:
+    """A part has one log beside its messages, whose classes all members know: exit code 78."""
     own = {"source": "kafka://a:1/t", "late_labels": {"source": "kafka:l"}}
-    config = write_config(tmp_path / "config.yaml", **own, group={"folder": "shared"})
-    told = command("run", "-c", str(config))
+    own |= {"corrections": {"to": "none"}, "group": {"folder": "shared"}}
+    told = command("run", "-c", str(write_config(tmp_path / "config.yaml", **(own | sections))))
     assert told.code == 78
-    assert "late_labels.source: must be none with a group.folder" in " ".join(told.err.split())
+    assert said in " ".join(told.err.split())
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_another_member_joins_on_where_one_left_off(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Messages and labels that wait move with their partitions, each as far as it was read."""
+    topic, labels = new_topic(PARTITIONS), new_topic(PARTITIONS)
+    n = 120
+    for k, name in enumerate(("first", "second")):
+        for number in range(PARTITIONS):
+            own = list(range(number, n, PARTITIONS))
+            fill(broker.address, topic, map(message, own[k::2]), number)
+            told = [i for i in own if i % 3 == k or (i % 3 == 2 and k)]
+            fill(
+                broker.address, labels, map(label, told), number,
+                key=lambda k, told=told: f"m{told[k]}",  # type: ignore[misc]  # bound here
+            )  # fmt: skip
+        settings = {
+            "source": f"kafka://{broker.address}/{topic}",
+            "late_labels": {"source": f"kafka:{labels}", "window_s": WINDOW_S},
+            "kafka": {"group_id": f"group-of-{topic}"},
+            "http": {"enabled": False},
+            "corrections": {"to": "none"},
+            "group": {"folder": tmp_path / "shared"},
+            "checkpoint": {"folder": tmp_path / name},
+        }
+        run(Settings.model_validate(settings), NoView(), until_end=True)
+    assert counts_at(tmp_path / "second") == counts_of(EXAMPLES[:n])
 
 
 def test_what_late_labels_taught_is_not_verified(command: Command, tmp_path: Path) -> None:

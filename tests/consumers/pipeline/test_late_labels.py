@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,16 @@ from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from consumers.config.sections import LateLabelsSettings
+from consumers.config.settings import Settings
+from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline import learned_memory
+from consumers.pipeline.batch_queue import Handover
+from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
+from consumers.pipeline.part_files import LoadedPart, PartFiles
+from consumers.pipeline.reader import Limits
 from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.decoded_messages import raw
 from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, expected, line
@@ -98,6 +104,80 @@ def test_a_kill_changes_no_count(
                 run.memory.close()
                 run = LateRun(Path(name), settings)
         _check_to_the_end(run, log, labels, settings)
+
+
+class Member(LateRun):
+    """A member of a group that reads both logs, or knows them by the other's files."""
+
+    def __init__(self, folder: Path, name: str, settings: LateLabelsSettings) -> None:
+        super().__init__(folder / name, settings)
+        files = PartFiles(folder / "shared", {}, build_model(Settings().model), 2)
+        self.group = GroupParts(
+            files, LOG.topic, 3600.0, memory=self.memory, times=self.late, labels=LABEL_LOG.topic
+        )
+        self.has_read = LOG in self.checkpoint.restore(build_model(Settings().model))[1]
+
+    def take_over(self) -> None:
+        """Go on where the group stands, as reader and loop do."""
+        part = self.group.take_over(LOG, self.at if self.has_read else None)
+        if part is not None:
+            self.learner.set_part(part_name(LOG), part.model)
+            self.at, self.labels_at = part.position, part.labels
+            classes = part.model.classes
+            self.memory.take_over(LOG, part.records, classes, self.learner.model.classes)
+            self.late.take_over(LOG, part.times, is_ours=True)
+        self.has_read = True
+
+    def save(self) -> None:
+        """Write a checkpoint, and then the part."""
+        super().save()
+        self.group.write(self.learner.model.state, {LOG: self.at, LABEL_LOG: self.labels_at})
+        assert self.group.status().trouble is None
+
+
+@settings_of(max_examples=12)
+@given(*LOGS, st.lists(st.sampled_from(["read", "labels", "save", "hand over", "kill"])))
+def test_what_waits_moves_with_its_partition(
+    log: list[Said], labels: list[Label], settings: LateLabelsSettings, steps: list[str]
+) -> None:
+    """Whoever reads and dies when: the counts are those of both logs."""
+    with tempfile.TemporaryDirectory() as name:
+        members = [Member(Path(name), f"{k}", settings) for k in range(2)]
+        reader = 0
+        members[reader].take_over()
+        for step in steps:
+            if step == "read":
+                members[reader].read(log, 4)
+            elif step == "labels":
+                members[reader].read_labels(labels, 3)
+            elif step == "save":
+                members[reader].save()
+            else:
+                members[reader].group.keep_only(set())
+                if step == "kill":
+                    members[reader].memory.close()
+                    members[reader] = Member(Path(name), f"{reader}", settings)
+                reader = 1 - reader
+                members[reader].take_over()
+        _check_to_the_end(members[reader], log, labels, settings)
+        members[1 - reader].memory.close()
+
+
+def test_a_member_knows_what_waits_at_which_time(tmp_path: Path) -> None:
+    """Times, labels that wait and defaults that are due are those of the member before."""
+    one, two = (Member(tmp_path, name, DEFAULTS) for name in ("one", "two"))
+    one.take_over()
+    one.read([Said("create", f"m{i}", 100 + i, "sun") for i in range(3)], 3)
+    one.read_labels([Label("later", 110, "positive")], 1)
+    one.save()
+    two.take_over()
+    assert two.late.pack() == one.late.pack()
+    assert two.late.counts_now()["waiting"] == 1
+    log = [Said("create", f"m{i}", 100 + i // 3 * 40, "sun") for i in range(5)]
+    two.read(log, 2)
+    assert two.late.counts_now()["defaulted"] == 3
+    for each in (one, two):
+        each.memory.close()
 
 
 def _check_to_the_end(
@@ -210,13 +290,57 @@ class Batches:
     """What a reader has read, batch by batch."""
 
     n_partitions, end_reason = 1, None
+    may_end = False
 
-    def __init__(self, batches: list[Messages]) -> None:
-        self._batches = batches
+    def __init__(self, batches: Sequence[Messages | Handover]) -> None:
+        self.batches = list(batches)
+        self.asked: list[tuple[Partition, int | None]] = []
 
-    def take(self, _timeout_s: float) -> Messages | None:
+    def take(self, _timeout_s: float) -> Messages | Handover | None:
         """Return the next batch."""
-        return self._batches.pop(0) if self._batches else None
+        return self.batches.pop(0) if self.batches else None
+
+    def start(self, *_: object) -> None:
+        """Begin."""
+
+    def read_again(self, partition: Partition, position: int | None) -> None:
+        """Note what is asked for."""
+        self.asked.append((partition, position))
+
+
+def test_a_member_takes_the_labels_of_its_own_partitions_alone() -> None:
+    """From where they are read for it on: what came before, or is of others, is left out."""
+    run = LateRun(None, SETTINGS)
+
+    def batch(at: int, log: Partition = LABEL_LOG) -> Messages:
+        return run.label_decoder.decode(raw(log, [line(Label(f"m{at}", 9, "positive"))], at))
+
+    other = Partition(LABEL_LOG.topic, 1)
+    source: Any = Batches([batch(7), batch(0, other)])
+    positions = dict[Partition, int]()
+    reader = LabelReader(source, run.late, source, ("text",), LABEL_LOG.topic)
+    source.may_end = True
+    reader.start(positions, Limits(until_end=True), {})
+    assert not source.may_end  # as long as partitions may come
+    model = run.learner.model.clone()
+    model.learn_one({"text": "sun"}, "positive", part=part_name(LOG))
+    part = LoadedPart(model, 5, 0.0, labels=3)
+    positions[LABEL_LOG] = 8
+    reader.know(LOG, part, positions, run.learner, is_ours=True)
+    assert positions == {LABEL_LOG: 3}
+    reader.take_over(LOG, positions)
+    assert source.asked == [(LABEL_LOG, 3)]
+    source.end_reason = "end of source"
+    for then in ([], [Handover(LABEL_LOG, is_ours=True), batch(3), batch(1, other)]):
+        source.batches += then
+        reader.take(run.learner, positions, 0.0, is_idle=True)
+        assert positions == {LABEL_LOG: 4 if then else 3}
+        assert source.may_end is bool(then)
+    reader.give_up(LOG)
+    source.batches.append(batch(4))
+    reader.take(run.learner, positions, 0.0, is_idle=True)
+    assert (positions, run.late.counts_now()["waiting"]) == ({LABEL_LOG: 4}, 1)
+    run.memory.close()
 
 
 def test_labels_are_read_no_further_than_one_batch_beyond_the_messages() -> None:
