@@ -214,13 +214,11 @@ def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
         ):
             raise DamagedError(f"the contents at byte {at} do not match their checksum")
         heads = [_FIELD.unpack_from(buffer, begin + _FIELD.size * k) for k in range(n_fields)]
-        place = begin + _FIELD.size * n_fields
-        offsets = np.frombuffer(buffer, np.int64, n, place)
-        labels = np.frombuffer(buffer, np.int32, n, place + 8 * n)
-        place += 12 * n
-        id_ends = np.frombuffer(buffer, np.int64, n, place)
-        place += 8 * n
-        content, fields = body + n, list[tuple[int, Longs | None]]()
+        offsets_at, labels_at, id_ends_at, ends_at = kernels.array_places(at, n, n_fields)
+        offsets = np.frombuffer(buffer, np.int64, n, offsets_at)
+        labels = np.frombuffer(buffer, np.int32, n, labels_at)
+        id_ends = np.frombuffer(buffer, np.int64, n, id_ends_at)
+        place, content, fields = int(ends_at), body + n, list[tuple[int, Longs | None]]()
         for is_numbers, n_bytes in heads:
             ends = None
             if not is_numbers:
@@ -238,11 +236,10 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     done, at = bytearray(data), 0
     while at < len(data):
         chunk = parse(memoryview(data), at, check=True)
-        begin = at + _HEAD.size
-        place = begin + _FIELD.size * len(chunk.fields) + 8 * len(chunk)
+        _, place, _, _ = kernels.array_places(at, len(chunk), len(chunk.fields))
         labels = np.where(chunk.labels < 0, chunk.labels, codes[chunk.labels]).astype(np.int32)
         done[place : place + 4 * len(chunk)] = labels.tobytes()
-        check = zlib.crc32(memoryview(done)[begin : chunk.kinds_at])
+        check = zlib.crc32(memoryview(done)[at + _HEAD.size : chunk.kinds_at])
         struct.pack_into("<I", done, at + _STRUCTURE_CHECK_AT, check)
         at = chunk.end
     return bytes(done)

@@ -36,6 +36,15 @@ def _short(data: Raw, at: Int) -> Int:
     return np.int64(load_eight(data, at) & np.uint64(0xFFFFFFFF))
 
 
+def array_places(at: Int, n: Int, n_fields: Int) -> tuple[Int, Int, Int, Int]:
+    """Return where a chunk's offsets, its labels, and the ends of its ids and of its texts lie."""
+    begin = at + HEAD_BYTES + FIELD_BYTES * n_fields
+    return begin, begin + 8 * n, begin + 12 * n, begin + 20 * n
+
+
+_array_places = inner(array_places)
+
+
 @inner
 def _ids_at(data: Raw, at: Int, row: Int) -> Int:
     """Return where the ids of a chunk begin; −1 if there is no chunk with such a row."""
@@ -43,7 +52,7 @@ def _ids_at(data: Raw, at: Int, row: Int) -> Int:
         return -1
     n, n_fields = _short(data, at + _RECORDS_AT), _short(data, at + _FIELDS_AT)
     heads, body = at + HEAD_BYTES, at + HEAD_BYTES + _short(data, at + _STRUCTURE_AT)
-    ids = heads + FIELD_BYTES * n_fields + 20 * n
+    _, _, _, ids = _array_places(at, n, n_fields)
     if row >= n or ids > body or body + n > len(data):
         return -1
     for k in range(n_fields):
@@ -81,12 +90,12 @@ def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> 
             return i
         n, n_fields = _short(data, at + _RECORDS_AT), _short(data, at + _FIELDS_AT)
         heads, body = at + HEAD_BYTES, at + HEAD_BYTES + _short(data, at + _STRUCTURE_AT)
-        offsets = heads + FIELD_BYTES * n_fields
+        offsets, labels, ends, _ = _array_places(at, n, n_fields)
         found[i, KIND] = data[body + row]
         found[i, OFFSET] = _long(data, offsets + 8 * row)
-        label = _short(data, offsets + 8 * n + 4 * row)
+        label = _short(data, labels + 4 * row)
         found[i, LABEL] = label - (1 << 32) if label >> 31 else label
-        ends, content = offsets + 12 * n, body + n
+        content = body + n
         reach = _find_text(data, ids, ends, row, found, i, ID)
         for k in range(min(n_fields, (found.shape[1] - FIELDS) // 2)):
             to = FIELDS + 2 * k
