@@ -475,12 +475,8 @@ def verify(
     from consumers.cli import model_report as answers
     from consumers.cli.output import print_verified
     from consumers.cli.verify import verify as verify_log
-    from consumers.config.settings import load
-    from consumers.monitoring import logs
 
-    settings = load(find_config(config), os.environ, {"source": source})
-    logs.configure(None)
-    stored, troubles = answers.read_model(answers.newest_checkpoint(config))
+    settings, stored, troubles = answers.read_newest(config, source)
     _warn(troubles)
     done = verify_log(settings, stored, stream_range(begin, None), show=sys.stderr.isatty())
     if as_json:
@@ -522,14 +518,10 @@ def subtract_slice(
     """Write a model without a slice."""
     from consumers.cli import model_report as answers
     from consumers.cli.verify import without_slice
-    from consumers.config.settings import load
-    from consumers.monitoring import logs
     from consumers.private_files import FILE_MODE
     from streamnb import save
 
-    settings = load(find_config(config), os.environ, {"source": source})
-    logs.configure(None)
-    stored, troubles = answers.read_model(answers.newest_checkpoint(config))
+    settings, stored, troubles = answers.read_newest(config, source)
     _warn(troubles)
     part, show = stream_range(begin, None), sys.stderr.isatty()
     model, n = without_slice(settings, stored, by, name, part, show=show)

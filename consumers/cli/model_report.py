@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from consumers.cli.conventions import find_config
-from consumers.config.settings import load
+from consumers.config.settings import Settings, load
 from consumers.errors import CheckpointError, ConfigError
+from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from streamnb import NaiveBayes, StoreWarning
 from streamnb.inspection.summary import (
@@ -51,6 +52,14 @@ def newest_checkpoint(config: Path | None) -> Path:
             "with --model FILE"
         )
     return path
+
+
+def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stored, list[str]]:
+    """Read the settings and their newest checkpoint, for a command that reads its log again."""
+    settings = load(find_config(config), os.environ, {"source": source})
+    logs.configure(None)
+    stored, troubles = read_model(newest_checkpoint(config))
+    return settings, stored, troubles
 
 
 def predict(
