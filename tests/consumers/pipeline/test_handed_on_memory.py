@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,24 @@ def handed_over(folder: Path, log: Sequence[Said], at: int, settings: Settings) 
     return second
 
 
+Two: TypeAlias = tuple[Member, Member]
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Two]:
+    """Two members of a group, of which the first has the log."""
+    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first.take_over()
+    yield first, second
+    first.memory.close()
+    second.memory.close()
+
+
+def created(n: int) -> list[Said]:
+    """Return messages that create, each with a word of its own."""
+    return [Said("create", f"m{i}", f"word{i}", "positive") for i in range(n)]
+
+
 def test_classes_that_joined_in_another_order_are_taken_back(tmp_path: Path) -> None:
     """The records name classes by their place in the model of who wrote them."""
     labels = ["sunny", "rainy", "windy"] * 3
@@ -140,12 +159,11 @@ def test_classes_that_joined_in_another_order_are_taken_back(tmp_path: Path) -> 
     third.memory.close()
 
 
-def test_a_sealed_segment_is_written_once(tmp_path: Path) -> None:
+def test_a_sealed_segment_is_written_once(tmp_path: Path, members: Two) -> None:
     """Further part files name it again; it goes with the last one that does."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(40)]
-    member = Member(tmp_path, "first")
+    log = created(40)
+    member, _ = members
     member.memory.records_max = 8
-    member.take_over()
     seen: dict[str, int] = {}
     for until in range(2, 41, 2):
         member.read(log, until)
@@ -154,15 +172,13 @@ def test_a_sealed_segment_is_written_once(tmp_path: Path) -> None:
         assert seen.items() & now.items() == {each for each in seen.items() if each[0] in now}
         seen = now
     assert sorted(int(name.split("-")[0]) for name in seen) == [7, 8, 9]
-    member.memory.close()
 
 
-def test_a_damaged_part_file_keeps_no_other_in_the_folder(tmp_path: Path) -> None:
+def test_a_damaged_part_file_keeps_no_other_in_the_folder(tmp_path: Path, members: Two) -> None:
     """Files that nobody needs go all the same, and it goes with them."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(40)]
-    member = Member(tmp_path, "first")
+    log = created(40)
+    member, _ = members
     member.memory.records_max = 8
-    member.take_over()
     for until in range(4, 41, 4):
         member.read(log, until)
         member.save()
@@ -173,15 +189,15 @@ def test_a_damaged_part_file_keeps_no_other_in_the_folder(tmp_path: Path) -> Non
     assert len([name for name in names if name.endswith(".nb")]) == 2
     assert first.name not in names
     assert len(names) <= 2 + 4
-    member.memory.close()
 
 
-def test_an_erased_text_leaves_the_folder_as_further_parts_come(tmp_path: Path) -> None:
+def test_an_erased_text_leaves_the_folder_as_further_parts_come(
+    tmp_path: Path, members: Two
+) -> None:
     """The segment without it takes the place of the one with it."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(4)]
+    log = created(4)
     log += [Said("delete", "m1"), *(Said("create", f"n{i}", "sun", "positive") for i in range(9))]
-    member = Member(tmp_path, "first")
-    member.take_over()
+    member, _ = members
     member.read(log, 5)
     member.save()
     member.memory.erase({"m1": {LOG: 4}})
@@ -193,16 +209,15 @@ def test_an_erased_text_leaves_the_folder_as_further_parts_come(tmp_path: Path) 
     )
     assert b"word1" not in shared
     assert b"word2" in shared
-    member.memory.close()
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn"])
-def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(tmp_path: Path, damage: str) -> None:
+def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(
+    tmp_path: Path, members: Two, damage: str
+) -> None:
     """What it held is not taken back; the others are."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
-    log += [Said("delete", "m1"), Said("delete", "m5")]
-    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
-    first.take_over()
+    log = [*created(8), Said("delete", "m1"), Said("delete", "m5")]
+    first, second = members
     first.read(log, 8)
     first.save()
     (path,) = (tmp_path / "shared").rglob("0-*.records")
@@ -215,16 +230,12 @@ def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(tmp_path: Path, dam
     assert [each["event"] for each in logs] == ["learned_damaged"]
     second.read(log, 10)
     assert sorted(second.learner.model.words()) == sorted(f"word{i}" for i in range(8) if i != 5)
-    first.memory.close()
-    second.memory.close()
 
 
-def test_a_segment_out_of_reach_is_read_after_a_restart(tmp_path: Path) -> None:
+def test_a_segment_out_of_reach_is_read_after_a_restart(tmp_path: Path, members: Two) -> None:
     """It ends the run, whose last checkpoint must not pass for all that is remembered."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
-    log += [Said("delete", "m1"), Said("delete", "m5")]
-    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
-    first.take_over()
+    log = [*created(8), Said("delete", "m1"), Said("delete", "m5")]
+    first, second = members
     first.read(log, 8)
     first.save()
     (path,) = (tmp_path / "shared").rglob("0-*.records")
@@ -233,23 +244,20 @@ def test_a_segment_out_of_reach_is_read_after_a_restart(tmp_path: Path) -> None:
     with pytest.raises(GroupError, match="cannot be used"):
         second.take_over()
     Run.save(second)
-    second.memory.close()
     path.rmdir()
     aside.rename(path)
     again = Member(tmp_path, "second")
     again.take_over()
     again.read(log, 10)
     assert again.reviser.counts == {"delete_matched": 2, "unlearned": 2}
-    first.memory.close()
     again.memory.close()
 
 
-def test_a_part_without_records_is_told(tmp_path: Path) -> None:
+def test_a_part_without_records_is_told(members: Two) -> None:
     """Its writer remembered nothing: deletes of what it learned are unmatched."""
     log = [Said("create", "a", "sun", "positive"), Said("delete", "a")]
-    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
+    first, second = members
     first.group.memory = None
-    first.take_over()
     first.read(log, 1)
     first.save()
     with capture_logs() as logs:
@@ -257,8 +265,6 @@ def test_a_part_without_records_is_told(tmp_path: Path) -> None:
     assert [each["event"] for each in logs] == ["learned_not_handed_on"]
     second.read(log, 2)
     assert dict(second.reviser.counts) == {"delete_unmatched": 1}
-    first.memory.close()
-    second.memory.close()
 
 
 def test_where_a_partition_begins_nothing_is_left_to_remember(tmp_path: Path) -> None:
@@ -274,17 +280,14 @@ def test_where_a_partition_begins_nothing_is_left_to_remember(tmp_path: Path) ->
     second.memory.close()
 
 
-def test_what_others_remember_is_taken_over_after_a_restart(tmp_path: Path) -> None:
+def test_what_others_remember_is_taken_over_after_a_restart(tmp_path: Path, members: Two) -> None:
     """The model was brought as far by their files, which alone say what it taught."""
     log = [Said("create", f"m{i}", "sun", "positive") for i in range(6)] + [Said("delete", "m3")]
-    first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
-    first.take_over()
+    first, second = members
     first.read(log, 6)
     first.save()
     second.look()
     Run.save(second)
-    first.memory.close()
-    second.memory.close()
     again = Member(tmp_path, "second")
     assert again.position == 6
     again.take_over()
