@@ -1,7 +1,7 @@
 """A log read once more, without what it took back, against the counts of its checkpoint.
 
 The log is read twice: first for the ids that deletes and updates name, then to learn. Messages of
-these ids, and those that people corrected, are told in plain dicts by id until their log is over;
+these ids, and those that people corrected, are kept in plain dicts by id until their log is over;
 all others are learned as they come. So what is learned here was never taken back, and the rules
 stand here a second time: the daemon's memory of what it learned has no part in it. The texts of the
 messages that live on of those ids are held, and 100 bytes for each id; of all others nothing is.
@@ -100,8 +100,8 @@ class Verified:
 
 
 @dataclass(slots=True)
-class _Story:
-    """What the messages of one id come to, in the order of their log."""
+class _IdLog:
+    """What the messages of one id teach, taken in the order of their log."""
 
     living: dict[int, LivingExample] = field(default_factory=dict)  # by offset
     by_person: set[int] = field(default_factory=set)  # of these a person gave the label
@@ -171,14 +171,14 @@ class Replay:
         self._kinds: dict[str, Kind] = kinds_of(settings.model)
         self._targets = targets
         self._named: set[tuple[Partition, bytes]] = set()
-        self._stories: dict[tuple[Partition, bytes], _Story] = defaultdict(_Story)
+        self._logs: dict[tuple[Partition, bytes], _IdLog] = defaultdict(_IdLog)
         self._said: dict[tuple[Partition, int], list[Correction]] = defaultdict(list)
         self._own: dict[str, Correction] = {}  # examples that came by themselves, by id
         for each in corrections:
             self._note(each, begins)
 
     def _note(self, said: Correction, begins: Mapping[Partition, int]) -> None:
-        """Keep a correction for its message, or begin the story of one that the log lacks."""
+        """Keep a correction until its message comes; apply it if the log lacks the message."""
         place = said.place
         if place is None:
             self._own[said.id] = said
@@ -189,10 +189,10 @@ class Replay:
         else:
             is_nameless = said.id == place_name(place, said.offset)
             name = _nameless(said.offset) if is_nameless else said.id.removeprefix(ID_MARK).encode()
-            story = self._stories[place, name]
-            if said.was is None or said.offset in story.living:
+            own_log = self._logs[place, name]
+            if said.was is None or said.offset in own_log.living:
                 self._named.add((place, name))
-                story.correct(said, self._fields_of(said.example), self._choice is None)
+                own_log.correct(said, self._fields_of(said.example), self._choice is None)
         self.counts["corrections"] += 1
 
     def note_ids(self, messages: Messages) -> None:
@@ -202,33 +202,33 @@ class Replay:
             self._named.update((messages.partition, name) for name in names if name is not None)
 
     def learn(self, messages: Messages) -> None:
-        """Learn what nothing takes back, and go on with the stories of the rest."""
+        """Learn what nothing takes back, and keep the rest by their ids."""
         messages = within_limit(messages, self.model)
         place, offsets = messages.partition, messages.offsets.tolist()
         every = np.arange(len(messages))
         names = _names(messages, every)
-        is_told = np.zeros(len(messages), np.bool_)
+        is_kept = np.zeros(len(messages), np.bool_)
         if self._named or self._said:
-            is_told[:] = [
+            is_kept[:] = [
                 (place, name) in self._named or (place, offset) in self._said
                 for name, offset in zip(names, offsets, strict=True)
             ]
         self.counts["messages"] += len(messages.raw)
-        rows = np.intersect1d(messages.to_learn, every[~is_told])
+        rows = np.intersect1d(messages.to_learn, every[~is_kept])
         rows = rows[self._chosen(messages, rows)]
         columns = columns_of(messages, rows, list(self._kinds))
         self._teach(place, columns, Codes(messages.labels[rows], messages.classes))
-        for row in np.flatnonzero(is_told).tolist():
+        for row in np.flatnonzero(is_kept).tolist():
             name = names[row]
             name = _nameless(offsets[row]) if name is None else name
-            self._tell(messages, row, self._stories[place, name])
+            self._keep(messages, row, self._logs[place, name])
 
     def _chosen(self, messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         if self._choice is None:
             return np.ones(len(rows), np.bool_)
         return self._choice(messages, rows)
 
-    def _tell(self, messages: Messages, row: int, story: _Story) -> None:
+    def _keep(self, messages: Messages, row: int, own_log: _IdLog) -> None:
         operation = OPERATIONS[int(messages.operations[row])]
         if not self._takes_back:
             if operation == Operation.DELETE:
@@ -239,16 +239,16 @@ class Replay:
         fields = {name: _value(column) for name, column in own.items()}
         label = None if operation == Operation.DELETE else messages.label(row)
         chosen = bool(self._chosen(messages, np.array([row]))[0])
-        if story.take(operation, offset, label, fields, chosen):
+        if own_log.take(operation, offset, label, fields, chosen):
             for said in self._said.get((messages.partition, offset), ()):
-                story.correct(said, fields, chosen)
+                own_log.correct(said, fields, chosen)
 
     def finish(self) -> None:
-        """Learn what lives on of the stories, and the examples that came by themselves."""
+        """Learn what was kept by id and lives on, and the examples that came by themselves."""
         living: dict[Partition, list[LivingExample]] = defaultdict(list)
-        for (place, _), story in self._stories.items():
-            living[place] += [each for each in story.living.values() if each.is_chosen]
-            self.counts["taken_back"] += story.n_taken_back
+        for (place, _), own_log in self._logs.items():
+            living[place] += [each for each in own_log.living.values() if each.is_chosen]
+            self.counts["taken_back"] += own_log.n_taken_back
         alone = Partition("corrections", 0)
         for said in self._own.values() if self._choice is None else ():
             if said.label is not None:

@@ -480,7 +480,7 @@ def erase_records(
     ends = np.cumsum(sizes)
     names = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
     wanted = np.sort(hashed(names))
-    doomed: list[tuple[RecordChunk, list[int]]] = []
+    to_erase: list[tuple[RecordChunk, list[int]]] = []
     data, place = memoryview(raw := path.read_bytes()), 0
     while place < len(data):
         try:
@@ -490,17 +490,17 @@ def erase_records(
         own = hashed(chunk.ids())
         at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
         rows = np.flatnonzero((wanted[at] == own) | np.isin(chunk.offsets, places))
-        doomed.append((chunk, _doomed_rows(chunk, rows, ids, places)))
+        to_erase.append((chunk, _rows_to_erase(chunk, rows, ids, places)))
         place = chunk.end
-    doomed = [each for each in doomed if each[1]]
-    if not doomed:
+    to_erase = [each for each in to_erase if each[1]]
+    if not to_erase:
         return
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        for chunk, _ in doomed:
+        for chunk, _ in to_erase:
             write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
         os.fdatasync(fd)  # before anything differs from its checksum
-        for chunk, own_rows in doomed:
+        for chunk, own_rows in to_erase:
             for row in own_rows:
                 kind, contents = int(chunk.kinds()[row]), list(chunk.contents(row))
                 left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
@@ -517,7 +517,7 @@ def erase_records(
         os.close(fd)
 
 
-def _doomed_rows(
+def _rows_to_erase(
     chunk: RecordChunk, rows: Longs, ids: Mapping[bytes, int], places: Sequence[int]
 ) -> list[int]:
     found = []
