@@ -107,7 +107,7 @@ def save(
         _move_down(target, keep)
         fresh.replace(target)
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the next save writes over it
             fresh.unlink(missing_ok=True)
         raise StoreError(
             f"{target}: cannot be written ({error.strerror or error}). The file before it still"

@@ -149,7 +149,7 @@ def raise_priority() -> None:
     wait for several of their turns at each step.
     """
     thread = threading.get_native_id()
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(PermissionError):  # a sandbox may forbid it
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
 
 

@@ -191,7 +191,7 @@ class KafkaTransactions:
     def _run(self) -> None:
         try:
             self._send_all()
-        except Exception as error:
+        except Exception as error:  # whatever it is, `watch` raises it, and the run ends
             log.exception("transactions_broke")
             with self._changed:
                 self._failure, self._error = error, repr(error)

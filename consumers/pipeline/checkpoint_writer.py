@@ -153,8 +153,7 @@ class CheckpointWriter:
             entries = _packed(self._predicted)
         except SinkError as error:
             safe.set_exception(error)
-        except Exception as error:
-            # It fails the predictor too, which ends the run; the checkpoint must not keep waiting.
+        except Exception as error:  # it ends the run; the checkpoint must not keep waiting
             safe.set_exception(SinkError(f"a sink failed: {error!r}"))
             raise
         else:

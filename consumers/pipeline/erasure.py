@@ -306,8 +306,7 @@ class Erasure:
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
-        except Exception:
-            # The deletions stay pending; the next checkpoint tries them again.
+        except Exception:  # the deletions stay pending; the next checkpoint tries them again
             log.exception("erasure_broke", n_deletions=len(pending))
             return
         finally:

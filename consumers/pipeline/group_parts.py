@@ -255,7 +255,7 @@ class GroupParts:
                 self.look()
             except GroupError as error:
                 self._say("read", str(error))
-            except Exception as error:
+            except Exception as error:  # learning goes on without the others; health says so
                 log.exception("group_broke")
                 self._say("read", f"looking for the others' parts failed: {error!r}")
             else:

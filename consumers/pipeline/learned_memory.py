@@ -498,7 +498,7 @@ class LearnedMemory:
             used = self._paths()
             for path in self._leaving[0]:
                 if path is not None and path not in used:
-                    with contextlib.suppress(OSError):
+                    with contextlib.suppress(OSError):  # the next start removes it
                         path.unlink(missing_ok=True)
         self._leaving.append([])
 

@@ -188,7 +188,7 @@ class PartFiles:
                 if isinstance(error.__cause__, OSError):  # it may be whole
                     raise GroupError(f"group.folder: {error}") from error
                 # Set aside, or as the furthest it would keep others from being written.
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # it is logged, and met again
                     path.rename(path.with_name(f"{path.name}.damaged"))
                 log.error("part_file_damaged", path=str(path), detail=str(error))  # noqa: TRY400
                 continue

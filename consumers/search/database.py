@@ -177,7 +177,7 @@ class Readers:
         """Close the connections, once those who use them are done."""
         self._is_closed = True
         for _ in range(_READERS):
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # a search that goes on ends with the process
                 db = self._free.get(timeout=_CLOSE_S)
                 if db is not None:
                     db.close()

@@ -103,7 +103,7 @@ class Writer:
     def _end(self) -> None:
         """Let no removed word stay in the file, and close it."""
         if self.file is not None and not self._is_moved():
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error):  # the next start purges: a note stands beside
                 self.file.purge(at_once=True)
         self._close()
 

@@ -327,7 +327,7 @@ class Worker:
         if not self.thread.is_alive():
             self._end()
             return
-        with contextlib.suppress(queue.Full):
+        with contextlib.suppress(queue.Full):  # the thread has not got there in time
             self._queue.put(None, timeout=max(0.0, deadline - time.monotonic()))
         self.thread.join(max(0.0, deadline - time.monotonic()))
         if self._ended:
