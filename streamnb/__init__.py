@@ -19,6 +19,7 @@ from streamnb.labels import Codes
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma, VarianceFloor
+from streamnb.likelihoods.multinomial import Hybrid
 from streamnb.model import NaiveBayes, merge, subtract
 from streamnb.predict import Judgement
 from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares
@@ -56,6 +57,7 @@ __all__ = [
     "Folds",
     "Gaussian",
     "HalfLife",
+    "Hybrid",
     "Judgement",
     "Learner",
     "LinearForm",

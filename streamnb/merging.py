@@ -22,12 +22,13 @@ log's counts move with the log from process to process, and a slice of a stream 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features import statistics
-from streamnb.features.protocol import GroupPart
 from streamnb.labels import shown_classes
 from streamnb.learn import add_class, check_new_part, known_part
 from streamnb.serialization import pack, unpack
@@ -108,7 +109,7 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
         group.set_bounded(bounded=False)
         group.sum_parts([])
         group.merge(theirs, places, factor, 1)
-        groups[group_name] = GroupPart(group.counts, theirs.n_dropped)
+        groups[group_name] = replace(group.as_part(), n_dropped=theirs.n_dropped)
     state.set_parts(state.parts | {name: PartState(class_counts, groups, other.n_examples)})
     state.compact()
 

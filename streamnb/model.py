@@ -406,6 +406,9 @@ class NaiveBayes(ModelReader):
         """
         merging.drop_part(self.state, name)
 
+    def _settled(self) -> ModelState:
+        return self.state.frozen_copy(with_parts=False)
+
     # ---- as a value ----------------------------------------------------------------------------
 
     def __add__(self, other: object) -> Self:

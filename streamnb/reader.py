@@ -33,6 +33,44 @@ class ModelReader:
 
     state: ModelState
 
+    # ---- other answers from the same counts ----------------------------------------------------
+
+    def raw(self) -> ModelReader:
+        """Return what answers by the counts alone, without the weights of a `Hybrid`.
+
+        It stands as this model does now: what is learned later is not in it.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+        >>> model = nb.NaiveBayes(["ham", "spam"], features={"text": words})
+        >>> model.learn_many({"text": ["a prize", "lunch"]}, ["spam", "ham"])
+        >>> round(model.raw().predict_proba_one({"text": "a prize"})["spam"], 3)
+        0.8
+        """
+        return _Answers(self._settled().raw())
+
+    def without_prior(self) -> ModelReader:
+        """Return what answers as if all classes were equally probable beforehand.
+
+        For a question that does not come from the stream that was learned, whose mix of classes
+        says nothing about it. It stands as this model does now.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> model = nb.NaiveBayes(features={"text": nb.Words(nb.Multinomial())})
+        >>> model.learn_many({"text": ["a", "a", "a"]}, ["x", "x", "y"])
+        >>> model.without_prior().predict_proba_one({"text": "a"})
+        {'x': 0.5, 'y': 0.5}
+        """
+        return _Answers(self._settled().without_prior())
+
+    def _settled(self) -> ModelState:
+        """Return the state, or a copy that later learning does not touch."""
+        return self.state
+
     # ---- counts --------------------------------------------------------------------------------
 
     @property
@@ -167,7 +205,8 @@ class ModelReader:
         The multinomial coefficient, the same for all classes, is left out.
         """
         columns = predict.to_columns(self.state, x)
-        return predict.by_class(self.state, predict.joint_and_prior(self.state, columns)[0][0])
+        joint, _ = predict.joint_and_prior(self.state.raw(), columns)
+        return predict.by_class(self.state, joint[0])
 
     def predict_many(self, columns: Any) -> list[Label]:
         """Return the most probable class of each example; see `predict_log_proba_many`.
@@ -205,7 +244,7 @@ class ModelReader:
 
     def joint_log_likelihood_many(self, columns: Any) -> Floats:
         """Return log p(x, c), ndarray of shape (n, n_classes), in nats."""
-        return predict.joint_and_prior(self.state, columns)[0]
+        return predict.joint_and_prior(self.state.raw(), columns)[0]
 
     def class_priors(self) -> Floats:
         """Return π̂_c = (N_c + α_c)/(n + Σα), ndarray of shape (n_classes,)."""
@@ -401,3 +440,10 @@ class ModelReader:
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return summary.as_html(type(self).__name__, self.state)
+
+
+class _Answers(ModelReader):
+    """Answers of a state that is not learned any more."""
+
+    def __init__(self, state: ModelState) -> None:
+        self.state = state

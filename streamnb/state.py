@@ -145,6 +145,29 @@ class ModelState:
             parts={name: part.frozen_copy(groups) for name, part in parts},
         )
 
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether a group learns weights beside its counts."""
+        return any(group.hybrid is not None for group in self.groups.values())
+
+    def raw(self) -> ModelState:
+        """Return a state over the same counts that answers by them alone; this one if it does."""
+        if not self.is_hybrid:
+            return self
+        groups = {name: group.without_hybrid() for name, group in self.groups.items()}
+        return replace(self, groups=groups, parts={})
+
+    def without_prior(self) -> ModelState:
+        """Return a state over the same counts whose class prior is uniform."""
+        k = len(self.classes)
+        uniform = Fixed(dict.fromkeys(self.classes, 1.0 / k)) if k else self.class_prior
+        return replace(
+            self,
+            class_prior=uniform,
+            pseudo_counts=pseudo_counts(uniform, self.classes),
+            parts={},
+        )
+
     def check_classes(self, classes: Sequence[Label]) -> None:
         """Refuse classes that a prior has no number for; nothing changes."""
         if len(classes) > len(self.classes):

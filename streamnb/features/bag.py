@@ -17,10 +17,11 @@ from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max
 from streamnb.features.protocol import plain_values
-from streamnb.features.words import check_dictionary, check_words
+from streamnb.features.words import check_dictionary, check_hybrid, check_words
 from streamnb.kernels.layout import Rows
 from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 
@@ -294,6 +295,8 @@ class Bag:
         The words that there are; others are ignored then. A sparse matrix has a column for each.
     max_words : int
         Bound on V, as for `Words`.
+    hybrid : Hybrid, optional
+        As for `Words`; names with spaces count as n-grams, a `¬` before one as negation.
 
     Examples
     --------
@@ -307,9 +310,11 @@ class Bag:
     fields: tuple[str, ...] | None = None
     dictionary: tuple[str, ...] | None = None
     max_words: int = 1_000_000
+    hybrid: Hybrid | None = None
 
     def __post_init__(self) -> None:
         check_words("Bag", self.likelihood, self.field)
+        check_hybrid("Bag", self.hybrid, self.likelihood)
         if self.field is not None and self.fields is not None:
             raise InputError(
                 f"Bag takes field or fields, not both. Got {self.field!r} and {self.fields!r}."
@@ -330,8 +335,11 @@ class Bag:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the specification that `to_dict` described."""
-        values = {name: value for name, value in values.items() if name != "kind"}
-        return cls(**values | {"likelihood": likelihood_from_dict(values["likelihood"])})
+        read = {
+            "likelihood": likelihood_from_dict(values["likelihood"]),
+            "hybrid": hybrid_from_dict(values.get("hybrid")),
+        }
+        return cls(**{name: value for name, value in (values | read).items() if name != "kind"})
 
 
 class BagState(CountedState):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,12 +27,17 @@ from streamnb.features.protocol import (
 )
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting, word_table
+from streamnb.kernels import hybrid as kernel
+from streamnb.kernels.hybrid import Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, RunOptions
 from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.likelihoods.multinomial import hybrid_scratch
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
+
+_SUM_MAX = 1e15  # of a hybrid's gradients and precisions
 
 
 class CountedState(GroupState):
@@ -39,6 +46,7 @@ class CountedState(GroupState):
     `key` (2,): SipHash's key. `dictionary`: the words that there are; None where they come as they
     please. `vocabulary`: word → column. `n_words_max`: the bound on V that learning keeps to.
     `n_declared`: how many words the dictionary declares; None where words come as they please.
+    `weights`: the hybrid's, if there is one; `kinds` (capacity,): the words' kinds, for it alone.
     """
 
     counts: Counts  # N_jc, N_c, N_·c and V, by the vocabulary's columns
@@ -60,6 +68,10 @@ class CountedState(GroupState):
         self.counts.state[DECLARED] = len(dictionary or ())
         self.n_declared = len(dictionary) if dictionary else None
         self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.hybrid = spec.hybrid
+        self.weights = self._empty_weights(n_classes)
+        self.kinds = np.empty(0, dtype=np.uint8)
+        self._read_kinds()
         self.set_bounded(bounded=True)
         self.rebuild()
 
@@ -77,6 +89,9 @@ class CountedState(GroupState):
 
         Words leave where V would pass its bound.
         """
+        if self.weights is not None:
+            self._run_hybrid(self.as_part(), batch, updates, out, learn=learn)
+            return
         if learn and len(self.counts.by_word) < self.vocabulary.capacity:
             self.counts = self.grow(self.counts)
         options = RunOptions(row, row, learn, self.n_words_max)
@@ -92,15 +107,18 @@ class CountedState(GroupState):
 
     def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:
         """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
-        learn_within_bound(self, part, batch, updates, out, self._n_part_words_max)
+        if self.weights is not None:
+            self._run_hybrid(part, batch, updates, out, learn=True)
+            return
+        learn_within_bound(self, part, batch, updates, out, self._part_max)
 
     def count(self, part: GroupPart, batch: Batch, updates: RowUpdates) -> None:
         """Learn rows in a part alone; see `GroupState`."""
-        count_within_bound(self, part, batch, updates, self._n_part_words_max)
-
-    @property
-    def _n_part_words_max(self) -> int:
-        return UNBOUNDED if self.n_declared else int(self.spec.max_words)
+        if self.weights is not None:
+            out = np.zeros((len(updates.labels), len(self.counts.tokens)))
+            self._run_hybrid(part, batch, updates, out, learn=True, alone=True)
+            return
+        count_within_bound(self, part, batch, updates, self._part_max)
 
     def learn_rows(
         self, counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
@@ -114,6 +132,9 @@ class CountedState(GroupState):
         columns = statistics.leaving(part.counts, table, n_words, n_kept)
         held = statistics.drop(part.counts, columns)
         statistics.subtract_rows(self.counts, columns, held)
+        if self.weights is not None and part.weights is not None:
+            self.weights.words[columns] -= part.weights.words[columns]
+            part.weights.words[columns] = 0.0
         self.rebuild()
         return len(columns)
 
@@ -122,8 +143,15 @@ class CountedState(GroupState):
             self.counts, self.vocabulary.table, self._n_counted, kept(self.n_words_max, n_new)
         )
         statistics.drop(self.counts, columns)
+        if self.weights is not None:
+            self.weights.words[columns] = 0.0
         self.n_dropped += len(columns)
         self.rebuild()
+
+    @property
+    def _part_max(self) -> int:
+        """The bound on V that each part keeps to."""
+        return UNBOUNDED if self.n_declared else int(self.spec.max_words)
 
     def rebuild(self) -> None:
         """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
@@ -198,6 +226,9 @@ class CountedState(GroupState):
             counts.tokens[places] += tokens
         else:
             self._take(ours, places, by_word, examples, other.n_dropped)
+        if self.weights is not None:
+            self._merge_weights(other.weights, ours, theirs, places, sign)
+            self._read_kinds()
         self.recount(counts)
         self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
         if not self.n_declared and int(counts.state[LIVE]) > self.n_words_max:
@@ -260,6 +291,8 @@ class CountedState(GroupState):
         """Add room for new classes, or remove the last ones; see `GroupState`."""
         estimator = self._likelihood.estimator(self.n_declared, n_classes)
         self.counts = statistics.resized(self.counts, classes=n_classes)
+        if self.weights is not None:
+            self.weights = statistics.resized(self.weights, classes=n_classes)
         self.estimator = estimator
         self.rebuild()
 
@@ -268,6 +301,7 @@ class CountedState(GroupState):
         twin = super().frozen_copy()
         twin.vocabulary = self.vocabulary.view()
         twin.estimator = self.estimator.copy()
+        twin.weights = self._copy_weights(self.weights)
         return twin
 
     def empty_counts(self) -> Counts:
@@ -300,18 +334,211 @@ class CountedState(GroupState):
         columns = statistics.live_columns(self.counts, self.vocabulary.n_words)
         self.vocabulary = self.vocabulary.keep(columns)
         self.counts = self.grow(statistics.take(self.counts, "columns", columns))
+        if self.weights is not None:
+            self.weights = self._grow_weights(statistics.take(self.weights, "columns", columns))
+            self._read_kinds()
         return columns
 
-    # ---- parts and files -----------------------------------------------------------------------
+    # ---- the hybrid's weights ------------------------------------------------------------------
+
+    def _run_hybrid(
+        self,
+        part: GroupPart,
+        batch: Batch,
+        updates: RowUpdates,
+        out: Floats,
+        *,
+        learn: bool,
+        alone: bool = False,
+    ) -> None:
+        """Predict each row, then learn it in a part and in the group's sum.
+
+        The group is its own part if the model is kept whole. A part that learns `alone` answers,
+        too, and the sum stays as it was.
+        """
+        is_whole = part.counts is self.counts
+        if learn:
+            self._make_room(part, is_whole=is_whole)
+        answering = part if alone or is_whole else self.as_part()
+        weights, own_weights = answering.weights, part.weights
+        assert weights is not None
+        assert own_weights is not None
+        mode = kernel.WHOLE if alone or is_whole else self._mode(part)
+        n_max = self.n_words_max if is_whole else self._part_max
+        options = RunOptions(0, 0, learn, n_max)
+        assert self.hybrid is not None
+        scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens))
+        while True:
+            row, why, n_new = kernel.hybrid(
+                answering.counts,
+                weights,
+                part.counts,
+                own_weights,
+                mode,
+                self.kinds,
+                self.vocabulary.table,
+                batch.rows,
+                batch.present,
+                updates,
+                options,
+                scratch,
+                out,
+            )
+            if why != counting.FULL:
+                return
+            options = options._replace(row=row, n_predicted=row + 1)
+            if is_whole:
+                self._drop(n_new)
+                continue
+            n_dropped = self.drop_from_part(part, kept(n_max, n_new))
+            part.n_dropped += n_dropped
+            if not alone:
+                self.n_dropped += n_dropped
+
+    def _make_room(self, part: GroupPart, *, is_whole: bool) -> None:
+        """Have room for the vocabulary in the group and in a part, before it learns."""
+        self.counts, self.weights = self.grow(self.counts), self._grow_weights(self.weights)
+        if is_whole:
+            part.counts, part.weights = self.counts, self.weights
+        else:
+            part.counts, part.weights = self.grow(part.counts), self._grow_weights(part.weights)
+        if len(self.kinds) < self.vocabulary.capacity:
+            kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
+            kinds[: len(self.kinds)] = self.kinds
+            self.kinds = kinds
+
+    def _mode(self, part: GroupPart) -> int:
+        """Return whether a part has all that the group has: then one score does for both."""
+        assert self.weights is not None
+        assert part.weights is not None
+        own = (part.counts.tokens, part.counts.examples, part.weights.recent, part.weights.groups)
+        total = (self.counts.tokens, self.counts.examples, self.weights.recent, self.weights.groups)
+        alike = all(map(np.array_equal, own, total))
+        return kernel.ONE_PART if alike else kernel.PARTS
+
+    def _empty_weights(self, n_classes: int) -> Weights | None:
+        if self.hybrid is None:
+            return None
+        return statistics.empty(Weights, classes=n_classes, columns=self.vocabulary.capacity)
+
+    def _grow_weights(self, weights: Weights | None) -> Weights | None:
+        if weights is None:
+            return None
+        return statistics.grown(weights, columns=self.vocabulary.capacity)
+
+    def _copy_weights(self, weights: Weights | None) -> Weights | None:
+        if weights is None:
+            return None
+        return statistics.copy(
+            statistics.grown(weights, columns=self.vocabulary.n_words), self.vocabulary.n_words
+        )
+
+    def _read_kinds(self) -> None:
+        """Read the kinds of all words off their texts."""
+        if self.hybrid is not None:
+            self.kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
+            kernel.word_kinds(self.vocabulary.table, self.vocabulary.n_words, self.kinds)
+
+    def _merge_weights(
+        self,
+        other: Weights,
+        ours: NDArray[np.int32],
+        theirs: NDArray[np.int64],
+        places: NDArray[np.int64],
+        sign: int,
+    ) -> None:
+        """Add another group's weights, word by word, or take them away.
+
+        Taken from what was not merged from it, a precision may come out below zero: then nothing is
+        left of the weight.
+        """
+        self.weights = weights = self._grow_weights(self.weights)
+        assert weights is not None
+        entries = np.ix_(ours, np.concatenate(([0], places + 1)))
+        weights.words[entries] += sign * other.words[theirs]
+        weights.groups[...] += sign * other.groups
+        weights.recent[places] = np.maximum(weights.recent[places] + sign * other.recent, 0.0)
+        for rows in (weights.words, weights.groups):
+            rows[rows[:, 0] < 0.0] = 0.0
+        weights.words[statistics.column_totals(self.counts, len(weights.words)) == 0.0] = 0.0
+
+    def weighted_log_odds(self, columns: NDArray[np.int64], times: Floats, scale: float) -> Floats:
+        """Return what each word of an example adds to its scores, shape (n, n_classes)."""
+        assert self.weights is not None
+        assert self.hybrid is not None
+        out = np.zeros((len(columns), len(self.counts.tokens)))
+        n_tokens = float(times[self.counts.by_word[columns].any(axis=1)].sum())
+        scratch = hybrid_scratch(self.hybrid, out.shape[1])
+        kernel.explain(
+            self.counts, self.weights, self.kinds, columns, times, n_tokens, scale, scratch, out
+        )
+        return out
+
+    def without_hybrid(self) -> Self:
+        """Return a group over the same counts that answers by them alone."""
+        twin = copy.copy(self)
+        twin.spec = replace(self.spec, hybrid=None)
+        twin.hybrid = twin.weights = None
+        return twin
+
+    # ---- parts -----------------------------------------------------------------------------------
+
+    def new_part(self) -> GroupPart:
+        """Return a part that has learned nothing."""
+        weights = self._empty_weights(len(self.counts.tokens))
+        return replace(super().new_part(), weights=weights)
+
+    def as_part(self) -> GroupPart:
+        """Return this group's own statistics as a part: the same arrays."""
+        return GroupPart(self.counts, self.n_dropped, self.weights)
+
+    def frozen_part(self, part: GroupPart) -> GroupPart:
+        """Return a copy of a part that later learning does not touch."""
+        return replace(super().frozen_part(part), weights=self._copy_weights(part.weights))
+
+    def pack_part(self, prefix: str, part: GroupPart, places: Places) -> Arrays:
+        """Return what a file holds of a part: weights of the words that count."""
+        arrays = super().pack_part(prefix, part, places)
+        if part.weights is not None:
+            columns = places["columns"][arrays[f"{prefix}/columns"]]
+            weights = statistics.take(part.weights, "columns", columns)
+            arrays |= {
+                f"{prefix}/hybrid_{name}": array for name, array in weights._asdict().items()
+            }
+        return arrays
+
+    def unpack_part(self, prefix: str, arrays: Arrays) -> GroupPart:
+        """Return the part that `pack_part` gave, after `unpack`."""
+        part = super().unpack_part(prefix, arrays)
+        part.weights = weights = self._empty_weights(len(self.counts.tokens))
+        if weights is not None:
+            columns = self._unpacked["columns"][arrays[f"{prefix}/columns"]]
+            lengths = {"words": len(columns)}
+            for name, array in weights._asdict().items():
+                shape = (lengths.get(name, len(array)), *array.shape[1:])
+                found = statistics.of_shape(arrays, f"{prefix}/hybrid_{name}", *shape)
+                array[columns if name in lengths else ...] = found
+            _check_weights(prefix, weights)
+        return part
+
+    # ---- files -----------------------------------------------------------------------------------
 
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Set the counts to the sum of the parts'."""
         super().sum_parts(parts)
+        self.weights = weights = self._empty_weights(len(self.counts.tokens))
+        for part in parts:
+            if weights is not None and part.weights is not None:
+                statistics.add(weights, part.weights)
         self.rebuild()
 
     def leave_out(self, part: GroupPart, others: Sequence[GroupPart]) -> None:
         """Set the counts to the sum of all parts but one."""
         super().leave_out(part, others)
+        if self.weights is not None and part.weights is not None:
+            for total, theirs in zip(self.weights, part.weights, strict=True):
+                n = min(len(total), len(theirs))
+                total[:n] -= theirs[:n]
         self.rebuild()
 
     def set_bounded(self, *, bounded: bool) -> None:
@@ -345,6 +572,7 @@ class CountedState(GroupState):
         self.counts = self.grow(self.counts)
         self.n_skipped = int(state["n_skipped"])
         self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
+        self._read_kinds()
 
 
 def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> Vocabulary:
@@ -355,3 +583,14 @@ def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> 
     ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
     text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     return Vocabulary.from_arrays(fingerprints(list(dictionary), key), text, ends)
+
+
+def _check_weights(prefix: str, weights: Weights) -> None:
+    """Refuse weights that learning cannot have left, and that would be no number when divided."""
+    least = min(weights.words[:, 0].min(initial=0.0), weights.groups[:, 0].min())
+    largest = max(np.abs(array).max(initial=0.0) for array in weights)
+    if least < 0.0 or largest > _SUM_MAX:
+        raise InputError(
+            f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
+            f" {_SUM_MAX:g}. Got {least:g} and {largest:g} instead."
+        )

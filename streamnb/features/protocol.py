@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -22,9 +22,11 @@ from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
+from streamnb.kernels.hybrid import Weights
 from streamnb.kernels.layout import RowUpdates
 from streamnb.kernels.posterior import find_short
 from streamnb.labels import UNLABELLED
+from streamnb.likelihoods.multinomial import Hybrid
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
@@ -53,14 +55,19 @@ class GroupPart:
     # Features that have left it because it was full: by its own bound and its own counts, whatever
     # other parts hold.
     n_dropped: int = 0
+    weights: Weights | None = None  # of a group of words with a hybrid
 
     def set_classes(self, n_classes: int) -> None:
         """Add room for new classes, or remove the last ones, which are empty."""
         self.counts = statistics.resized(self.counts, classes=n_classes)
+        if self.weights is not None:
+            self.weights = statistics.resized(self.weights, classes=n_classes)
 
     def take_columns(self, columns: NDArray[np.int64]) -> None:
         """Follow the group to a new table, in which column i is the old `columns[i]`."""
         self.counts = statistics.take(self.counts, "columns", columns)
+        if self.weights is not None:
+            self.weights = statistics.take(self.weights, "columns", columns)
 
 
 class GroupState(ABC):
@@ -72,6 +79,7 @@ class GroupState(ABC):
     _unpacked: Places
     n_dropped: int = 0  # features that have left because the group was full
     n_skipped: int = 0  # features that were not unlearned because they had left before
+    hybrid: Hybrid | None = None  # of a group of words: weights that it learns beside the counts
     is_open: bool = False  # whether it adopts new fields that no other group names
     # Whether an example without any of its fields is normal: its fields are words, or flags that
     # are false when absent.
@@ -162,6 +170,10 @@ class GroupState(ABC):
 
         Raises InputError if a prior lists its classes one by one; nothing has changed.
         """
+
+    def without_hybrid(self) -> Self:
+        """Return a group over the same counts that answers by them alone."""
+        return self
 
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch, for a snapshot."""
@@ -355,6 +367,9 @@ def plain_values(spec: Any) -> dict[str, Any]:
     """Return a specification's values in their order, as a model's header holds them."""
     values = {each.name: getattr(spec, each.name) for each in fields(spec)}
     plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    hybrid: Any = plain.pop("hybrid", None)
+    if hybrid is not None:  # without one a file is that of 0.1.0
+        plain["hybrid"] = asdict(hybrid)
     return plain | {"likelihood": spec.likelihood.to_dict()}
 
 

@@ -20,13 +20,14 @@ from streamnb.kernels import counting
 from streamnb.kernels.categorical import ValueCounts
 from streamnb.kernels.flags import FlagCounts
 from streamnb.kernels.gaussian import Moments
+from streamnb.kernels.hybrid import N_WORD_GROUPS, Weights
 from streamnb.kernels.layout import LIVE, Counts, Table
 from streamnb.kernels.posterior import DUST
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
-S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments)
+S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments, Weights)
 
 # The axes of each array. "all_and_classes" has one row for all classes together before theirs.
 _AXES: dict[type, dict[str, tuple[str, ...]]] = {
@@ -48,8 +49,18 @@ _AXES: dict[type, dict[str, tuple[str, ...]]] = {
         "examples": ("classes",),
     },
     Moments: dict.fromkeys(Moments._fields, ("all_and_classes", "fields")),
+    Weights: {
+        "recent": ("classes",),
+        "groups": ("word_groups", "precision_and_gradients"),
+        "words": ("columns", "all_and_classes"),
+    },
 }
-_FIXED = {"live": 1, "live_and_declared": 2}
+_FIXED = {
+    "live": 1,
+    "live_and_declared": 2,
+    "word_groups": N_WORD_GROUPS,
+    "precision_and_gradients": 2,
+}
 _DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, and are not saved
 # Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
 _KEPT_SHARE = 0.75
@@ -180,7 +191,7 @@ def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
     for axis, at in places.items():
         statistics = take(statistics, axis, at)
     arrays: Arrays = {}
-    if "columns" in places and not isinstance(statistics, FlagCounts | Moments):
+    if "columns" in places and isinstance(statistics, Counts | ValueCounts):
         live = live_columns(statistics, len(places["columns"]))
         statistics = take(statistics, "columns", live)
         arrays[f"{prefix}/columns"] = live.astype(np.int32)

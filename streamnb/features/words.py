@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import TextPieces, check_length, missing_text, text_column
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
 from streamnb.features.protocol import plain_values
@@ -18,8 +18,9 @@ from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import unlabelled
-from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
+from streamnb.likelihoods import Multinomial, WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
 from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for, tokens_max
 from streamnb.vocabulary import Vocabulary
 
@@ -48,6 +49,8 @@ class Words:
         The words that there are, as `NaiveBayes.words` shows them (n-grams with single spaces, `¬`
         before a negated word). Others are ignored then, V is their number, and `max_words` says
         nothing. By default words join as they come.
+    hybrid : Hybrid, optional
+        Weights learned beside the counts, for sharper answers; needs a `Multinomial`.
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
         See `Tokenizer`.
 
@@ -70,9 +73,11 @@ class Words:
     squeeze: bool = True
     emoticons: bool = True
     dictionary: tuple[str, ...] | None = None
+    hybrid: Hybrid | None = None
 
     def __post_init__(self) -> None:
         check_words("Words", self.likelihood, self.field)
+        check_hybrid("Words", self.hybrid, self.likelihood)
         if self.counts not in (None, "presence", "occurrence"):
             raise InputError(
                 f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead."
@@ -112,6 +117,7 @@ class Words:
         read = {
             "likelihood": likelihood_from_dict(values["likelihood"]),
             "ngrams": tuple(values["ngrams"]),
+            "hybrid": hybrid_from_dict(values.get("hybrid")),
         }
         return cls(**{name: value for name, value in (values | read).items() if name != "kind"})
 
@@ -131,6 +137,18 @@ def check_words(group: str, likelihood: Any, field: Any) -> None:
         )
     if field is not None and not is_name(field):
         raise InputError(f"{group}.field must be a str without NUL. Got {field!r} instead.")
+
+
+def check_hybrid(group: str, hybrid: Any, likelihood: Any) -> None:
+    """Refuse what is no hybrid, or one beside a likelihood that it cannot correct."""
+    if hybrid is None:
+        return
+    check_kind(f"{group}.hybrid", hybrid, Hybrid)
+    if not isinstance(likelihood, Multinomial):
+        raise InputError(
+            f"{group}.hybrid corrects the log-odds of a multinomial. Got {likelihood!r} as the"
+            " likelihood: take Multinomial(), or no hybrid."
+        )
 
 
 def check_dictionary(words: Any) -> tuple[str, ...] | None:

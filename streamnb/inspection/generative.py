@@ -66,8 +66,8 @@ def likelihood_of(
     """Return how likely examples with their labels are; see `ModelReader.likelihood_of`."""
     fields, n = predict.read(state, columns)
     own = np.arange(n), _class_indices(labels, n, state.classes)
+    joint = predict.joint_and_prior(state.raw(), columns)[0][own].sum()
     log, prior = predict.joint_and_prior(state, columns)
-    joint = log[own].sum()
     if with_coefficient:
         for name, view in views_of(state).items():
             joint += view.log_coefficients(fields[name], n).sum()

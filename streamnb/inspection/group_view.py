@@ -194,3 +194,9 @@ def views_of(state: ModelState) -> dict[str, GroupView]:
     """Return the view of each group, decayed up to now."""
     scale = state.clock.scale
     return {name: view_of(group, scale) for name, group in state.groups.items()}
+
+
+def check_raw(state: ModelState, why: str) -> None:
+    """Refuse a model with a hybrid, for what only counts can answer."""
+    if state.is_hybrid:
+        raise InputError(f"{why}, and this model answers by a hybrid. Ask `model.raw()` instead.")

@@ -17,7 +17,7 @@ import numpy as np
 from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.generative import Seed, to_rng
-from streamnb.inspection.group_view import views_of
+from streamnb.inspection.group_view import check_raw, views_of
 from streamnb.labels import Label
 from streamnb.predict import check_has_classes, log_class_priors, read, to_columns
 from streamnb.state import ModelState
@@ -31,6 +31,7 @@ def credible_interval_one(
     if method not in ("sampled", "delta"):
         raise InputError(f"method must be 'sampled' or 'delta'. Got {method!r} instead.")
     check_has_classes(state.classes)
+    check_raw(state, "a credible interval comes from the posteriors of the counts' parameters")
     fields, _ = read(state, to_columns(state, x))
     views = views_of(state)
     shapes = state.class_counts / state.clock.scale + state.pseudo_counts

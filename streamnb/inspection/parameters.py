@@ -10,7 +10,7 @@ import numpy as np
 
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
-from streamnb.inspection.group_view import Linear, ParameterCount, views_of
+from streamnb.inspection.group_view import Linear, ParameterCount, check_raw, views_of
 from streamnb.labels import Label
 from streamnb.predict import log_class_priors
 from streamnb.state import ModelState
@@ -170,5 +170,6 @@ def difference(first: Floats, second: Floats) -> Floats:
 
 def linear_form(state: ModelState) -> LinearForm:
     """Return the linear form of the joint log-likelihood; see `ModelReader.weights`."""
+    check_raw(state, "a hybrid's answer is not linear in the words, as it depends on their number")
     groups = {name: view.linear() for name, view in views_of(state).items()}
     return LinearForm(tuple(state.classes), log_class_priors(state), groups)

@@ -254,6 +254,14 @@ class MultinomialView(WordsView, of=Multinomial):
         out: Floats = gammaln(whole + 1.0) - each
         return out
 
+    def contributions(self, fields: Any, row: int) -> list[Effect]:
+        """Return what each word of the example adds, with a hybrid's weights if there is one."""
+        if self.state.weights is None:
+            return super().contributions(fields, row)
+        words = self.row(fields, row)
+        by_class = self.state.weighted_log_odds(words.columns, words.times, self.scale)
+        return self.effects(words, self.log_theta(words.columns), by_class)
+
     # ---- the generative side -------------------------------------------------------------------
 
     def mean_length(self, c: int) -> float:

@@ -169,6 +169,12 @@ def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fie
     for name, mine, theirs in zip(Knowledge._fields, ours, wanted, strict=True):
         _compare(name, mine, theirs, {}, 0.0)
     must_answer_alike(found, expected, probes)
+    # With a `Hybrid` posteriors do not follow from the joint log-likelihoods.
+    said, due = (
+        model.predict_log_proba_many(columns_of(model, probes)) for model in (found, expected)
+    )
+    if not np.array_equal(said, due):
+        raise Broken(f"the log-posteriors are {said.tolist()}, not {due.tolist()}")
 
 
 def must_answer_alike(

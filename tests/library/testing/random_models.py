@@ -24,6 +24,7 @@ from streamnb import (
     Flags,
     Gaussian,
     HalfLife,
+    Hybrid,
     Multinomial,
     NaiveBayes,
     NormalInverseGamma,
@@ -64,6 +65,12 @@ class Wanted:
 
 _alphas = st.sampled_from([1e-9, 0.3, 1.0, 2.5])
 _zeros = st.just(0.0) | _alphas
+_hybrids = st.none() | st.builds(
+    Hybrid,
+    smoothing=st.sampled_from([0.5, 2.5]),
+    shrinkage=st.sampled_from([0.1, 2.0]),
+    half_life=st.sampled_from([3.0, 700.0]),
+)
 
 
 def _by_class(numbers: st.SearchStrategy[Any], declared: bool) -> st.SearchStrategy[Any]:
@@ -111,9 +118,12 @@ def _groups(draw: st.DrawFn, wanted: Wanted, *, declared: bool, forgets: bool) -
     bag_is = draw(st.sampled_from(["field", "fields", *([] if wanted.is_named else ["open"])]))
     made: dict[str, Group] = {}
     for kind in kinds:
+        likelihood = draw(words)
+        hybrid = draw(_hybrids) if isinstance(likelihood, Multinomial) else None
         if kind == "text":
             made[kind] = Words(
-                draw(words),
+                likelihood,
+                hybrid=hybrid,
                 ngrams=draw(st.sampled_from([(1, 1), (1, 2)])),
                 negation=draw(st.booleans()),
                 counts=draw(st.sampled_from([None, "presence"])),
@@ -123,7 +133,8 @@ def _groups(draw: st.DrawFn, wanted: Wanted, *, declared: bool, forgets: bool) -
         elif kind == "bag":
             named = {"field": "bag"} if bag_is == "field" else {"fields": ("apple", "pear", "fig")}
             made[kind] = Bag(
-                draw(words),
+                likelihood,
+                hybrid=hybrid,
                 dictionary=draw(dictionary),
                 max_words=bound,
                 **({} if bag_is == "open" else named),

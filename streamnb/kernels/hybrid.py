@@ -1,0 +1,405 @@
+"""The hybrid's answer and its learning: log-odds of the counts, weighted by online regression.
+
+The score of class c for an example with n known words is
+
+    z_c = Σ_g w_g·s_gc + x·Σ_j v_jc,   s_gc = 3·x·Σ_{j in g} r_jc,   x = (n + 1)^(−3/4)
+    r_jc = log (N_jc + m) − N_j/(N_j + k·m)·log (T_c + 1)
+
+over the k classes, where a group g of words is a kind (`KINDS`) and a band of their count (`band`).
+For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
+before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
+of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
+have learned adds up as counts do, the prior counting once. The sums are multiples of `_QUANTUM`, so
+that adding them is exact in any order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamnb.kernels.counting import (
+    ADDED,
+    FULL,
+    count_new,
+    has_no_room,
+    is_new,
+    learn_row,
+    prefetch_row,
+)
+from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.layout import (
+    F64,
+    I64,
+    U8,
+    Counts,
+    F64Grid,
+    Flags,
+    Rows,
+    RowUpdates,
+    RunOptions,
+    Table,
+)
+from streamnb.kernels.memory import prefetch
+
+# A word, a negated word, an n-gram of two words, a longer one.
+KINDS = 4
+N_BANDS = 8
+N_WORD_GROUPS = KINDS * N_BANDS
+WEIGHT_START = 0.6  # w_g before anything is learned
+WEIGHT_PRECISION = 100.0
+_PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows the stream
+_SCALE = 3.0
+_QUANTUM = 2.0**-24
+WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
+SMOOTHING, SHRINKAGE, DECAY = range(3)  # places in the options
+_SPACE, _MARK_1, _MARK_2 = np.uint8(0x20), np.uint8(0xC2), np.uint8(0xAC)
+
+
+class Weights(NamedTuple):
+    """What the hybrid has learned beside the counts: sums of gradients, and of curvatures."""
+
+    recent: F64  # (n_classes,): examples by class, with a half-life
+    groups: F64Grid  # (N_WORD_GROUPS, 2): precision and gradients of w_g
+    words: F64Grid  # (capacity, 1 + n_classes): precision and gradients of v_jc
+
+
+class HybridScratch(NamedTuple):
+    """Room for one example's sums, and the options and logarithms that a run needs."""
+
+    sums: F64Grid  # (N_WORD_GROUPS, n_classes): s_gc
+    weights: F64  # (N_WORD_GROUPS,): w_g of the groups that occur
+    occurs: I64  # (N_WORD_GROUPS,): how many words of the group occur
+    scores: F64  # (n_classes,): z_c, then p_c, then the gradient
+    log_totals: F64  # (n_classes,): log (T_c + 1)
+    logs: F64  # log (i + m) of small whole counts
+    options: F64  # SMOOTHING, SHRINKAGE, DECAY
+
+
+@inner
+def rounded(value: float) -> float:
+    """Return the nearest multiple of `_QUANTUM`: sums of such are exact."""
+    return float(np.floor(value * (1.0 / _QUANTUM) + 0.5) * _QUANTUM)
+
+
+@inner
+def band(count: float) -> int:
+    """Return the band of a word's count over all classes."""
+    if count < 30.0:
+        if count < 4.0:
+            return 0 if count < 2.0 else 1
+        return 2 if count < 10.0 else 3
+    if count < 1000.0:
+        return 4 if count < 100.0 else 5
+    return 6 if count < 10_000.0 else 7
+
+
+@inner
+def group_weight(weights: Weights, g: int) -> float:
+    """Return w_g."""
+    precision = WEIGHT_PRECISION + weights.groups[g, 0]
+    return float(WEIGHT_START + weights.groups[g, 1] / precision)
+
+
+@inner
+def add_word(
+    counts: Counts, column: int, kind: int, times: float, scale: float, scratch: HybridScratch
+) -> None:
+    """Add a known word's log-odds to the sums of its group."""
+    n_classes = len(counts.tokens)
+    m = scratch.options[SMOOTHING]
+    total = 0.0
+    for c in range(n_classes):
+        total += counts.by_word[column, c]
+    per_count = 1.0 / scale
+    total *= per_count
+    g = kind * N_BANDS + band(total)
+    if scratch.occurs[g] == 0:
+        for c in range(n_classes):
+            scratch.sums[g, c] = 0.0
+    scratch.occurs[g] += 1
+    share = total / (total + n_classes * m)
+    for c in range(n_classes):
+        count = counts.by_word[column, c] * per_count
+        place = np.int64(count) if count < len(scratch.logs) else np.int64(0)
+        log = scratch.logs[place] if place == count else np.log(count + m)
+        scratch.sums[g, c] += times * (log - share * scratch.log_totals[c])
+
+
+@inner
+def score(
+    counts: Counts,
+    weights: Weights,
+    kinds: U8,
+    rows: Rows,
+    i: int,
+    scale: float,
+    scratch: HybridScratch,
+) -> float:
+    """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
+    n_classes = len(counts.tokens)
+    sums, scores = scratch.sums, scratch.scores
+    for c in range(n_classes):
+        scores[c] = 0.0
+        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
+    for g in range(N_WORD_GROUPS):
+        scratch.occurs[g] = 0
+    n_tokens = 0.0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if is_new(counts.by_word, column):
+            continue
+        times = rows.counts[at]
+        n_tokens += times
+        add_word(counts, column, int(kinds[column]), times, scale, scratch)
+        factor = times / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
+        for c in range(n_classes):
+            scores[c] += factor * weights.words[column, 1 + c]
+    if n_tokens == 0.0:
+        return 0.0
+    root = np.sqrt(n_tokens + 1.0)
+    x = 1.0 / (root * np.sqrt(root))
+    for c in range(n_classes):
+        scores[c] *= x
+    for g in range(N_WORD_GROUPS):
+        if scratch.occurs[g] > 0:
+            scratch.weights[g] = group_weight(weights, g)
+            for c in range(n_classes):
+                sums[g, c] *= _SCALE * x
+                scores[c] += scratch.weights[g] * sums[g, c]
+    return float(x)
+
+
+@inner
+def to_gradient(recent: F64, y: int, scores: F64) -> float:
+    """Turn scores into the log-loss's negative gradient; return Σ_c p_c·(1 − p_c).
+
+    The class prior comes from the recent examples, so that no weight has to learn a long run of one
+    class.
+    """
+    best = -np.inf
+    for c in range(len(scores)):
+        scores[c] += np.log(recent[c] + 1.0)
+        best = max(best, scores[c])
+    total = 0.0
+    for c in range(len(scores)):
+        scores[c] = np.exp(scores[c] - best)
+        total += scores[c]
+    curvature = 0.0
+    for c in range(len(scores)):
+        p = scores[c] / total
+        curvature += p * (1.0 - p)
+        scores[c] = (1.0 if c == y else 0.0) - p
+    return float(curvature)
+
+
+@inner
+def move(row: F64Grid, at: int, place: int, change: float, total: F64Grid, is_shared: bool) -> None:
+    """Add to a sum of a part, rounded, and to that of the whole."""
+    before = row[at, place]
+    after = rounded(before + change)
+    row[at, place] = after
+    if is_shared:
+        total[at, place] += after - before
+
+
+@inner
+def learn_weights(
+    own: Weights,
+    whole: Weights,
+    is_shared: bool,
+    known: F64Grid,
+    rows: Rows,
+    i: int,
+    y: int,
+    x: float,
+    weight: float,
+    scratch: HybridScratch,
+) -> None:
+    """Take a step of the regression for row `i`; the score of the part has just been computed."""
+    scores, sums = scratch.scores, scratch.sums
+    n_classes = len(scores)
+    curvature = to_gradient(own.recent, y, scores)
+    for g in range(N_WORD_GROUPS):
+        if scratch.occurs[g] > 0:
+            gradient, mean, square = 0.0, 0.0, 0.0
+            for c in range(n_classes):
+                p = (1.0 if c == y else 0.0) - scores[c]
+                gradient += scores[c] * sums[g, c]
+                mean += p * sums[g, c]
+                square += p * sums[g, c] * sums[g, c]
+            before = own.groups[g, 0]
+            more = weight * max(square - mean * mean, 0.0)
+            after = min(rounded(before + more), _PRECISION_MAX)
+            # The weight stays where it was while its precision grows; then comes the step.
+            held = (scratch.weights[g] - WEIGHT_START) * (after - before)
+            move(own.groups, g, 0, after - before, whole.groups, is_shared)
+            move(own.groups, g, 1, held + weight * gradient, whole.groups, is_shared)
+    prior = 2.0 * scratch.options[SHRINKAGE]
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if is_new(known, column):
+            continue
+        there = x * rows.counts[at]
+        before = own.words[column, 0]
+        more = rounded(weight * there * there * curvature)
+        grown = more / (prior + before)
+        move(own.words, column, 0, more, whole.words, is_shared)
+        for c in range(n_classes):
+            held = own.words[column, 1 + c] * grown
+            change = held + weight * there * scores[c]
+            move(own.words, column, 1 + c, change, whole.words, is_shared)
+
+
+@inner
+def count_recent(own: Weights, whole: Weights, is_shared: bool, y: int, decay: float) -> None:
+    """Count an example among the recent ones."""
+    for c in range(len(own.recent)):
+        before = own.recent[c]
+        own.recent[c] = rounded(before * decay) + (1.0 if c == y else 0.0)
+        if is_shared:
+            whole.recent[c] += own.recent[c] - before
+
+
+@inner
+def forget_words(
+    own: Weights, whole: Weights, is_shared: bool, by_word: F64Grid, rows: Rows, i: int
+) -> None:
+    """Set the weights of row `i`'s words to zero if nothing is left of their counts."""
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if is_new(by_word, column):
+            for place in range(own.words.shape[1]):
+                move(own.words, column, place, -own.words[column, place], whole.words, is_shared)
+
+
+@inner
+def kind_of(words: U8, word_ends: I64, column: int) -> int:
+    """Return the kind of a word: by a mark at its start, and by the spaces in it."""
+    first = word_ends[column - 1] if column > 0 else np.int64(0)
+    last = word_ends[column]
+    n_spaces = 0
+    for at in range(first, last):
+        n_spaces += words[at] == _SPACE
+    if n_spaces > 0:
+        return 2 if n_spaces == 1 else 3
+    is_marked = last - first > 1 and words[first] == _MARK_1 and words[first + 1] == _MARK_2
+    return 1 if is_marked else 0
+
+
+@inner
+def name_kinds(counts: Counts, kinds: U8, table: Table, rows: Rows, i: int) -> None:
+    """Write the kinds of row `i`'s new words."""
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if is_new(counts.by_word, column):
+            kinds[column] = kind_of(table.words, table.word_ends, column)
+
+
+@inner
+def prefetch_weights(counts: Counts, weights: Weights, rows: Rows, i: int) -> None:
+    """Have counts and weights of row `i`, if there is one, brought near."""
+    prefetch_row(counts, rows, i)
+    if i + 1 < len(rows.indptr):
+        for at in range(rows.indptr[i], rows.indptr[i + 1]):
+            prefetch(weights.words, np.int64(rows.columns[at]))
+
+
+@kernel
+def hybrid(
+    counts: Counts,
+    weights: Weights,
+    part: Counts,
+    part_weights: Weights,
+    mode: int,
+    kinds: U8,
+    table: Table,
+    rows: Rows,
+    present: Flags,
+    updates: RowUpdates,
+    options: RunOptions,
+    scratch: HybridScratch,
+    out: F64Grid,
+) -> tuple[int, int, int]:
+    """Add each row's scores to `out`, then learn the row where it has a label.
+
+    The kinds of new words are read off their texts in the table.
+    `counts` and `weights` answer; the part's own learn, and the sums follow. `mode` is WHOLE if the
+    part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
+    Returns where it stopped, why, and how many new words that row has, as `multinomial` does.
+    """
+    labels, amounts, scales = updates
+    is_shared = mode != WHOLE
+    for i in range(options.row, len(labels)):
+        prefetch_weights(counts, weights, rows, i + 1)
+        if not present[i]:
+            continue
+        x = -1.0
+        if i >= options.n_predicted:
+            x = score(counts, weights, kinds, rows, i, scales[i], scratch)
+            for c in range(out.shape[1]):
+                out[i, c] += scratch.scores[c]
+        y = labels[i]
+        if not options.learn or y < 0:
+            continue
+        n_new = count_new(part.by_word, rows, i)
+        if has_no_room(part, n_new, options.n_max):
+            return i, FULL, n_new
+        if amounts[i] > 0.0:
+            if mode == PARTS or x < 0.0:
+                x = score(part, part_weights, kinds, rows, i, scales[i], scratch)
+            weight = min(amounts[i] / scales[i], 1.0)
+            if x > 0.0:
+                learn_weights(
+                    part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
+                )
+            count_recent(part_weights, weights, is_shared, y, scratch.options[DECAY])
+        if n_new > 0:
+            name_kinds(part, kinds, table, rows, i)
+        if is_shared:
+            learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i))
+        learn_row(part, rows, i, y, amounts[i], n_new)
+        if amounts[i] < 0.0:
+            forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
+    return len(labels), ADDED, 0
+
+
+@kernel
+def word_kinds(table: Table, n: int, kinds: U8) -> None:
+    """Write the kinds of the first `n` columns."""
+    for column in range(n):
+        kinds[column] = kind_of(table.words, table.word_ends, column)
+
+
+@kernel
+def explain(
+    counts: Counts,
+    weights: Weights,
+    kinds: U8,
+    columns: I64,
+    times: F64,
+    n_tokens: float,
+    scale: float,
+    scratch: HybridScratch,
+    out: F64Grid,
+) -> None:
+    """Write what each word of an example adds to its scores."""
+    root = np.sqrt(n_tokens + 1.0)
+    x = 1.0 / (root * np.sqrt(root))
+    for c in range(len(counts.tokens)):
+        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
+    for k in range(len(columns)):
+        column = columns[k]
+        if is_new(counts.by_word, column):
+            continue
+        for g in range(N_WORD_GROUPS):
+            scratch.occurs[g] = 0
+        add_word(counts, column, int(kinds[column]), times[k], scale, scratch)
+        residual = x * times[k] / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
+        for g in range(N_WORD_GROUPS):
+            if scratch.occurs[g] > 0:
+                weight = group_weight(weights, g) * _SCALE * x
+                for c in range(len(counts.tokens)):
+                    learned = residual * weights.words[column, 1 + c]
+                    out[k, c] = weight * scratch.sums[g, c] + learned

@@ -1,0 +1,317 @@
+"""The hybrid: its formulas against a plain twin, its laws, and what it leaves as it is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamnb as nb
+from streamnb.errors import InputError
+from streamnb.inspection.explain import CLASS_PRIOR
+from streamnb.serialization import pack, unpack
+
+CLASSES = ["bad", "good", "odd"]
+Text = tuple[str, str]
+STREAMS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["a", "b", "not", "c", "d", "e"]), max_size=7).map(" ".join),
+        st.sampled_from(CLASSES),
+    ),
+    min_size=1,
+    max_size=30,
+)
+PROBES = {"text": ["a b c", "not a b", "", "z", "d e d e", None]}
+
+
+def fresh(hybrid: nb.Hybrid | None = nb.Hybrid(), **options: Any) -> nb.NaiveBayes:  # noqa: B008
+    """Return an untrained model of pairs with negation."""
+    words = nb.Words(
+        nb.Multinomial(),
+        ngrams=(1, 2),
+        negation=True,
+        counts="presence",
+        hybrid=hybrid,
+        **options,
+    )
+    return nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=7)
+
+
+def columns(stream: list[Text]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return a stream as columns and labels."""
+    return {"text": [text for text, _ in stream]}, [label for _, label in stream]
+
+
+def learned(stream: list[Text], **options: Any) -> nb.NaiveBayes:
+    """Return a model that has learned a stream."""
+    model = fresh(**options)
+    model.learn_many(*columns(stream))
+    return model
+
+
+class Twin:
+    """The formulas in plain Python, word by word."""
+
+    def __init__(self, hybrid: nb.Hybrid) -> None:
+        self.hybrid = hybrid
+        self.counts: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * 3)
+        self.tokens = [0.0] * 3
+        self.recent = [0.0] * 3
+        self.groups: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self.words: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
+
+    def scores(self, words: list[str]) -> tuple[list[float], dict[tuple[int, int], list[float]]]:
+        """Return z_c, and s_gc by group."""
+        known = [word for word in words if word in self.counts]
+        x = (len(known) + 1) ** -0.75
+        sums: dict[tuple[int, int], list[float]] = {}
+        z = [0.0] * 3
+        for word in known:
+            total = sum(self.counts[word])
+            band = sum(total >= limit for limit in (2, 4, 10, 30, 100, 1000, 10_000))
+            kind = 2 if " " in word else int(word.startswith("¬"))
+            own = sums.setdefault((kind, band), [0.0] * 3)
+            m = self.hybrid.smoothing
+            for c in range(3):
+                log_total = math.log(self.tokens[c] + 1)
+                r = math.log(self.counts[word][c] + m) - total / (total + 3 * m) * log_total
+                own[c] += 3 * x * r
+                precision = 2 * self.hybrid.shrinkage + self.words[word][0]
+                z[c] += x * self.words[word][1 + c] / precision
+        for group, own in sums.items():
+            for c in range(3):
+                z[c] += self.weight(group) * own[c]
+        return z, sums
+
+    def weight(self, group: tuple[int, int]) -> float:
+        """Return w_g."""
+        precision, gradients = self.groups[group]
+        return 0.6 + gradients / (100 + precision)
+
+    def learn(self, words: list[str], y: int) -> None:
+        """Take a step of the regression, then count."""
+        z, sums = self.scores(words)
+        known = [word for word in words if word in self.counts]
+        z = [z[c] + math.log(self.recent[c] + 1) for c in range(3)]
+        p = [math.exp(each - max(z)) for each in z]
+        p = [each / math.fsum(p) for each in p]
+        e = [(c == y) - p[c] for c in range(3)]
+        for group, s in sums.items():
+            weight = self.weight(group) - 0.6
+            mean = sum(p[c] * s[c] for c in range(3))
+            more = sum(p[c] * s[c] ** 2 for c in range(3)) - mean**2
+            more = min(self.groups[group][0] + more, 500.0) - self.groups[group][0]
+            self.groups[group][0] += more
+            self.groups[group][1] += more * weight + sum(e[c] * s[c] for c in range(3))
+        x = (len(known) + 1) ** -0.75
+        for word in known:
+            own = self.words[word]
+            more = x * x * sum(each * (1 - each) for each in p)
+            held = [each / (2 * self.hybrid.shrinkage + own[0]) for each in own[1:]]
+            own[0] += more
+            for c in range(3):
+                own[1 + c] += more * held[c] + x * e[c]
+        self.recent = [each * 0.5 ** (1 / self.hybrid.half_life) for each in self.recent]
+        self.recent[y] += 1
+        for word in words:
+            self.counts[word][y] += 1
+            self.tokens[y] += 1
+
+
+@given(STREAMS, st.sampled_from([nb.Hybrid(), nb.Hybrid(0.5, 2.0, 3.0)]))
+def test_answers_are_the_twins(stream: list[Text], hybrid: nb.Hybrid) -> None:
+    """Before each text is learned, its log-odds beyond the prior's are those of the formulas."""
+    model, twin = fresh(hybrid), Twin(hybrid)
+    for text, label in stream * 3:
+        words = fresh(None)
+        words.learn_one({"text": text}, label)
+        found = list(model.prequential_one({"text": text}, label).values())
+        expected, _ = twin.scores(words.words())
+        counts = model.class_counts + 1.0
+        counts[CLASSES.index(label)] -= 1.0
+        expected = [z + math.log(n) for z, n in zip(expected, counts.tolist(), strict=True)]
+        assert np.allclose(np.diff(found), np.diff(expected), rtol=0, atol=1e-5)
+        twin.learn(words.words(), CLASSES.index(label))
+
+
+@given(STREAMS, st.lists(st.integers(0, 30), max_size=3), st.sampled_from([3, 1000]))
+def test_a_stream_cut_anywhere_teaches_the_same(
+    stream: list[Text], cuts: list[int], max_words: int
+) -> None:
+    """Batches, single examples and one part alone give the same bytes and the same answers."""
+    whole = fresh(max_words=max_words)
+    returned = whole.prequential_many(*columns(stream))
+    for part in (None, "a"):
+        model = fresh(max_words=max_words)
+        bounds = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+        rows = []
+        for begin, end in pairwise(bounds):
+            rows += [model.prequential_many(*columns(stream[begin:end]), part=part)]
+        assert np.array_equal(np.concatenate(rows), returned)
+        if part is not None:
+            model.forget_parts()
+        assert model.digest() == whole.digest()
+        answers = model.predict_log_proba_many(PROBES)
+        assert np.array_equal(answers, whole.predict_log_proba_many(PROBES))
+
+
+@given(STREAMS, st.sampled_from([3, 1000]))
+def test_counts_are_those_without_it(stream: list[Text], max_words: int) -> None:
+    """Counts, and what answers by them alone, are bit for bit those without a hybrid."""
+    model, plain = (
+        learned(stream, max_words=max_words),
+        learned(stream, hybrid=None, max_words=max_words),
+    )
+    assert model.digest() == plain.digest()
+    raw = model.raw()
+    for found, expected in (
+        (raw.predict_log_proba_many(PROBES), plain.predict_log_proba_many(PROBES)),
+        (model.joint_log_likelihood_many(PROBES), plain.joint_log_likelihood_many(PROBES)),
+        (model.training_log_likelihood(), plain.training_log_likelihood()),
+        (raw.weights().weights, plain.weights().weights),
+    ):
+        assert np.array_equal(found, expected)
+    assert nb.export_dict(raw) == nb.export_dict(plain)
+
+
+@given(STREAMS, st.randoms(use_true_random=False))
+def test_parts_and_merged_models_add_up_in_any_order(stream: list[Text], random: Any) -> None:
+    """A part learns by its own log alone; the answers are the sum's, however it came about."""
+    logs: dict[str, list[Text]] = {"a": [], "b": [], "c": []}
+    model = fresh()
+    for text, label in stream:
+        name = random.choice(list(logs))
+        logs[name].append((text, label))
+        model.learn_one({"text": text}, label, part=name)
+    apart = {name: learned(log) for name, log in logs.items()}
+    names = list(logs)
+    random.shuffle(names)
+    merged = nb.merge(*(apart[name] for name in names))
+    answers = model.predict_log_proba_many(PROBES)
+    loaded = nb.NaiveBayes.from_bytes(model.to_bytes())
+    for other in (merged, loaded):
+        assert np.array_equal(other.predict_log_proba_many(PROBES), answers)
+    for name in model.parts:
+        alone = model.part(name).predict_log_proba_many(PROBES)
+        assert np.array_equal(alone, apart[name].predict_log_proba_many(PROBES))
+    less = merged - apart["b"]
+    without = nb.merge(apart["a"], apart["c"])
+    assert np.array_equal(
+        less.predict_log_proba_many(PROBES), without.predict_log_proba_many(PROBES)
+    )
+    if "b" in model.parts:
+        model.drop_part("b")
+        found = model.predict_log_proba_many(PROBES)
+        assert np.array_equal(found, without.predict_log_proba_many(PROBES))
+
+
+@given(STREAMS, STREAMS)
+def test_unlearning_takes_counts_and_leaves_weights(kept: list[Text], gone: list[Text]) -> None:
+    """Counts are as if it had never been; words of which nothing is left lose their weights."""
+    model = learned(kept + gone)
+    weights = dict(zip(model.words(), _words_of(model), strict=True))
+    model.unlearn_many(*columns(gone))
+    expected = learned(kept)
+    assert model.digest() == expected.digest()
+    for word, own in zip(model.words(), _words_of(model), strict=True):
+        assert own == weights[word]
+    model.unlearn_many(*columns(kept))
+    assert not model.state.groups["text"].weights.words.any()  # type: ignore[attr-defined]
+
+
+def _words_of(model: nb.NaiveBayes) -> list[list[float]]:
+    """Return the weights of the words that count."""
+    group: Any = model.state.groups["text"]
+    return [group.weights.words[column].tolist() for column in group.live_columns()]
+
+
+@given(STREAMS)
+def test_contributions_add_up_to_the_log_odds(stream: list[Text]) -> None:
+    """The class prior and the words together are the log-odds that the posterior has."""
+    model = learned(stream * 2)
+    for text in ("a b not c d", stream[0][0]):
+        told = model.explain_one({"text": text})
+        posterior = model.predict_log_proba_one({"text": text})
+        assert math.isclose(
+            told.log_odds, posterior[told.label] - posterior[told.runner_up], abs_tol=1e-9
+        )
+        total = math.fsum(each.weight for each in told.contributions)
+        assert math.isclose(total, told.log_odds, abs_tol=1e-9)
+        assert CLASS_PRIOR in {each.feature for each in told.contributions}
+
+
+def _recalls(hybrid: nb.Hybrid) -> list[float]:
+    """Return each class's recall without the class prior, after a long run of "no" alone."""
+    random = np.random.default_rng(5)
+
+    def drawn(c: int) -> str:
+        weights = np.r_[[1 + c] * 30, [2 - c] * 30]
+        return " ".join(f"w{j}" for j in random.choice(60, 8, p=weights / weights.sum()))
+
+    classes = random.integers(2, size=6000)
+    classes[3000:] = 0
+    group = nb.Words(nb.Multinomial(), hybrid=hybrid)
+    model = nb.NaiveBayes(["no", "yes"], features={"text": group})
+    texts = [drawn(int(c)) for c in classes]
+    model.learn_many({"text": texts}, [("no", "yes")[c] for c in classes])
+    asked = model.without_prior()
+    told = [asked.predict_many({"text": [drawn(c) for _ in range(500)]}) for c in (0, 1)]
+    return [told[c].count(label) / 500 for c, label in enumerate(("no", "yes"))]
+
+
+def test_a_long_run_of_one_class_does_not_bend_the_weights() -> None:
+    """Without prior both classes are found after it, as the recent prior explains it, no weight."""
+    assert min(_recalls(nb.Hybrid(half_life=20))) > 0.6
+    assert min(_recalls(nb.Hybrid(half_life=1e9))) < 0.3
+
+
+def test_folds_are_models_that_never_saw_them() -> None:
+    """A fold left out is, bit for bit, a model of the other folds' parts."""
+    stream = [
+        (f"{a} {b}", CLASSES[(i + j) % 3])
+        for i, a in enumerate("abcd")
+        for j, b in enumerate("efgh")
+    ]
+    folds, parted = nb.Folds(fresh(), 4), fresh()
+    for i, example in enumerate(stream):
+        folds.learn_many(*columns([example]), i % 4)
+        if i % 4 != 1:
+            parted.learn_many(*columns([example]), part=str(i % 4))
+    found = folds.without(1).predict_log_proba_many(PROBES)
+    assert np.array_equal(found, parted.predict_log_proba_many(PROBES))
+
+
+def test_what_only_counts_can_answer_is_refused_with_the_way_out() -> None:
+    """Where the weights have no part in a question, it is for the raw model."""
+    model = learned([("a b", "good"), ("c", "bad")])
+    for ask in (
+        model.weights,
+        lambda: model.credible_interval_one({"text": "a"}),
+        lambda: nb.export_dict(model),
+    ):
+        with pytest.raises(InputError, match=r"model\.raw\(\)"):
+            ask()
+    with pytest.raises(InputError, match=r"take Multinomial\(\), or no hybrid"):
+        nb.Words(nb.Bernoulli(), hybrid=nb.Hybrid())
+    with pytest.raises(InputError, match=r"features\.text\.hybrid"):
+        nb.merge(model, fresh(None))
+    for wrong in (0, -1.0, math.nan):
+        with pytest.raises(InputError, match=r"Hybrid\.shrinkage must be"):
+            nb.Hybrid(shrinkage=wrong)
+
+
+@pytest.mark.parametrize(("name", "value"), [("words", -1.0), ("groups", -1.0), ("words", 1e200)])
+def test_weights_that_nobody_learned_are_refused(name: str, value: float) -> None:
+    """A file's precision below zero, or a sum beyond all streams, would be no number later."""
+    header, arrays = pack(learned([("a b", "good")] * 3).state, {})
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    unpack(header, arrays)
+    arrays[f"sections/0/text/hybrid_{name}"][0, 0] = value
+    with pytest.raises(InputError, match="a hybrid's precisions"):
+        unpack(header, arrays)
