@@ -82,7 +82,8 @@ class TextColumn:
                 f" {len(starts)} starts from {starts.min(initial=0)} on and {len(ends)} ends, up to"
                 f" {last}, instead.{where}"
             )
-        backwards = np.flatnonzero((ends < starts) & (ends != -1))
+        backwards = np.flatnonzero(ends < starts)  # or missing
+        backwards = backwards[ends[backwards] != -1]
         if len(backwards):
             row = int(backwards[0])
             raise InputError(

@@ -261,11 +261,12 @@ class Decoder:
         undecided |= operations == OTHER
         for path in settings.id_paths:
             undecided |= ~scan.is_any(path, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER))
-        texts = missing_text(len(raw)).texts
         if self._needs_text:
             undecided |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
             texts = scan.texts(settings.text)
             texts.ends[deleted] = -1
+        else:
+            texts = missing_text(len(raw)).texts
         labels = np.full(len(raw), NO_LABEL, np.int32)
         if self._labeller.path:
             found = scan.match(self._labeller.path, self._label_names)
@@ -290,7 +291,8 @@ class Decoder:
         self, columns: _Columns, raw: RawColumns, errors: Mapping[int, DecodeError]
     ) -> None:
         """Let a null value delete the message whose id is its key."""
-        at = np.setdiff1d(np.flatnonzero(raw.value_ends < 0), list(errors))
+        at = np.flatnonzero(raw.value_ends < 0)
+        at = np.setdiff1d(at, list(errors)) if len(at) else at
         if len(at):
             columns.undecided[at] = False
             columns.operations[at] = _CODES[Operation.DELETE]
