@@ -72,7 +72,7 @@ class Checkpoint:
     """The folder that holds the state.
 
     `identity` names the stream (topic, seed, ...): another stream's checkpoint is refused. `clock`
-    returns monotonic seconds.
+    returns monotonic seconds. `path` is the file, None if no folder is configured.
     """
 
     def __init__(
@@ -82,18 +82,14 @@ class Checkpoint:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        folder = settings.folder
+        self.path = None if folder is None else folder / FILE_NAME
         self._identity = dict(identity)
         self._clock = clock
         self._due_at = clock() + settings.interval_s
         self._written_at: float | None = None
         self._folder: int | None = None  # the locked folder's descriptor
         self._entries: dict[str, CheckpointEntry] = {}  # restored, and not handed out yet
-
-    @property
-    def path(self) -> Path | None:
-        """The file, or None if no folder is configured."""
-        folder = self._settings.folder
-        return None if folder is None else folder / FILE_NAME
 
     @property
     def own_folder(self) -> Path | None:
