@@ -47,8 +47,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """What is remembered of a message: it `teaches`, is `gone`, was `never` learned, or `waits`.
+class CorrectedMessage:
+    """The message of a correction: it `teaches`, is `gone`, was `never` learned, or `waits`.
 
     `before`: its log is known from a later place on. `record` is the memory's own.
     """
@@ -57,13 +57,15 @@ class Taught:
     record: Any = None
 
 
-class TaughtMemory(Protocol):
+class MessageMemory(Protocol):
     """Whoever remembers what messages taught; called on the consuming thread."""
 
-    def taught(self, said: Correction, /) -> Taught | None:
+    def corrected_message(self, said: Correction, /) -> CorrectedMessage | None:
         """Return what the message of a correction teaches now; None if that is not known."""
 
-    def correct(self, said: Correction, taught: Taught, part: str, learner: Learner, /) -> None:
+    def correct(
+        self, said: Correction, message: CorrectedMessage, part: str, learner: Learner, /
+    ) -> None:
         """Take back what the message taught and teach its new label in a part; remember both.
 
         Both are done or, at an InputError, neither.
@@ -117,7 +119,7 @@ class CorrectionApplier:
         self._clock = clock
         self._not_applied = not_applied
         self._stream = stream
-        self._memory: TaughtMemory | None = None
+        self._memory: MessageMemory | None = None
         self._takes_class: Callable[[Label], bool] | None = None
         self._holds = False
         self._is_behind = False
@@ -130,7 +132,7 @@ class CorrectionApplier:
         self,
         positions: Mapping[Partition, int],
         logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
-        memory: TaughtMemory | None = None,
+        memory: MessageMemory | None = None,
         takes_class: Callable[[Label], bool] | None = None,
     ) -> None:
         """Begin to read the log, at the checkpoint's positions in the logs that it knows.
@@ -260,9 +262,11 @@ class CorrectionApplier:
         if fault is not None:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, fault))
-        taught = None if self._memory is None or place is None else self._memory.taught(said)
+        message = (
+            None if self._memory is None or place is None else self._memory.corrected_message(said)
+        )
         is_others = place is not None and place not in assigned
-        if (is_others and not _has_passed(said, positions)) or _is_not_ours(said, taught):
+        if (is_others and not _has_passed(said, positions)) or _is_not_ours(said, message):
             self.n_skipped += 1
             self._not_applied(said)
             self._metrics.count("skipped")
@@ -274,11 +278,11 @@ class CorrectionApplier:
             detail = over_limit(said.label)
             return self._refuse(_reject(entry, said, detail, Reason.UNKNOWN_LABEL))
         try:
-            if taught is None or self._memory is None:
+            if message is None or self._memory is None:
                 _teach(said, part, learner)
             else:
-                _check_was_taught(said, taught)
-                self._memory.correct(said, taught, part, learner)
+                _check_was_taught(said, message)
+                self._memory.correct(said, message, part, learner)
         except InputError as error:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, str(error)))
@@ -349,17 +353,17 @@ def _has_passed(said: Correction, positions: Mapping[Partition, int]) -> bool:
     return positions.get(said.place, 0) > said.offset
 
 
-def _is_not_ours(said: Correction, taught: Taught | None) -> bool:
+def _is_not_ours(said: Correction, message: CorrectedMessage | None) -> bool:
     """Return whether there is nothing to correct: taken back since, or of before our beginning."""
-    if taught is None:
+    if message is None:
         return False
-    is_gone = taught.state == "gone" and said.label is not None
-    return is_gone or (taught.state == "before" and said.was is not None)
+    is_gone = message.state == "gone" and said.label is not None
+    return is_gone or (message.state == "before" and said.was is not None)
 
 
-def _check_was_taught(said: Correction, taught: Taught) -> None:
+def _check_was_taught(said: Correction, message: CorrectedMessage) -> None:
     """Refuse to take back what a message never taught."""
-    if taught.state in {"never", "waits"} and said.was is not None:
+    if message.state in {"never", "waits"} and said.was is not None:
         raise InputError(f"its message never taught {said.was!r:.200} here.")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.corrections.applier import Taught
+from consumers.corrections.applier import CorrectedMessage
 from consumers.corrections.model import Correction
 from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.kernels import learned_records as kernels
@@ -178,7 +178,7 @@ class Reviser:
 
     # ---- corrections by people -----------------------------------------------------------------
 
-    def taught(self, said: Correction) -> Taught | None:
+    def corrected_message(self, said: Correction) -> CorrectedMessage | None:
         """Return what the message of a correction teaches now; None if that is not known."""
         assert said.place is not None
         memory = self.memory.logs.get(said.place)
@@ -190,10 +190,10 @@ class Reviser:
         versions = {each.offset for each in records if each.kind in _VERSIONS}
         own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
         if own:
-            return Taught("teaches", own[-1])
+            return CorrectedMessage("teaches", own[-1])
         (waiting,) = waiting_messages([records])
         if any(e.state == "waits" and e.now.offset == said.offset for e in waiting):
-            return Taught("waits")
+            return CorrectedMessage("waits")
         # An update without a label is noted as a delete, and may be given one.
         if any(
             each.offset > said.offset
@@ -201,11 +201,11 @@ class Reviser:
             else each.offset == said.offset
             for each in records
         ):
-            return Taught("gone")
+            return CorrectedMessage("gone")
         if said.offset < memory.knows_from():
             return None
         first = memory.first_offset
-        return Taught("before" if first is None or said.offset < first else "never")
+        return CorrectedMessage("before" if first is None or said.offset < first else "never")
 
     def _of_message(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
         """Return the records of the id of a corrected message, or of its place."""
@@ -216,11 +216,13 @@ class Reviser:
         found = memory.find(np.unique([self.memory.hash(name) for name in names]))
         return [each for each in found.records(len(self._fields)) if each.id in names]
 
-    def correct(self, said: Correction, taught: Taught, part: str, learner: Learner) -> None:
-        """Take back what a message taught and teach its new label; see `TaughtMemory`."""
-        record: LearnedRecord | None = taught.record
+    def correct(
+        self, said: Correction, message: CorrectedMessage, part: str, learner: Learner
+    ) -> None:
+        """Take back what a message taught and teach its new label; see `MessageMemory`."""
+        record: LearnedRecord | None = message.record
         assert said.place is not None
-        if record is None and said.label is None and taught.state != "waits":
+        if record is None and said.label is None and message.state != "waits":
             return  # it taught nothing, and teaches nothing
         if record is not None:
             found = self.memory.log(said.place).read(np.array([record.number]))

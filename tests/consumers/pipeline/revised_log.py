@@ -107,15 +107,15 @@ class Run:
 
     def state(self, said: Correction) -> str | None:
         """Return what the memory says of a corrected message."""
-        found = self.reviser.taught(said)
+        found = self.reviser.corrected_message(said)
         return None if found is None else found.state
 
     def correct(self, said: Correction) -> None:
         """Apply a correction as the applier does."""
-        taught = self.reviser.taught(said)
-        assert taught is not None
-        if taught.state != "gone" or said.label is None:
-            self.reviser.correct(said, taught, "journal/0", self.learner)
+        message = self.reviser.corrected_message(said)
+        assert message is not None
+        if message.state != "gone" or said.label is None:
+            self.reviser.correct(said, message, "journal/0", self.learner)
 
     def save(self) -> None:
         """Write a checkpoint in the order of its steps."""
