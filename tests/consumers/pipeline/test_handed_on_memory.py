@@ -211,7 +211,7 @@ def test_an_erased_text_leaves_the_folder_as_further_parts_come(
     assert b"word2" in shared
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn"])
+@pytest.mark.parametrize("damage", ["gone", "torn", "flipped"])
 def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(
     tmp_path: Path, members: Two, damage: str
 ) -> None:
@@ -224,7 +224,8 @@ def test_a_segment_that_is_lost_is_told_and_the_rest_goes_on(
     if damage == "gone":
         path.unlink()
     else:
-        path.write_bytes(path.read_bytes()[:-1])
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + (bytes([data[-1] ^ 1]) if damage == "flipped" else b""))
     with capture_logs() as logs:
         second.take_over()
     assert [each["event"] for each in logs] == ["learned_damaged"]
