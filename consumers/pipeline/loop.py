@@ -156,7 +156,7 @@ class Pipeline:
         self._is_mid_batch = True
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
-            self._judge_and_learn(messages)
+            self._judge_and_learn(messages, 0, len(messages))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)
@@ -233,36 +233,33 @@ class Pipeline:
         so that what a snapshot knows is a function of the log; else all do behind the batch, as the
         counts come out the same.
         """
-        cuts = [len(messages)]
-        if self.learner.n_until_due() is not None:
-            asked = np.union1d(messages.updated, messages.deleted) + 1
-            cuts = [*np.setdiff1d(asked, cuts).tolist(), *cuts]
-        superseded, begin = [], 0
-        for end in cuts:
-            others = np.r_[0:begin, end : len(messages)]
-            piece = messages.without(others) if len(others) else messages
-            revision = reviser.revise(piece, self.learner.model.classes)
-            self._judge_and_learn(revision.messages)
-            reviser.remember(revision, self.learner)
-            superseded += [begin + row for row in revision.superseded]
+        in_place, begin = self.learner.n_until_due() is not None, 0
+        revision = reviser.revise(messages, self.learner.model.classes)
+        for end, taken in revision.cuts(in_place=in_place):
+            self._judge_and_learn(revision.messages, begin, end)
+            reviser.take_back(revision, taken, self.learner)
             begin = end
+        reviser.remember(revision, self.learner)
         self.statistics.revised(reviser.counts, reviser.memory.sizes())
+        superseded = revision.superseded
         if not superseded:
             return messages
-        n = len(superseded)
-        return replace(messages.without(np.array(superseded)), n_superseded=n)
+        return replace(messages.without(np.array(superseded)), n_superseded=len(superseded))
 
-    def _judge_and_learn(self, messages: Messages) -> None:
-        """Predict and learn a batch, cut where the number of examples makes a snapshot due.
+    def _judge_and_learn(self, messages: Messages, begin: int, until: int) -> None:
+        """Predict and learn messages of a batch, cut where examples make a snapshot due.
 
         A message without a label is judged by the snapshot of its cut, which knows none of the
         labels that stand behind it in its log.
         """
-        to_learn, to_predict = messages.to_learn, messages.to_predict
+        to_learn, to_predict = (
+            each[slice(*np.searchsorted(each, (begin, until)))]
+            for each in (messages.to_learn, messages.to_predict)
+        )
         own_times = ExampleTimes() if self.decay is None else self.decay.take(messages)
         while True:
             n = self.learner.n_until_due() or len(to_learn) + 1
-            end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else len(messages)
+            end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else until
             n_before = int(np.searchsorted(to_predict, end))
             snapshot = self.learner.snapshot
             # First, so that recent messages are always stored in the same order: labelled ones,

@@ -14,8 +14,8 @@ The rules, in the order of the partition's log:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
@@ -57,7 +57,13 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     Hashes,
     LearnedRecord,
+    Longs,
+    Segment,
+    collected,
     listed,
+    no_spans,
+    pack,
+    runs_of,
 )
 from consumers.pipeline.waiting_messages import (
     Arrivals,
@@ -69,7 +75,7 @@ from consumers.pipeline.waiting_messages import (
     waiting_messages,
     waiting_times,
 )
-from streamnb import Codes, Learner
+from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
 from streamnb.labels import Label, to_indices
 
@@ -91,9 +97,30 @@ class Revision:
     whole: Messages
     kinds: NDArray[np.uint8]
     hashes: Hashes | None = None  # of the ids of `whole`, if they were asked for
-    taken: list[int] = field(default_factory=list)  # numbers of records
-    superseded: list[int] = field(default_factory=list)  # rows of `whole`
+    done: Fold | None = None  # of the messages whose ids were looked up
+    found: FoundRecords | None = None  # of these ids
     arrivals: Arrivals | None = None  # where labels come late
+
+    @property
+    def superseded(self) -> list[int]:
+        """The rows of `whole` that are left out."""
+        return [] if self.done is None else self.done.superseded
+
+    def cuts(self, *, in_place: bool) -> Iterator[tuple[int, Longs]]:
+        """Yield up to which of the messages to learn, and the records to take back then.
+
+        `in_place`: each right behind the message that says so; else all behind the last one.
+        """
+        n, taken = len(self.messages), np.empty(0, np.int64)
+        if self.done is not None and in_place:
+            rows = self.done.takers
+            ends = rows + 1 - np.searchsorted(np.array(self.superseded, np.int64), rows)
+            for first, last in runs_of(ends[ends < n]):
+                yield int(ends[first]), self.done.taken[first:last]
+            taken = self.done.taken[ends == n]
+        elif self.done is not None:
+            taken = self.done.taken
+        yield n, taken
 
 
 _VERSIONS = (UPDATED, RELABELLED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
@@ -134,18 +161,55 @@ class Reviser:
         wanted = np.unique(hashes[asked])
         at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
         rows = np.flatnonzero((wanted[at] == hashes) & has_id)
-        done = fold(memory, messages, kinds, rows, memory.find(wanted), classes, arrivals)
+        found = memory.find(wanted)
+        done = fold(memory, messages, kinds, rows, found, classes, arrivals)
         kinds[rows] = done.kinds
         if arrivals is not None:
             arrivals.times_ms[rows] = done.times_ms
         self.counts.update(done.counts)
         whole = replace(messages, labels=done.labels, classes=done.classes)
-        gone = done.superseded
-        kept = whole.without(np.array(gone)) if gone else whole
-        return Revision(kept, whole, kinds, hashes, done.taken, gone, arrivals)
+        kept = whole.without(np.array(done.superseded)) if done.superseded else whole
+        return Revision(kept, whole, kinds, hashes, done, found, arrivals)
+
+    def take_back(self, revision: Revision, numbers: Longs, learner: Learner) -> None:
+        """Unlearn what some records taught: earlier ones, or those of the batch under way."""
+        if revision.found is None or not len(numbers):
+            return
+        partition = revision.whole.partition
+        found = revision.found.some(np.isin(revision.found.numbers, numbers))
+        own = np.sort(numbers[numbers >= self.memory.log(partition).n])
+        if len(own):
+            found = self._with_own(revision, found, own, learner.model.classes)
+        self.counts.update(take_back(found, part_name(partition), self._fields, learner))
+
+    def _with_own(
+        self, revision: Revision, found: FoundRecords, own: Longs, classes: Sequence[Label]
+    ) -> FoundRecords:
+        """Return records, and behind them some of the batch under way, by their numbers."""
+        whole, n = revision.whole, len(found)
+        first = self.memory.log(whole.partition).n
+        rows = np.flatnonzero(revision.kinds != _NOTHING)[own - first]
+        labels = Codes(whole.labels[rows], whole.classes)
+        columns = columns_of(whole, rows, list(self._fields)).values()
+        chunk = pack(
+            whole.offsets[rows],
+            to_indices(labels, [str(each) for each in classes]),
+            revision.kinds[rows],
+            take_texts(whole.ids.texts, rows).texts,
+            [each.texts if isinstance(each, TextColumn) else each for each in columns],
+        )
+        alone = Segment(0, None)
+        alone.append(chunk, len(rows))
+        spans = np.concatenate((found.spans, no_spans(len(rows), len(columns))))
+        data = found.data.view()
+        data.flags.writeable = False  # the only kind that kernels take
+        pieces = [(data, 0, n)]
+        for piece, begin, end in alone.locate(np.arange(len(rows)), spans[n:]):
+            pieces.append((piece, n + begin, n + end))
+        return collected(np.concatenate((found.numbers, own)), spans, pieces)
 
     def remember(self, revision: Revision, learner: Learner) -> None:
-        """Remember what a batch taught, now that it is learned, and take back what it deletes."""
+        """Remember what a batch taught, now that it is learned and what it deletes taken back."""
         rows = np.flatnonzero(revision.kinds != _NOTHING)
         if len(rows):
             self._remember(revision, rows, learner)
@@ -171,9 +235,6 @@ class Reviser:
             fields,
             hashes,
         )
-        if revision.taken:
-            numbers, part = np.unique(revision.taken), part_name(whole.partition)
-            self.counts.update(take_back(memory.read(numbers), part, self._fields, learner))
         self.memory.wrote(memory, sealed)
 
     # ---- corrections by people -----------------------------------------------------------------
@@ -292,7 +353,8 @@ class Fold:
     labels: NDArray[np.int32]  # of the whole batch, with those that updates keep
     classes: tuple[str, ...]  # of these labels
     times_ms: Floats  # of the rows
-    taken: list[int]  # numbers of records
+    taken: Longs  # numbers of records, in the order of their takers
+    takers: Longs  # the rows that take them back
     superseded: list[int]  # rows
     counts: dict[str, int]
 
@@ -331,21 +393,25 @@ def fold(
     )
     was_remembered = kinds != _NOTHING
     before = (np.cumsum(was_remembered) - was_remembered)[rows]
-    taken, counts = np.zeros(len(names), np.uint8), np.zeros(len(_COUNTS), np.int64)
+    takers = np.full(len(names), kernels.NOBODY)
+    counts = np.zeros(len(_COUNTS), np.int64)
     window_ms = -1.0 if arrivals is None else arrivals.window_ms
     kernels.fold(
         events, kernels.no_chains(len(places), len(names)),
         messages.operations[rows].astype(np.int64), before, memory.n,
-        learned_memory.SEGMENT_RECORDS, memory.records_max, window_ms, taken, counts,
+        learned_memory.SEGMENT_RECORDS, memory.records_max, window_ms, takers, counts,
     )  # fmt: skip
     done = events.kinds[n_known:]
+    taken = np.flatnonzero(takers != kernels.NOBODY)
+    taken = taken[np.argsort(takers[taken], kind="stable")]
     labels, label_names = _kept_labels(messages, rows, events.labels[n_known:], classes)
     return Fold(
         done.astype(np.uint8),
         labels,
         label_names,
         times_ms[n_known:],
-        events.numbers[taken > 0].tolist(),
+        events.numbers[taken],
+        rows[takers[taken] - n_known],
         rows[done == CONSUMED].tolist(),
         {name: n for name, n in zip(_COUNTS, counts.tolist(), strict=True) if n},
     )

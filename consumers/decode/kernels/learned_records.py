@@ -363,7 +363,7 @@ def _created(i: Int, floor: Int, window_ms: float, events: Events, chains: Chain
 
 @inner
 def _revised(
-    i: Int, is_update: bool, floor: Int, is_late: bool, events: Events, chains: Chains, taken: U8,
+    i: Int, is_update: bool, floor: Int, is_late: bool, events: Events, chains: Chains, takers: I64,
     counts: I64,
 ) -> Int:  # fmt: skip
     """Return the kind of a delete or an update, and count it; note what it takes back."""
@@ -372,7 +372,7 @@ def _revised(
     while at != NOBODY:
         if events.numbers[at] >= floor:
             n_alive += 1
-            taken[at] = 1
+            takers[at] = i
             if events.kinds[at] == CORRECTED or events.kinds[at] == RELABELLED:
                 given = at
             if events.kinds[at] == LATE_LABELLED or events.kinds[at] == LATE_UPDATE:
@@ -409,7 +409,7 @@ def _revised(
 @kernel
 def fold(
     events: Events, chains: Chains, operations: I64, before: I64, n: Int, segment: Int,
-    records_max: Int, window_ms: float, taken: U8, counts: I64,
+    records_max: Int, window_ms: float, takers: I64, counts: I64,
 ) -> None:  # fmt: skip
     """Go through a batch's messages of some ids in the order of their log; set their kinds.
 
@@ -426,7 +426,7 @@ def fold(
         events.numbers[i] = number
         if operations[k] == UPDATE or operations[k] == DELETE:
             is_update = operations[k] == UPDATE
-            kind = _revised(i, is_update, floor, window_ms >= 0, events, chains, taken, counts)
+            kind = _revised(i, is_update, floor, window_ms >= 0, events, chains, takers, counts)
         else:
             kind = _created(i, floor, window_ms, events, chains)
         events.kinds[i] = kind

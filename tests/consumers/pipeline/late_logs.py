@@ -97,6 +97,8 @@ class LateRun:
             elif len(rows):
                 said = self.learner.snapshot.predict_log_proba_many(columns)
                 self.late.judged(own.offsets[rows], said)
+        for _, taken in revision.cuts(in_place=False):
+            self.reviser.take_back(revision, taken, self.learner)
         self.reviser.remember(revision, self.learner)
         self.at += len(lines)
 

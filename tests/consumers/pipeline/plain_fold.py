@@ -116,7 +116,7 @@ class PlainFold:
         self.classes, self.counts, self.arrivals = classes, counts, arrivals
         self.records: defaultdict[bytes, list[LearnedRecord]] = defaultdict(list)
         self.labels, self.label_names = messages.labels, messages.classes
-        self.taken: list[int] = []
+        self.taken: list[tuple[int, int]] = []  # a record, and the row that takes it back
         self.superseded: list[int] = []
 
     def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
@@ -154,7 +154,7 @@ class PlainFold:
             seen = plain_waiting([each for each in own if each.number >= floor])
         if operation in (_UPDATE, _DELETE):
             alive = [each for each in plain_living(own) if each.number >= floor]
-            self.taken += [each.number for each in alive]
+            self.taken += [(each.number, row) for each in alive]
             is_known = bool(own) and own[-1].number >= floor
             return self._revising_kind(row, is_known, alive, seen)
         if early(own) >= floor:

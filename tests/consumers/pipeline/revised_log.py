@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from hypothesis import strategies as st
 
 from consumers.config.model import Kind
 from consumers.config.sections import CheckpointSettings
@@ -43,6 +44,23 @@ class Said(NamedTuple):
         message = {"operation": self.operation, "id": self.id, "text": self.text}
         message |= {"label": self.label}
         return json.dumps({k: v for k, v in message.items() if v is not None}).encode()
+
+
+LABELS = st.none() | st.sampled_from(["negative", "positive"])
+TEXTS = st.lists(st.sampled_from(["sun", "rain", "not", "love", "snow"]), max_size=4).map(" ".join)
+IDS = st.none() | st.sampled_from(["a", "b", "c", 'd"\\é', "17"])
+OPERATIONS = st.sampled_from(["create"] * 4 + ["update", "delete", "tombstone"])
+
+
+def _entry(operation: str, id: str | None, text: str, label: str | None) -> Said:  # noqa: A002
+    if operation == "tombstone":
+        return Said(operation, id or "a")
+    if operation == "delete":
+        return Said(operation, id)
+    return Said(operation, id, text, label)
+
+
+LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS), max_size=40)
 
 
 def raw(log: Sequence[Said], first: int) -> RawColumns:
@@ -88,19 +106,29 @@ class Run:
         self.decoder = decoder(settings)
         self.n_superseded = 0
 
-    def read(self, log: Sequence[Said], until: int) -> None:
-        """Read the log from where it stands up to an offset, as one batch."""
+    def read(
+        self, log: Sequence[Said], until: int, at_cut: Callable[[int], object] | None = None
+    ) -> None:
+        """Read the log from where it stands up to an offset, as one batch.
+
+        `at_cut` is called with each offset up to which all has had its effect.
+        """
         messages = self.decoder.decode(raw(log[self.position : until], self.position))
         assert not messages.rejects
         revision = self.reviser.revise(messages, self.learner.model.classes)
-        own = revision.messages
-        rows = own.to_learn
-        labels = Codes(own.labels[rows], own.classes)
+        own, begin = revision.messages, 0
         texts = own.texts.texts
-        columns = {
-            "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
-        }
-        self.learner.learn(part_name(LOG), columns, labels)
+        for end, taken in revision.cuts(in_place=at_cut is not None):
+            rows = own.to_learn[(own.to_learn >= begin) & (own.to_learn < end)]
+            labels = Codes(own.labels[rows], own.classes)
+            columns = {
+                "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
+            }
+            self.learner.learn(part_name(LOG), columns, labels)
+            self.reviser.take_back(revision, taken, self.learner)
+            if at_cut is not None and end > begin:
+                at_cut(int(own.offsets[end - 1]) + 1)
+            begin = end
         self.reviser.remember(revision, self.learner)
         self.n_superseded += len(revision.superseded)
         self.position = until

@@ -86,15 +86,20 @@ def _both(case: _Case) -> tuple[Fold, Fold]:
     plain = PlainFold(memory, messages, kinds.copy(), CLASSES, counts, arrivals)
     plain.run(rows, found.records(None if arrivals is None else memory.n_fields))
     times_ms = np.full(len(rows), np.nan) if arrivals is None else arrivals.times_ms[rows]
+    taken = np.array(plain.taken, np.int64).reshape(-1, 2)
     holder.close()
     return compiled, Fold(
-        plain.kinds[rows], plain.labels, plain.label_names, times_ms, plain.taken,
-        plain.superseded, dict(counts),
+        plain.kinds[rows], plain.labels, plain.label_names, times_ms,
+        taken[:, 0], taken[:, 1], plain.superseded, dict(counts),
     )  # fmt: skip
 
 
 def _named(found: Fold) -> list[str | None]:
     return [None if code == NO_LABEL else found.classes[code] for code in found.labels.tolist()]
+
+
+def _taken(found: Fold) -> list[tuple[int, int]]:
+    return list(zip(found.takers.tolist(), found.taken.tolist(), strict=True))
 
 
 _NO_TIME = float("nan")
@@ -117,7 +122,8 @@ def test_the_compiled_fold_is_that_of_plain_python(case: _Case) -> None:
     assert compiled.kinds.tolist() == plain.kinds.tolist()
     assert _named(compiled) == _named(plain)
     np.testing.assert_array_equal(compiled.times_ms, plain.times_ms)
-    assert sorted(compiled.taken) == sorted(plain.taken)
+    assert compiled.takers.tolist() == plain.takers.tolist()
+    assert sorted(_taken(compiled)) == sorted(_taken(plain))
     assert compiled.superseded == plain.superseded
     assert compiled.counts == plain.counts
 

@@ -19,8 +19,7 @@ from consumers.messages import part_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
-from tests.consumers.pipeline.revised_log import LOG, Run, Said, expected
-from tests.consumers.pipeline.test_revision import LOGS
+from tests.consumers.pipeline.revised_log import LOG, LOGS, Run, Said, expected
 
 NEW_CLASSES = Settings.model_validate({"model": {"new_classes": True}})
 N_MEMBERS = 2

@@ -25,25 +25,9 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import Hashes
 from streamnb.kernels.layout import Texts
-from tests.consumers.pipeline.revised_log import KEEP, LOG, Run, Said, expected
+from tests.consumers.pipeline.revised_log import KEEP, LOG, LOGS, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
-
-LABELS = st.none() | st.sampled_from(["negative", "positive"])
-TEXTS = st.lists(st.sampled_from(["sun", "rain", "not", "love", "snow"]), max_size=4).map(" ".join)
-IDS = st.none() | st.sampled_from(["a", "b", "c", 'd"\\é', "17"])
-OPERATIONS = st.sampled_from(["create"] * 4 + ["update", "delete", "tombstone"])
-
-
-def _entry(operation: str, id: str | None, text: str, label: str | None) -> Said:  # noqa: A002
-    if operation == "tombstone":
-        return Said(operation, id or "a")
-    if operation == "delete":
-        return Said(operation, id)
-    return Said(operation, id, text, label)
-
-
-LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS), max_size=40)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,6 +62,24 @@ def test_a_log_leaves_what_it_does_not_take_back(
         assert (run.counts, run.n_superseded) == expected(log)
         assert not run.reviser.counts["refused"]
         run.memory.close()
+
+
+@given(LOGS, st.integers(0, 40))
+def test_in_place_each_delete_has_its_effect_where_it_stands(log: list[Said], first: int) -> None:
+    """At each cut the counts are those of a run that reads one message at a time up to there."""
+    run, alone = Run(None), Run(None)
+    run.read(log, min(first, len(log)))
+
+    def compare(offset: int) -> None:
+        while alone.position < offset:
+            alone.read(log, alone.position + 1)
+        assert run.counts == alone.counts
+
+    run.read(log, len(log), compare)
+    compare(len(log))
+    assert run.reviser.counts == alone.reviser.counts
+    for each in (run, alone):
+        each.memory.close()
 
 
 CREATE, AGAIN = Said("create", "a", "sun sun", "positive"), Said("create", "b", "rain", "negative")
