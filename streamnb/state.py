@@ -49,7 +49,8 @@ class PartState:
         self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates, out: Floats
     ) -> None:
         """Add each group's log-likelihoods to `out`; learn the labelled rows, in the groups too."""
-        self._count_classes(updates)
+        posterior.count_classes(self.class_counts, updates)
+        self.n_examples += count_learned(updates)
         for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
             group.learn_part(part, batch, updates, out)
 
@@ -57,13 +58,10 @@ class PartState:
         self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates
     ) -> None:
         """Learn the labelled rows here alone; `ModelState.set_parts` is due afterwards."""
-        self._count_classes(updates)
-        for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
-            group.count(part, batch, updates)
-
-    def _count_classes(self, updates: RowUpdates) -> None:
         posterior.count_classes(self.class_counts, updates)
         self.n_examples += count_learned(updates)
+        for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
+            group.count(part, batch, updates)
 
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""

@@ -44,7 +44,8 @@ class CountedState(GroupState):
     """The state of a group of words.
 
     `key` (2,): SipHash's key. `dictionary`: the words that there are; None where they come as they
-    please. `vocabulary`: word → column. `n_words_max`: the bound on V that learning keeps to.
+    please. `vocabulary`: word → column. `n_words_max`: the bound on V that learning keeps to;
+    `n_part_words_max`: that of a part.
     `n_declared`: how many words the dictionary declares; None where words come as they please.
     `weights`: the hybrid's, if there is one; `kinds` (capacity,): the words' kinds, for it alone.
     """
@@ -110,7 +111,7 @@ class CountedState(GroupState):
         if self.weights is not None:
             self._run_hybrid(part, batch, updates, out, learn=True)
             return
-        learn_within_bound(self, part, batch, updates, out, self._part_max)
+        learn_within_bound(self, part, batch, updates, out, self.n_part_words_max)
 
     def count(self, part: GroupPart, batch: Batch, updates: RowUpdates) -> None:
         """Learn rows in a part alone; see `GroupState`."""
@@ -118,7 +119,7 @@ class CountedState(GroupState):
             out = np.zeros((len(updates.labels), len(self.counts.tokens)))
             self._run_hybrid(part, batch, updates, out, learn=True, alone=True)
             return
-        count_within_bound(self, part, batch, updates, self._part_max)
+        count_within_bound(self, part, batch, updates, self.n_part_words_max)
 
     def learn_rows(
         self, counts: Counts, batch: Batch, updates: RowUpdates, row: int, n_words_max: int
@@ -147,11 +148,6 @@ class CountedState(GroupState):
             self.weights.words[columns] = 0.0
         self.n_dropped += len(columns)
         self.rebuild()
-
-    @property
-    def _part_max(self) -> int:
-        """The bound on V that each part keeps to."""
-        return UNBOUNDED if self.n_declared else int(self.spec.max_words)
 
     def rebuild(self) -> None:
         """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
@@ -364,7 +360,7 @@ class CountedState(GroupState):
         assert weights is not None
         assert own_weights is not None
         mode = kernel.WHOLE if alone or is_whole else self._mode(part)
-        n_max = self.n_words_max if is_whole else self._part_max
+        n_max = self.n_words_max if is_whole else self.n_part_words_max
         options = RunOptions(0, 0, learn, n_max)
         assert self.hybrid is not None
         scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens))
@@ -543,7 +539,8 @@ class CountedState(GroupState):
 
     def set_bounded(self, *, bounded: bool) -> None:
         """Bound V here, or leave that to the parts."""
-        self.n_words_max = self.spec.max_words if bounded and not self.n_declared else UNBOUNDED
+        self.n_part_words_max = UNBOUNDED if self.n_declared else int(self.spec.max_words)
+        self.n_words_max = self.n_part_words_max if bounded else UNBOUNDED
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return what the file's header says of it."""
