@@ -231,6 +231,24 @@ def test_a_label_that_waits_outlives_the_erasure_of_its_id(tmp_path: Path, is_ki
     _check_to_the_end(run, log, labels, SETTINGS)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_label_of_an_erased_message_waits_for_no_other(tmp_path: Path, is_killed: bool) -> None:
+    """The text has gone; that a message of this id and time was there has not."""
+    run = LateRun(tmp_path, SETTINGS)
+    run.read([Said("create", "a", 100, "sun"), Said("delete", "a", 101)], 2)
+    run.save()
+    run.memory.erase({"a": {LOG: 1}})
+    files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
+    assert b"sun" not in files
+    if is_killed:
+        run.memory.close()
+        run = LateRun(tmp_path, SETTINGS)
+    run.read_labels([Label("a", 100, "positive")], 1)
+    assert run.late.counts_now()["message_gone"] == 1
+    assert run.late.counts_now()["waiting"] == 0
+    run.memory.close()
+
+
 def test_what_became_of_each_label_is_counted() -> None:
     """Each outcome by itself, and the reject of what taught nothing."""
     run = LateRun(None, SETTINGS)
