@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from consumers.monitoring.prequential import Bin
-from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling
+from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ClassRow
-from consumers.monitoring.trends import Trend
 
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100

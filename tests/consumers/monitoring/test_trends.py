@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from consumers.monitoring.trends import (
+from consumers.monitoring.quality import (
     EXAMPLES_MIN,
     MARK_INTERVAL_S,
     MARKS_MAX,
