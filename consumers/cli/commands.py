@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from consumers.cli import evaluate
 from consumers.cli.conventions import (
     DEBUG_VARIABLE,
     EXIT_CODES,
@@ -37,6 +38,7 @@ from consumers.cli.conventions import (
     UntilOption,
     fail,
     find_config,
+    load_settings,
     print_json,
     stream_range,
 )
@@ -436,8 +438,6 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     """Record a stream."""
     from consumers.cli.record import SUFFIXES, RecordLimits, duration_s
     from consumers.cli.record import record as record_stream
-    from consumers.config.settings import load
-    from consumers.monitoring import logs
 
     if file.suffix not in SUFFIXES:
         raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")
@@ -446,8 +446,7 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
         seconds_max = None if duration is None else duration_s(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
-    settings = load(find_config(config), os.environ, {"source": source})
-    logs.configure(None)
+    settings = load_settings(config, source)
     limits = RecordLimits(until_end, max_messages, seconds_max, part)
     done = record_stream(settings, file, limits, watch_signals(), show=sys.stderr.isatty())
     if as_json:
@@ -488,6 +487,7 @@ def verify(
         raise typer.Exit(EXIT_DIFFERENT)
 
 
+app.command(help=evaluate.HELP, epilog=evaluate.EPILOG)(evaluate.evaluate)
 models = typer.Typer(help="Make a model of a checkpoint.", no_args_is_help=True)
 app.add_typer(models, name="model", epilog="  streamnb model subtract --slice 2026-11-02 --to FILE")
 

@@ -10,13 +10,16 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 from consumers.config.addresses import BOUND_FORMS, SOURCE_FORMS, Bound, StreamRange
 from consumers.errors import MovedError
+
+if TYPE_CHECKING:
+    from consumers.config.settings import Settings
 
 DEFAULT_CONFIG = Path("config.yaml")
 
@@ -84,6 +87,16 @@ def find_config(config: Path | None) -> Path | None:
     if config is not None:
         return config
     return DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
+
+
+def load_settings(config: Path | None, source: str | None) -> Settings:
+    """Return the settings, and have logs go to standard error."""
+    from consumers.config.settings import load  # noqa: PLC0415 -- heavy, as in `commands`
+    from consumers.monitoring import logs  # noqa: PLC0415 -- the same
+
+    settings = load(find_config(config), os.environ, {"source": source})
+    logs.configure(None)
+    return settings
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +182,48 @@ def print_verified(console: Console, done: Verified) -> None:
     console.print(
         "the checkpoint does NOT count what its log says; the first differences are above"
     )
+
+
+def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
+    """Print the figures of `evaluate`, each with its interval."""
+    rejected = sum(found["rejected"].values())
+    console.print(
+        f"{plain(found['source'])}: {number(found['examples'])} of {number(found['messages'])} "
+        f"messages judged ({found['method']}); {number(found['unlabelled'])} without a label, "
+        f"{number(rejected)} rejected, {number(found['deletions'])} deletions not carried out",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+    table = _table("figure", "value", "95 % interval")
+    for name, each in found["figures"].items():
+        table.add_row(name.replace("_", " "), *_figure(each))
+    _show(console, table)
+    names = ("precision", "recall", "f1", "roc_auc", "pr_auc")
+    table = _table("class", "examples", *(name.replace("_", " ") for name in names))
+    for label, row in found["by_class"].items():
+        table.add_row(
+            Text(plain(label)), number(row["support"]), *(_figure(row[name])[0] for name in names)
+        )
+    _show(console, table)
+    table = _table("truth, and what was said", *map(plain, found["classes"]))
+    for label, row in zip(found["classes"], found["confusion"], strict=True):
+        table.add_row(Text(plain(label)), *map(number, row))
+    _show(console, table)
+    table = _table("the surest", "accuracy", "95 % interval", "sure from")
+    for row in found["coverage"]:
+        table.add_row(share(row["coverage"]), *_figure(row), f"{row['confidence']:.4f}")
+    _show(console, table)
+    if found["impossible"]:
+        console.print(
+            f"{number(found['impossible'])} examples are of a class that their model gave no "
+            "probability; they are not in the log-loss"
+        )
+
+
+def _figure(each: Mapping[str, float]) -> tuple[str, str]:
+    """Return a figure and its interval as text."""
+    if math.isnan(each["value"]):
+        return "–", "–"
+    return f"{each['value']:.4f}", f"{each['low']:.4f} – {each['high']:.4f}"
 
 
 def _size(summary: Summary) -> str:

@@ -40,28 +40,31 @@ def source_apart(settings: Settings, what: str, part: StreamRange | None = None)
 
 def polls(
     source: Source,
-    targets: Mapping[Partition, int],
+    targets: Mapping[Partition, int] | None,
     begins: Mapping[Partition, int] | None,
     tell: Callable[[str], object],
 ) -> Iterator[RawColumns]:
     """Yield all of a source up to the targets, and close it; a log without all is a `SourceError`.
 
-    `begins` is where to begin, None for where the source does by itself.
+    `targets` is None to read on to the source's end, whatever of it is left; `begins` is where to
+    begin, None for where the source does by itself.
     """
-    reached = dict.fromkeys(targets, -1) if begins is None else {p: begins[p] for p in targets}
+    places = targets or {}
+    reached = dict.fromkeys(places, -1) if begins is None else {p: begins[p] for p in places}
     try:
         source.open(lambda each: None if begins is None else begins.get(each))
-        while any(reached[each] < at for each, at in targets.items()):
+        while targets is None or any(reached[each] < at for each, at in targets.items()):
             batches = source.poll(_POLL_TIMEOUT_S)
-            if source.lost_messages:
+            if targets is not None and source.lost_messages:
                 raise SourceError(
                     f"{source.name}: {source.lost_messages} messages from the beginning on are no "
                     "longer there, so that their counts cannot be verified. Give the topic a longer"
                     " retention, or verify against a recording of it"
                 )
             for raw in batches:
-                target = targets.get(raw.partition, 0)
-                n = int(np.searchsorted(raw.offsets, target))
+                n = len(raw)
+                if targets is not None:
+                    n = int(np.searchsorted(raw.offsets, targets.get(raw.partition, 0)))
                 if n:
                     yield raw.head(n)
                 if raw.partition in reached:
@@ -71,7 +74,7 @@ def polls(
                 break
     finally:
         source.close()
-    short = {each: at for each, at in targets.items() if reached[each] < at}
+    short = {each: at for each, at in places.items() if reached[each] < at}
     if short and source.name != "kafka":  # there the last offsets may be no messages
         raise SourceError(
             f"{source.name}: ends before offset {next(iter(short.values()))} of"

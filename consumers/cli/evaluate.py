@@ -1,0 +1,133 @@
+"""The command `streamnb evaluate`; see `evaluation` for how examples are judged.
+
+Heavy imports are made inside the command, as in `commands`.
+"""
+
+# ruff: noqa: PLC0415 -- imports inside the command, see above
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from consumers.cli.conventions import (
+    ConfigOption,
+    JsonOption,
+    MaxMessagesOption,
+    load_settings,
+    print_json,
+)
+from consumers.config.addresses import SOURCE_FORMS
+
+HELP = (
+    "Judge every labelled message of a source by a model that has not learned it, and say how well "
+    "that went: accuracy, precision and recall, areas under curves, log-loss, calibration, each "
+    "with a 95 % interval. By default each message is judged and then learned. Nothing is written. "
+    "It needs scikit-learn, by the extra `evaluation`."
+)
+EPILOG = (
+    "  streamnb evaluate file:tweets.jsonl\n"
+    "  streamnb evaluate file:tweets.jsonl --delay 10000 --json\n"
+    "  streamnb evaluate file:tweets.jsonl --hold-out 0.2\n"
+    "  streamnb evaluate file:tweets.jsonl --folds 10\n"
+    "  streamnb evaluate file:labelled.jsonl --model state/model.nb"
+)
+
+
+DelayOption = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Learn a message once N more have been judged after it."),
+]
+HoldOutOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Learn the beginning, and judge this last share of the stream.",
+        show_default=False,
+    ),
+]
+FoldsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=1000,
+        metavar="K",
+        help="Judge each of K folds by a model of the others.",
+        show_default=False,
+    ),
+]
+SavedModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Judge by this saved model; learn nothing.", show_default=False
+    ),
+]
+WindowOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Messages for each point of the curve; a fiftieth of all by default.",
+        show_default=False,
+    ),
+]
+FadingOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="F",
+        help="Weigh a message F times what the next one weighs, in the curve.",
+        show_default=False,
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Of the intervals, and of the folds.")
+]
+
+
+def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    delay: DelayOption = 0,
+    hold_out: HoldOutOption = None,
+    folds: FoldsOption = None,
+    model: SavedModelOption = None,
+    window: WindowOption = None,
+    fading: FadingOption = None,
+    seed: SeedOption = 0,
+    max_messages: MaxMessagesOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate a model on a source."""
+    given = {"--delay": delay or None, "--hold-out": hold_out, "--folds": folds, "--model": model}
+    chosen = [name for name, value in given.items() if value is not None]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other; give one of them")
+    for name, share in (("--hold-out", hold_out), ("--fading", fading)):
+        if share is not None and not 0.0 < share < 1.0:
+            raise typer.BadParameter(f"must lie between 0 and 1, got {share}", param_hint=name)
+    if source == "generator" and max_messages is None:
+        raise typer.BadParameter("the made-up stream has no end: give --max-messages")
+    from consumers.cli import evaluation
+    from consumers.cli.output import print_evaluation
+
+    evaluation.require_scikit_learn()
+    settings = load_settings(config, source)
+    saved = None if model is None else evaluation.saved_model(model, settings)
+    method = evaluation.Method(delay, hold_out, folds, saved, max_messages, seed)
+    judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
+    found: dict[str, Any] = {
+        "source": source,
+        "method": chosen[0].lstrip("-") if chosen else "prequential",
+        "delay": delay, "hold_out": hold_out, "folds": folds,
+        "model": None if model is None else str(model),
+        "messages": judged.messages, "unlabelled": judged.unlabelled,
+        "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
+    } | evaluation.figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
+    if as_json:
+        print_json(found)
+    else:
+        print_evaluation(Console(), found)

@@ -1,0 +1,599 @@
+"""How well a model does on a labelled source, and how sure that is.
+
+`judge` reads the source once and keeps two arrays: each example's class and its log-posteriors from
+a model that had not learned it. `figures` makes all else of these, by scikit-learn's metrics.
+
+Intervals are of a bootstrap over blocks: the examples, in the stream's order, are cut into at most
+1,000 runs of equal length, and each replicate draws as many of them with replacement. Neighbours in
+a stream are alike, so examples drawn one by one would make the intervals too narrow. What a figure
+needs is summed up by block first, so that a replicate costs the same for any number of examples.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.cli.model_report import read_model
+from consumers.cli.reading import decode, polls, progress_bar, source_apart
+from consumers.config.settings import Settings
+from consumers.decode.example_input import kinds_in
+from consumers.errors import ConfigError, MismatchError, QuestionError
+from consumers.factories import build_decoder
+from consumers.features import DecayTimes, ExampleTimes, build_model, columns_of, kinds_of
+from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows_of
+from streamnb import Codes, Folds, NaiveBayes, TextColumn
+from streamnb.kernels.layout import Texts
+from streamnb.labels import to_indices
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+BLOCKS_MAX = 1000
+REPLICATES = 200
+BINS = 20  # of the calibration error
+_SCORE_BINS = 1000  # of a replicate's ROC and PR curves
+_COVERAGES = tuple(range(100, 0, -10))  # per cent
+_POINTS = 50  # of the curve, without a window
+_LOW, _HIGH = 2.5, 97.5  # per cent of the replicates
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How examples are judged: as they come, unless one of the others is set."""
+
+    delay: int = 0  # examples after which a label is known
+    hold_out: float | None = None  # the last share of the stream, judged and not learned
+    folds: int | None = None
+    model: NaiveBayes | None = None  # judged as it is; nothing is learned
+    messages_max: int | None = None
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class JudgedExamples:
+    """Examples in the stream's order, and what a model said that had not learned them."""
+
+    classes: tuple[str, ...] = ()
+    labels: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # (n,): places in classes
+    log_posteriors: NDArray[np.float32] = field(
+        default_factory=lambda: np.empty((0, 0), np.float32)
+    )  # (n, n_classes), in nats
+    messages: int = 0
+    unlabelled: int = 0
+    deletions: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+class Examples(NamedTuple):
+    """Labelled messages as columns; `labels` are places among the evaluation's classes."""
+
+    columns: dict[str, Column]
+    labels: NDArray[np.int32]
+    at: Ints  # the number of each in the stream
+    times: ExampleTimes
+
+    def rows(self, rows: NDArray[np.int64]) -> Examples:
+        """Return some rows, given ascending."""
+        columns = {name: rows_of(column, rows) for name, column in self.columns.items()}
+        return Examples(columns, self.labels[rows], self.at[rows], _times(self.times, rows))
+
+
+def saved_model(path: Path, settings: Settings) -> NaiveBayes:
+    """Return the model of a file; one that reads other fields is a `MismatchError`."""
+    stored, _ = read_model(path)
+    wanted, found = kinds_in(stored.model), kinds_of(settings.model)
+    if wanted != found:
+        raise MismatchError(
+            f"{path} reads {_shown(wanted)}, and the configuration's model {_shown(found)}. Give"
+            " the configuration that the model was learned with, by -c"
+        )
+    return stored.model
+
+
+def _shown(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+
+
+def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedExamples:
+    """Read the labelled messages of the source, and have a model judge each by the method."""
+    return _Evaluation(settings, method).run(show=show)
+
+
+class _Evaluation:
+    """One pass over a source: reads, learns, and collects what was judged."""
+
+    def __init__(self, settings: Settings, method: Method) -> None:
+        self._settings = settings
+        self._method = method
+        self._kinds = kinds_of(settings.model)
+        if method.folds is not None and settings.model.half_life_s is not None:
+            raise ConfigError(
+                "--folds: a model with model.half_life_s cannot be learned in folds, as what it has"
+                " forgotten depends on the order of all messages. Judge it as it learns, without"
+                " --folds"
+            )
+        self._model = build_model(settings.model) if method.model is None else method.model
+        own = settings.model.classes if method.model is None else map(str, self._model.classes)
+        is_open = settings.model.new_classes and method.model is None
+        self._known = KnownClasses(own, open=is_open)
+        self._classes = list(self._known)
+        half_life_s = settings.model.half_life_s
+        self._decay = None if half_life_s is None else DecayTimes(half_life_s)
+        self._random = np.random.default_rng(method.seed)
+        self._judged = JudgedExamples()
+        self._parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
+        self._waiting: deque[Examples] = deque()
+        self._n_waiting = self._n_seen = self._n_learned = 0
+        self._folds = None if method.folds is None else Folds(self._model, method.folds)
+        self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
+        self._next_folds = np.empty(0, np.int64)
+
+    def run(self, *, show: bool) -> JudgedExamples:
+        method, found = self._method, self._judged
+        takes: Callable[[Examples], None] = self._prequential
+        if method.model is not None:
+            takes = self._only_judge
+        elif method.folds is not None:
+            takes = self._count_folds
+        elif method.hold_out is not None:
+            takes = self._hold_out
+        elif method.delay:
+            takes = self._late
+        self._read(takes, show=show)
+        for each in self._waiting if method.hold_out is not None else ():
+            self._only_judge(each)
+        for fold, held in enumerate(self._by_fold):
+            assert self._folds is not None
+            rest = self._folds.without(fold)
+            for each in held:
+                self._keep(each, rest.predict_log_proba_many(each.columns), rest.classes)
+        if not self._parts:
+            raise QuestionError(
+                f"{self._settings.source}: has no labelled message to judge, of {found.messages:,}"
+                " read. labels.* of the configuration says where labels are"
+            )
+        at, labels, posteriors = zip(*self._parts, strict=True)
+        n_classes = len(self._classes)
+        order = np.argsort(np.concatenate(at), kind="stable")
+        found.classes = tuple(self._classes)
+        found.labels = np.concatenate(labels)[order].astype(np.int64)
+        whole = [
+            np.pad(each, ((0, 0), (0, n_classes - each.shape[1])), constant_values=-np.inf)
+            for each in posteriors
+        ]
+        found.log_posteriors = np.concatenate(whole)[order]
+        return found
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def _read(self, takes: Callable[[Examples], None], *, show: bool) -> None:
+        settings, found = self._settings, self._judged
+        source = source_apart(settings, "evaluate")
+        decoder = build_decoder(settings, source, self._known)
+        limit = self._method.messages_max
+        path = settings.source_address.path
+        size = path.stat().st_size if path is not None and path.exists() else None
+
+        def take(messages: Messages) -> None:
+            examples = self._examples(messages)
+            if len(examples.labels):
+                takes(examples)
+                self._n_seen += len(examples.labels)
+
+        with progress_bar(show=show) as bar:
+            task = bar.add_task(source.name, total=limit)
+            for raw in polls(source, None, None, lambda text: bar.update(task, description=text)):
+                some = raw if limit is None else raw.head(limit - found.messages)
+                decode(some, decoder, take)
+                if limit is None:
+                    total = found.messages + sum(source.lag().values())
+                    plain = size is not None and raw.next_offset <= size
+                    done = raw.next_offset if plain else found.messages
+                    bar.update(task, completed=done, total=size if plain else total or None)
+                else:
+                    bar.update(task, completed=found.messages)
+                if found.messages == limit:
+                    return
+
+    def _examples(self, messages: Messages) -> Examples:
+        """Return the labelled messages of a batch, and count the rest."""
+        found, rows = self._judged, messages.to_learn
+        found.messages += len(messages.raw)
+        found.rejected.update(str(each.reason) for each in messages.rejects)
+        found.unlabelled += len(messages.to_predict)
+        found.deletions += len(messages.deleted)
+        codes, classes = messages.labels[rows], messages.classes
+        new = [classes[code] for code in dict.fromkeys(codes.tolist())]
+        self._classes += [label for label in new if label not in self._known]
+        if len(self._classes) > CLASSES_MAX:
+            raise QuestionError(
+                f"{self._settings.source}: its labels are more than {CLASSES_MAX} classes; declare"
+                " those that count in model.classes, and set model.new_classes to false"
+            )
+        self._known.grow(tuple(self._classes))
+        times = ExampleTimes() if self._decay is None else self._decay.take(messages)
+        return Examples(
+            columns_of(messages, rows, list(self._kinds)),
+            to_indices(Codes(codes, classes), self._classes),
+            self._n_seen + np.arange(len(rows)),
+            times,
+        )
+
+    # ---- methods ---------------------------------------------------------------------------------
+
+    def _prequential(self, examples: Examples) -> None:
+        """Judge each example, then learn it."""
+        found = self._learn(examples)
+        self._keep(examples, found, self._model.classes)
+
+    def _late(self, examples: Examples) -> None:
+        """Judge each example; then learn the one that came `delay` examples before it.
+
+        Both stand in one call, side by side: what is only judged has a weight of 0.
+        """
+        n, delay = len(examples.labels), self._method.delay
+        self._wait(examples)
+        late = list(self._due(max(0, self._n_waiting - delay)))
+        n_late = sum(len(each.labels) for each in late)
+        both = _joined([examples, *late])
+        order = np.argsort(
+            np.concatenate((2 * np.arange(n), 2 * np.arange(n - n_late, n) + 1)), kind="stable"
+        )
+        weights = np.concatenate((np.zeros(n), np.ones(n_late)))
+        if both.times.weights is not None:
+            weights *= both.times.weights
+        both = both._replace(times=ExampleTimes(both.times.times_s, weights))
+        found = np.empty((len(order), 0))
+        if len(order):
+            found = self._learn(_permuted(both, order))
+        self._keep(examples, found[np.argsort(order)[:n]], self._model.classes)
+
+    def _hold_out(self, examples: Examples) -> None:
+        """Learn what cannot be among the last share any more; the rest waits."""
+        assert self._method.hold_out is not None
+        self._wait(examples)
+        n_seen = self._n_seen + len(examples.labels)
+        n_due = int((1.0 - self._method.hold_out) * n_seen) - self._n_learned
+        for each in self._due(n_due):
+            self._learn(each)
+            self._n_learned += len(each.labels)
+
+    def _count_folds(self, examples: Examples) -> None:
+        """Count each example in a fold; of as many neighbours as folds, each is in another one."""
+        assert self._folds is not None
+        n, k = len(examples.labels), self._folds.n_folds
+        blocks = np.tile(np.arange(k), (n // k + 1, 1))
+        more = self._random.permuted(blocks, axis=1).ravel()
+        chosen = np.concatenate((self._next_folds, more))
+        own, self._next_folds = chosen[:n], chosen[n:]
+        for fold, held in enumerate(self._by_fold):
+            some = examples.rows(np.flatnonzero(own == fold))
+            if len(some.labels):
+                codes = Codes(some.labels, tuple(self._classes))
+                self._folds.learn_many(some.columns, codes, fold)
+                held.append(some)
+
+    def _only_judge(self, examples: Examples) -> None:
+        found = self._model.predict_log_proba_many(examples.columns)
+        self._keep(examples, found, self._model.classes)
+
+    def _learn(self, examples: Examples) -> Floats:
+        codes = Codes(examples.labels, tuple(self._classes))
+        times = examples.times
+        return self._model.prequential_many(
+            examples.columns, codes, weights=times.weights, times_s=times.times_s
+        )
+
+    def _keep(self, examples: Examples, found: Floats, classes: Sequence[Any]) -> None:
+        """Keep what was judged, in the order of the evaluation's classes."""
+        posteriors = np.full((len(found), len(self._classes)), -np.inf, np.float32)
+        places = [self._classes.index(str(label)) for label in classes[: found.shape[1]]]
+        posteriors[:, places] = found
+        self._parts.append((examples.at, examples.labels, posteriors))
+
+    def _wait(self, examples: Examples) -> None:
+        self._waiting.append(examples)
+        self._n_waiting += len(examples.labels)
+
+    def _due(self, n: int) -> Iterator[Examples]:
+        """Yield the first `n` examples that wait."""
+        while n > 0:
+            first = self._waiting.popleft()
+            size = len(first.labels)
+            if size > n:
+                self._waiting.appendleft(first.rows(np.arange(n, size)))
+                first = first.rows(np.arange(n))
+            n -= len(first.labels)
+            self._n_waiting -= len(first.labels)
+            yield first
+
+
+def _joined(pieces: Sequence[Examples]) -> Examples:
+    """Return pieces as one."""
+    first = pieces[0]
+    columns = {
+        name: _joined_column([each.columns[name] for each in pieces]) for name in first.columns
+    }
+    times = ExampleTimes()
+    if first.times.times_s is not None:
+        times = ExampleTimes(
+            np.concatenate(
+                [each.times.times_s for each in pieces if each.times.times_s is not None]
+            ),
+            np.concatenate(
+                [each.times.weights for each in pieces if each.times.weights is not None]
+            ),
+        )
+    labels = np.concatenate([each.labels for each in pieces])
+    return Examples(columns, labels, np.concatenate([each.at for each in pieces]), times)
+
+
+def _joined_column(columns: Sequence[Column]) -> Column:
+    texts = [column.texts for column in columns if isinstance(column, TextColumn)]
+    if not texts:
+        return np.concatenate([each for each in columns if isinstance(each, np.ndarray)])
+    shifts = np.cumsum([0, *(len(each.data) for each in texts[:-1])])
+    both = list(zip(texts, shifts, strict=True))
+    return TextColumn(
+        Texts(
+            np.concatenate([each.data for each in texts]),
+            np.concatenate([each.starts + shift for each, shift in both]),
+            np.concatenate([np.where(each.ends < 0, -1, each.ends + by) for each, by in both]),
+        )
+    )
+
+
+def _permuted(examples: Examples, order: Ints) -> Examples:
+    """Return all rows in another order."""
+    columns: dict[str, Column] = {}
+    for name, column in examples.columns.items():
+        if isinstance(column, TextColumn):
+            data, starts, ends = column.texts
+            columns[name] = TextColumn(Texts(data, starts[order], ends[order]))
+        else:
+            columns[name] = column[order]
+    times = _times(examples.times, order)
+    return Examples(columns, examples.labels[order], examples.at[order], times)
+
+
+def _times(times: ExampleTimes, rows: Ints) -> ExampleTimes:
+    times_s, weights = times
+    return ExampleTimes(
+        None if times_s is None else times_s[rows], None if weights is None else weights[rows]
+    )
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def require_scikit_learn() -> None:
+    """Refuse to go on without the package that the figures are made by."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ConfigError(
+            "streamnb evaluate needs the package 'scikit-learn', and it is not installed. Install"
+            " the extra: pip install 'streamnb[evaluation]'"
+        )
+
+
+def figures(
+    judged: JudgedExamples, *, seed: int = 0, window: int | None = None, fading: float | None = None
+) -> dict[str, Any]:
+    """Return all figures as plain values, each with the interval of its bootstrap."""
+    blocks = _Blocks(len(judged.labels), seed)
+    y, lp = judged.labels, judged.log_posteriors
+    best = lp.argmax(axis=1)
+    confidence = np.exp(lp.max(axis=1, initial=-np.inf).astype(np.float64))
+    right = (best == y).astype(np.float64)
+    losses = -lp[np.arange(len(y)), y].astype(np.float64)
+    is_possible = np.isfinite(losses)
+    losses[~is_possible] = 0.0
+    by_name, by_class = _of_confusion(judged, best, blocks)
+    by_name["log_loss"] = blocks.ratio(losses, is_possible)
+    by_name["brier"] = blocks.ratio(_brier(y, lp), np.ones(len(y)))
+    by_name["ece"], reliability = _calibration(confidence, right, blocks)
+    _add_areas(judged, blocks, by_name, by_class)
+    n_classes = len(judged.classes)
+    confusion = np.bincount(y * n_classes + best, minlength=n_classes**2)
+    return {
+        "examples": len(y),
+        "impossible": int((~is_possible).sum()),
+        "classes": list(judged.classes),
+        "bootstrap": {
+            "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,
+            "seed": seed,
+        },
+        "figures": by_name,
+        "by_class": by_class,
+        "confusion": confusion.reshape(n_classes, n_classes).tolist(),
+        "reliability": reliability,
+        "coverage": _coverage(confidence, right, blocks),
+        "curve": _curve(right, losses, window, fading),
+    }  # fmt: skip
+
+
+Figure = dict[str, float]
+
+
+class _Blocks:
+    """Runs of examples, and how often each replicate draws them; the first draws each once."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        self.n = min(n, BLOCKS_MAX)
+        self._of_example = np.arange(n) * self.n // n
+        drawn = np.random.default_rng(seed).multinomial(
+            self.n, np.full(self.n, 1.0 / self.n), REPLICATES
+        )
+        self._weights: Floats = np.concatenate((np.ones((1, self.n)), drawn.astype(np.float64)))
+
+    def sums(self, cells: Ints, n_cells: int, amounts: Floats | None = None) -> Floats:
+        """Return the sum of each cell, ndarray of shape (1 + replicates, n_cells)."""
+        at = self._of_example * n_cells + cells
+        by_block = np.bincount(at, amounts, self.n * n_cells).reshape(self.n, n_cells)
+        sums: Floats = self._weights @ by_block.astype(np.float64)
+        return sums
+
+    def ratio(self, numerator: Floats, denominator: NDArray[Any]) -> Figure:
+        """Return the ratio of two sums."""
+        nowhere = np.zeros(len(numerator), np.int64)
+        above = self.sums(nowhere, 1, numerator)[:, 0]
+        return figure(_divided(above, self.sums(nowhere, 1, denominator.astype(np.float64))[:, 0]))
+
+
+def figure(values: Floats, exact: float | None = None) -> Figure:
+    """Return a figure and its interval: the first value is of all examples, the others replicates.
+
+    `exact` is the figure itself if the values are of grouped scores: they are moved by as much.
+    """
+    value = float(values[0]) if exact is None else exact
+    drawn = values[1:][np.isfinite(values[1:])]
+    if not len(drawn):
+        return {"value": value, "low": np.nan, "high": np.nan}
+    low, high = np.percentile(drawn, [_LOW, _HIGH]) + (value - float(values[0]))
+    return {"value": value, "low": float(low), "high": float(high)}
+
+
+def _divided(above: Floats, below: Floats) -> Floats:
+    quotient: Floats = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    return quotient
+
+
+def _of_confusion(
+    judged: JudgedExamples, best: Ints, blocks: _Blocks
+) -> tuple[dict[str, Figure], dict[str, dict[str, Any]]]:
+    """Return the figures of the confusion matrix, and those of each class."""
+    from sklearn import metrics  # noqa: PLC0415 -- an extra
+
+    n_classes = len(judged.classes)
+    places = np.arange(n_classes)
+    truth, said = np.repeat(places, n_classes), np.tile(places, n_classes)
+    cells = blocks.sums(judged.labels * n_classes + best, n_classes**2)
+    by_name: dict[str, list[float]] = {}
+    of_classes = np.empty((len(cells), 3, n_classes))
+    with warnings.catch_warnings():  # a replicate may lack a class
+        warnings.simplefilter("ignore")
+        for replicate, weights in enumerate(cells):
+            scores = metrics.precision_recall_fscore_support(
+                truth, said, labels=places, sample_weight=weights, zero_division=0.0
+            )
+            of_classes[replicate] = scores[:3]
+            is_there = scores[3] > 0
+            own = {
+                "accuracy": metrics.accuracy_score(truth, said, sample_weight=weights),
+                "balanced_accuracy": scores[1][is_there].mean(),
+                "kappa": metrics.cohen_kappa_score(truth, said, sample_weight=weights),
+                "mcc": metrics.matthews_corrcoef(truth, said, sample_weight=weights),
+            }
+            for name, each in zip(("precision", "recall", "f1"), scores[:3], strict=True):
+                own[f"{name}_macro"] = each.mean()
+                own[f"{name}_weighted"] = np.average(each, weights=scores[3])
+            for name, value in own.items():
+                by_name.setdefault(name, []).append(float(value))
+    by_class: dict[str, dict[str, Any]] = {}
+    for c, label in enumerate(judged.classes):
+        by_class[label] = {"support": int((judged.labels == c).sum())} | {
+            name: figure(of_classes[:, i, c])
+            for i, name in enumerate(("precision", "recall", "f1"))
+        }
+    return {name: figure(np.array(values)) for name, values in by_name.items()}, by_class
+
+
+def _add_areas(
+    judged: JudgedExamples,
+    blocks: _Blocks,
+    by_name: dict[str, Figure],
+    by_class: dict[str, dict[str, Any]],
+) -> None:
+    """Add the areas under the ROC and precision-recall curves, each class against the others."""
+    from sklearn import metrics  # noqa: PLC0415 -- an extra
+
+    measures = {"roc_auc": metrics.roc_auc_score, "pr_auc": metrics.average_precision_score}
+    values: dict[str, list[Floats]] = {name: [] for name in measures}
+    exact: dict[str, list[float]] = {name: [] for name in measures}
+    for c, label in enumerate(judged.classes):
+        truth = judged.labels == c
+        if not truth.any() or truth.all():
+            by_class[label] |= dict.fromkeys(measures, figure(np.full(1, np.nan)))
+            continue
+        scores = np.maximum(judged.log_posteriors[:, c], np.finfo(np.float32).min)
+        edges = np.unique(np.quantile(scores, np.linspace(0, 1, _SCORE_BINS), method="nearest"))
+        group = np.searchsorted(edges, scores)
+        cells = blocks.sums(2 * group + truth, 2 * len(edges))
+        grouped_truth = np.tile([False, True], len(edges))
+        grouped_scores = np.repeat(np.arange(len(edges)), 2)
+        for name, measure in measures.items():
+            own = np.full(len(cells), np.nan)
+            for replicate, weights in enumerate(cells):
+                if 0 < weights[1::2].sum() < weights.sum():
+                    own[replicate] = measure(grouped_truth, grouped_scores, sample_weight=weights)
+            exact[name].append(float(measure(truth, scores)))
+            values[name].append(own)
+            by_class[label][name] = figure(own, exact[name][-1])
+    for name in measures:
+        if values[name]:
+            mean = np.mean(values[name], axis=0)
+            by_name[f"{name}_macro"] = figure(mean, float(np.mean(exact[name])))
+
+
+def _brier(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:
+    """Return each example's squared error, as scikit-learn scales it: halved for two classes."""
+    off = np.exp(log_posteriors.astype(np.float64))
+    off[np.arange(len(y)), y] -= 1.0
+    squared: Floats = np.einsum("ij,ij->i", off, off)
+    return squared / 2 if off.shape[1] == 2 else squared
+
+
+def _calibration(
+    confidence: Floats, right: Floats, blocks: _Blocks
+) -> tuple[Figure, list[dict[str, float]]]:
+    """Return the expected calibration error of the answers given, and its bins of equal width."""
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    n, said, were = (blocks.sums(bins, BINS, each) for each in (None, confidence, right))
+    error = figure(np.abs(said - were).sum(axis=1) / n.sum(axis=1))
+    rows = [
+        {
+            "from": b / BINS, "to": (b + 1) / BINS, "examples": int(n[0, b]),
+            "confidence": said[0, b] / n[0, b], "accuracy": were[0, b] / n[0, b],
+        }
+        for b in np.flatnonzero(n[0]).tolist()
+    ]  # fmt: skip
+    return error, rows
+
+
+def _coverage(confidence: Floats, right: Floats, blocks: _Blocks) -> list[dict[str, Any]]:
+    """Return the accuracy if only the surest answers are given; ties are given together."""
+    found = []
+    for per_cent in _COVERAGES:
+        least = np.quantile(confidence, 1 - per_cent / 100, method="lower")
+        given = confidence >= least
+        accuracy = blocks.ratio(right * given, given)
+        found.append({"coverage": float(given.mean()), "confidence": float(least)} | accuracy)
+    return found
+
+
+def _curve(
+    right: Floats, losses: Floats, window: int | None, fading: float | None
+) -> list[dict[str, float]]:
+    """Return accuracy and log-loss over the stream, window after window or faded."""
+    n = len(right)
+    size = window or -(-n // _POINTS)
+    ends = np.append(np.arange(size, n, size), n)
+    if fading is None:
+        begins = ends - np.diff(ends, prepend=0)
+        columns = [np.add.reduceat(each, begins) / (ends - begins) for each in (right, losses)]
+    else:
+        from scipy.signal import lfilter  # noqa: PLC0415 -- a tenth of a second
+
+        weight = lfilter([1.0], [1.0, -fading], np.ones(n))
+        columns = [
+            (lfilter([1.0], [1.0, -fading], each) / weight)[ends - 1] for each in (right, losses)
+        ]
+    points = zip(ends.tolist(), *(each.tolist() for each in columns), strict=True)
+    return [{"example": at, "accuracy": hit, "log_loss": loss} for at, hit, loss in points]

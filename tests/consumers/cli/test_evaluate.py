@@ -1,0 +1,376 @@
+"""`streamnb evaluate`: what it judges and how, against the library, scikit-learn and River."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import river.metrics
+from sklearn import metrics
+from typer.testing import CliRunner
+
+from consumers.cli import commands, evaluation, reading
+from consumers.cli.evaluation import JudgedExamples, Method, figures, judge
+from consumers.config.settings import Settings, load
+from consumers.errors import ConfigError, MismatchError, QuestionError
+from consumers.features import build_model
+from streamnb import NaiveBayes, Numbers, save
+
+N = 120
+WORDS = ["sun", "rain", "not", "good", "bad", "tea", "lake", "work"]
+Example = dict[str, Any]
+
+
+def stream(n: int = N, classes: tuple[str, ...] = ("negative", "positive")) -> list[Example]:
+    """Return labelled messages, whose words say something of their label."""
+    generator = np.random.default_rng(11)
+    found = []
+    for i in range(n):
+        c = int(generator.integers(len(classes)))
+        words = generator.choice(WORDS, 4).tolist() + ["sun" if c else "rain"] * (i % 3 > 0)
+        found.append({"id": str(i), "text": " ".join(words), "label": classes[c]})
+    return found
+
+
+def write(path: Path, messages: list[Any]) -> str:
+    """Write messages as JSON lines; return the source's address."""
+    lines = [each if isinstance(each, str) else json.dumps(each) for each in messages]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return f"file:{path}"
+
+
+def settings_of(folder: Path, messages: list[Any], **model: Any) -> Settings:
+    """Return settings whose source has these messages."""
+    settings = load(None, {}, {"source": write(folder / "stream.jsonl", messages)})
+    return settings.model_copy(update={"model": settings.model.model_copy(update=model)})
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the stream into pieces of seven messages, so that what waits goes beyond one."""
+    monkeypatch.setattr(reading, "PIECE_MESSAGES", 7)
+    monkeypatch.setattr(evaluation, "REPLICATES", 20)  # enough where their spread is not the point
+
+
+def texts(examples: list[Example]) -> dict[str, list[str]]:
+    """Return the column of texts."""
+    return {"text": [each["text"] for each in examples]}
+
+
+def labels(examples: list[Example]) -> list[str]:
+    """Return the labels."""
+    return [each["label"] for each in examples]
+
+
+def assert_judged(judged: JudgedExamples, expected: Any, examples: list[Example]) -> None:
+    """Check labels and log-posteriors, bit for bit."""
+    assert [judged.classes[c] for c in judged.labels] == labels(examples)
+    assert np.array_equal(judged.log_posteriors, np.asarray(expected, np.float32))
+
+
+def test_each_message_is_judged_before_it_is_learned(tmp_path: Path) -> None:
+    """By default the posteriors are those of the library's prequential run."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    judged = judge(settings, Method())
+    model = build_model(settings.model)
+    assert_judged(judged, model.prequential_many(texts(examples), labels(examples)), examples)
+    assert (judged.messages, judged.unlabelled, judged.deletions) == (N, 0, 0)
+
+
+@pytest.mark.parametrize("delay", [1, 6, 7, 20, N - 1, N, 5 * N])
+def test_a_late_label_is_learned_once_so_many_more_were_judged(tmp_path: Path, delay: int) -> None:
+    """Message i is judged by a model that has learned those before i − delay, and no other."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    model, expected = build_model(settings.model), []
+    for i, each in enumerate(examples):
+        expected.append(model.predict_log_proba_many(texts([each]))[0])
+        if i >= delay:
+            model.learn_one({"text": examples[i - delay]["text"]}, examples[i - delay]["label"])
+    assert_judged(judge(settings, Method(delay=delay)), expected, examples)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.99])
+def test_the_last_share_is_judged_by_a_model_of_the_rest(tmp_path: Path, share: float) -> None:
+    """What is held out is never learned, and all before it is."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    n = int((1.0 - share) * N)
+    model = build_model(settings.model)
+    model.learn_many(texts(examples[:n]), labels(examples[:n]))
+    expected = model.predict_log_proba_many(texts(examples[n:]))
+    assert_judged(judge(settings, Method(hold_out=share)), expected, examples[n:])
+
+
+def test_a_fold_is_judged_by_a_model_that_never_saw_it(tmp_path: Path) -> None:
+    """For each message there is a training without its fold that gives its posteriors."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    judged = judge(settings, Method(folds=3, seed=5))
+    assert [judged.classes[c] for c in judged.labels] == labels(examples)
+    fold_of = np.full(N, -1)
+    rows = np.random.default_rng(5)
+    left = np.empty(0, np.int64)
+    for begin in range(0, N, 7):  # as pieces come: the draws of the library that it states
+        n = min(7, N - begin)
+        drawn = rows.permuted(np.tile(np.arange(3), (n // 3 + 1, 1)), axis=1).ravel()
+        every = np.concatenate((left, drawn))
+        fold_of[begin : begin + n], left = every[:n], every[n:]
+    assert np.ptp(np.bincount(fold_of)) <= 1
+    for fold in range(3):
+        others = [each for each, own in zip(examples, fold_of, strict=True) if own != fold]
+        own = [each for each, own in zip(examples, fold_of, strict=True) if own == fold]
+        model = build_model(settings.model)
+        model.learn_many(texts(others), labels(others))
+        expected = model.predict_log_proba_many(texts(own)).astype(np.float32)
+        assert np.array_equal(judged.log_posteriors[fold_of == fold], expected)
+
+
+def test_a_saved_model_judges_and_learns_nothing(tmp_path: Path) -> None:
+    """A file's model answers as it is; the file stays, and another model's fields are refused."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    model = build_model(settings.model)
+    model.learn_many(texts(examples[:50]), labels(examples[:50]))
+    path = tmp_path / "model.nb"
+    save(model, path)
+    before = path.read_bytes()
+    saved = evaluation.saved_model(path, settings)
+    judged = judge(settings, Method(model=saved))
+    assert_judged(judged, model.predict_log_proba_many(texts(examples)), examples)
+    assert path.read_bytes() == before
+    assert saved.digest() == model.digest()
+    save(NaiveBayes(features={"n": Numbers(fields=["age"])}), path)
+    with pytest.raises(MismatchError, match=r"reads age \(numbers\), and .* text \(words\)"):
+        evaluation.saved_model(path, settings)
+
+
+def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
+    """Messages without a label, of another class, deletions and broken ones are told apart."""
+    odd = [
+        {"id": "a", "text": "no label"},
+        {"id": "b", "text": "sun", "label": "purple"},
+        {"id": "c", "operation": "delete"},
+        "{broken",
+    ]
+    judged = judge(settings_of(tmp_path, stream(9) + odd), Method())
+    assert (judged.messages, len(judged.labels)) == (13, 9)
+    assert (judged.unlabelled, judged.deletions) == (1, 1)
+    assert judged.rejected == {"unknown_label": 1, "not_json": 1}
+    with pytest.raises(QuestionError, match=r"no labelled message to judge, of 4 read"):
+        judge(settings_of(tmp_path, odd), Method())
+
+
+def test_classes_that_join_have_no_probability_before(tmp_path: Path) -> None:
+    """A message that brings its class is impossible to its model, and is not in the log-loss."""
+    examples = stream(60, ("negative", "positive", "neutral", "odd"))
+    mapped = [each | {"label": each["label"]} for each in examples]
+    for method in (Method(), Method(delay=3), Method(hold_out=0.3), Method(folds=3)):
+        judged = judge(settings_of(tmp_path, mapped, new_classes=True), method)
+        found = figures(judged)
+        assert set(found["classes"]) == {"negative", "positive", "neutral", "odd"}
+        assert np.isfinite(found["figures"]["log_loss"]["value"])
+        assert np.isclose(np.exp(judged.log_posteriors).sum(axis=1), 1.0).all()
+        if method == Method():
+            assert found["impossible"] == 2
+
+
+def test_decayed_models_are_judged_as_the_daemon_learns(tmp_path: Path) -> None:
+    """A half-life weighs examples by their messages' times; folds of it are refused."""
+    examples = [
+        each | {"created_at": f"2026-11-0{1 + i // 20}T00:00:00Z"}
+        for i, each in enumerate(stream())
+    ]
+    plain = settings_of(tmp_path, examples)
+    decayed = settings_of(tmp_path, examples, half_life_s=3600.0)
+    for method in (Method(), Method(delay=4), Method(hold_out=0.5)):
+        first, second = judge(plain, method), judge(decayed, method)
+        assert np.array_equal(first.labels, second.labels)
+        assert not np.array_equal(first.log_posteriors, second.log_posteriors)
+    with pytest.raises(ConfigError, match=r"--folds: .*half_life_s"):
+        judge(decayed, Method(folds=2))
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def made_up(n: int, n_classes: int, seed: int = 3) -> JudgedExamples:
+    """Return examples of random truth and posteriors that know something of it."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, n_classes, n)
+    scores = generator.normal(size=(n, n_classes)) + 1.2 * np.eye(n_classes)[y]
+    posteriors = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    names = tuple(f"class {c}" for c in range(n_classes))
+    return JudgedExamples(names, y, posteriors.astype(np.float32), messages=n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
+    """Each figure is its function of scikit-learn on the arrays as they are."""
+    judged = made_up(3000, n_classes)
+    y, p = judged.labels, np.exp(judged.log_posteriors.astype(np.float64))
+    p /= p.sum(axis=1, keepdims=True)
+    best = p.argmax(axis=1)
+    found = figures(judged)
+    expected = {
+        "accuracy": metrics.accuracy_score(y, best),
+        "balanced_accuracy": metrics.balanced_accuracy_score(y, best),
+        "kappa": metrics.cohen_kappa_score(y, best),
+        "mcc": metrics.matthews_corrcoef(y, best),
+        "precision_macro": metrics.precision_score(y, best, average="macro"),
+        "recall_weighted": metrics.recall_score(y, best, average="weighted"),
+        "f1_macro": metrics.f1_score(y, best, average="macro"),
+        "log_loss": metrics.log_loss(y, p),
+        "brier": metrics.brier_score_loss(y, p if n_classes > 2 else p[:, 1]),
+        "roc_auc_macro": np.mean(
+            [metrics.roc_auc_score(y == c, p[:, c]) for c in range(n_classes)]
+        ),
+        "pr_auc_macro": metrics.average_precision_score(np.eye(n_classes)[y], p),
+    }
+    for name, value in expected.items():
+        assert found["figures"][name]["value"] == pytest.approx(value, rel=1e-5), name
+    by_class = metrics.precision_recall_fscore_support(y, best)
+    for c, label in enumerate(judged.classes):
+        row = found["by_class"][label]
+        for i, name in enumerate(("precision", "recall", "f1")):
+            assert row[name]["value"] == pytest.approx(by_class[i][c])
+        assert row["support"] == by_class[3][c]
+    assert found["confusion"] == metrics.confusion_matrix(y, best).tolist()
+    for each in found["figures"].values():
+        assert each["low"] <= each["value"] <= each["high"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "n_classes"),
+    [
+        ("accuracy", river.metrics.Accuracy, 3),
+        ("kappa", river.metrics.CohenKappa, 3),
+        ("f1_macro", river.metrics.MacroF1, 3),
+        ("mcc", river.metrics.MCC, 2),
+    ],
+)
+def test_figures_are_those_of_river(name: str, kind: Any, n_classes: int) -> None:
+    """River's running metrics come to the same."""
+    judged, metric = made_up(400, n_classes), kind()
+    for truth, row in zip(judged.labels.tolist(), judged.log_posteriors, strict=True):
+        metric.update(truth, int(row.argmax()))
+    assert figures(judged)["figures"][name]["value"] == pytest.approx(metric.get())
+
+
+def test_calibration_coverage_and_curve_by_hand() -> None:
+    """Ten answers, whose bins, surest share and windows can be counted."""
+    sure = np.array([0.52, 0.58, 0.63, 0.72, 0.78, 0.83, 0.88, 0.93, 0.97, 0.99])
+    right = np.array([1, 0, 1, 0, 1, 1, 0, 1, 1, 1])
+    y = np.where(right, 0, 1)
+    judged = JudgedExamples(
+        ("a", "b"), y, np.log(np.stack((sure, 1 - sure), axis=1)).astype(np.float32)
+    )
+    found = figures(judged, window=4)
+    bins: dict[int, list[int]] = {}
+    for i, value in enumerate(sure):
+        bins.setdefault(int(value * 20), []).append(i)
+    ece = sum(abs(sure[rows].sum() - right[rows].sum()) for rows in bins.values()) / 10
+    assert found["figures"]["ece"]["value"] == pytest.approx(ece, rel=1e-6)
+    assert [row["examples"] for row in found["reliability"]] == [len(bins[b]) for b in sorted(bins)]
+    half = next(row for row in found["coverage"] if row["coverage"] == pytest.approx(0.5, abs=0.11))
+    kept = sure >= half["confidence"] - 1e-6
+    assert half["value"] == pytest.approx(right[kept].mean())
+    assert [row["example"] for row in found["curve"]] == [4, 8, 10]
+    assert [row["accuracy"] for row in found["curve"]] == [0.5, 0.75, 1.0]
+    faded = figures(judged, window=4, fading=0.9)["curve"]
+    weights = 0.9 ** np.arange(3, -1, -1)
+    assert faded[0]["accuracy"] == pytest.approx((weights * right[:4]).sum() / weights.sum())
+
+
+def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of independent answers it is 1.96 standard errors to each side; of answers in runs, more."""
+    monkeypatch.setattr(evaluation, "REPLICATES", 1000)
+    n, p = 20_000, 0.7
+    blocks = evaluation._Blocks(n, seed=0)
+    independent = np.random.default_rng(4).random(n) < p
+    in_runs = np.repeat(np.random.default_rng(4).random(n // 20) < p, 20)
+    alone = 2 * 1.96 * np.sqrt(p * (1 - p) / n)
+    for right, times in ((independent, 1.0), (in_runs, np.sqrt(20))):
+        found = blocks.ratio(right.astype(np.float64), np.ones(n))
+        assert found["value"] == right.mean()
+        assert found["low"] < found["value"] < found["high"]
+        assert (found["high"] - found["low"]) / alone == pytest.approx(times, rel=0.1)
+
+
+def test_a_single_example_and_a_single_class_have_figures() -> None:
+    """Nothing divides by nothing: what there is no curve of has no area."""
+    one = JudgedExamples(
+        ("a", "b"), np.zeros(1, np.int64), np.log(np.array([[0.75, 0.25]], np.float32))
+    )
+    found = figures(one)
+    assert found["figures"]["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert "roc_auc_macro" not in found["figures"]
+    assert np.isnan(found["by_class"]["a"]["roc_auc"]["value"])
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_same_json_again(tmp_path: Path) -> None:
+    """Two runs agree to the byte, for each method; the table shows the same figures."""
+    source = write(tmp_path / "stream.jsonl", stream())
+    config = tmp_path / "config.yaml"
+    config.write_text("model: {classes: [negative, positive]}\n", encoding="utf-8")
+    for more in ([], ["--folds", "4", "--seed", "2"]):
+        arguments = ["evaluate", source, "-c", str(config), *more]
+        first, second = (
+            CliRunner().invoke(commands.app, [*arguments, "--json"], catch_exceptions=False)
+            for _ in range(2)
+        )
+        assert first.stdout == second.stdout
+        found = json.loads(first.stdout)
+        assert found["messages"] == N
+        assert found["method"] == (more[0].lstrip("-") if more else "prequential")
+        shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+        assert f"{found['figures']['accuracy']['value']:.4f}" in shown
+        assert "log loss" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--delay", "3", "--folds", "2"], "exclude each other"),
+        (["--hold-out", "1.5"], "between 0 and 1"),
+        (["--fading", "0"], "between 0 and 1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], told: str) -> None:
+    """The command line is wrong: exit code 2, before anything is read."""
+    done = CliRunner().invoke(commands.app, ["evaluate", "file:nothing.jsonl", *arguments])
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.replace("│", " ").split())
+
+
+def test_the_made_up_stream_needs_an_end() -> None:
+    """It is judged up to --max-messages, and refused without."""
+    done = CliRunner().invoke(commands.app, ["evaluate", "generator"])
+    assert done.exit_code == 2
+    done = CliRunner().invoke(
+        commands.app, ["evaluate", "generator", "--max-messages", "50", "--json"]
+    )
+    assert json.loads(done.stdout)["messages"] == 50
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'streamnb\[evaluation\]'"):
+        evaluation.require_scikit_learn()
+
+
+def test_the_command_runs_as_a_process(tmp_path: Path) -> None:
+    """Standard output is one JSON object, and nothing is told beside it."""
+    source = write(tmp_path / "stream.jsonl", stream())
+    command = [sys.executable, "-m", "consumers", "evaluate"]
+    done = subprocess.run(
+        [*command, source, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["examples"] == N
+    assert not done.stderr
