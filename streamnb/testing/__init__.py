@@ -9,8 +9,16 @@ pytest, with recorded streams, they are in `consumers.testing`.
 """
 
 from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for
-from streamnb.testing.doubles import FaultSchedule, ManualClock
-from streamnb.testing.runner import LAWS, Finding, Law, LawBroken, Report, check_model
+from streamnb.testing.runner import (
+    LAWS,
+    FaultSchedule,
+    Finding,
+    Law,
+    LawBroken,
+    ManualClock,
+    Report,
+    check_model,
+)
 
 __all__ = [
     "LAWS",
