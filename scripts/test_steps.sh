@@ -1,6 +1,11 @@
 # What the test scripts share: steps that are announced and timed, what runs beside them, a summary.
 # shellcheck shell=bash
 
+# Compiled modules are kept, whatever the caller's environment says: the tests start hundreds of
+# processes, each of which would compile the daemon's modules again, and each pytest worker those of
+# the tests.
+unset PYTHONDONTWRITEBYTECODE
+
 # One pytest worker for each core, and no more than eight: each has a Kafka broker of its own. Many
 # tests wait for a broker or a daemon, so with these one worker more keeps the cores busy.
 n_workers="$(nproc)"
