@@ -15,6 +15,6 @@ say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
 aside "linters" scripts/lint.sh
 aside "tests in the browser, one after the other" \
-    .venv/bin/pytest --durations=15 -m "alone and not deep"
+    .venv/bin/pytest --durations=15 tests/browser -m "alone and not deep"
 step "tests in parallel" "${waiting[@]}" -m "not alone and not deep"
 finish
