@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 PATIENCE_S = 120.0
+_POLL_S = 0.05  # an answer takes a daemon some milliseconds, which slow down what is waited for
 ROOT = Path(__file__).parents[2]
 
 
@@ -118,7 +119,7 @@ class Daemon:
         """Wait until a condition holds; fail where the daemon ends or patience does."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
-            assert self.listen(0.02), f"it ended before {what}: {self.lines[-5:]}"
+            assert self.listen(_POLL_S), f"it ended before {what}: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, (
                 f"not within {PATIENCE_S} s: {what}: {self.lines[-5:]}"
             )
@@ -161,7 +162,7 @@ class Daemon:
         """Wait until a metric has come so far."""
         deadline_s = time.monotonic() + PATIENCE_S
         while self.metric(name) < at_least:
-            assert self.listen(0.01), f"it ended: {self.lines[-5:]}"
+            assert self.listen(_POLL_S), f"it ended: {self.lines[-5:]}"
             assert time.monotonic() < deadline_s, (
                 f"{name} stays below {at_least}: {self.lines[-5:]}"
             )
