@@ -78,7 +78,7 @@ class PartState:
         """Multiply all counts by a power of two."""
         self.class_counts *= factor
         for name, part in self.groups.items():
-            groups[name].rescale_counts(part.counts, factor)
+            groups[name].rescale_part(part, factor)
 
 
 @dataclass(slots=True)
@@ -197,10 +197,10 @@ class ModelState:
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""
         self.class_counts *= factor
-        for group in self.groups.values():
-            group.rescale(factor)
         for part in self.parts.values():
             part.rescale(self.groups, factor)
+        for group in self.groups.values():
+            group.rescale(factor)
 
     def compact(self) -> None:
         """Move groups to smaller tables, if due."""

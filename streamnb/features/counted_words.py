@@ -37,16 +37,15 @@ from streamnb.likelihoods.multinomial import hybrid_scratch
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 
-_SUM_MAX = 1e15  # of a hybrid's gradients and precisions
+_SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
 
 
 class CountedState(GroupState):
     """The state of a group of words.
 
-    `key` (2,): SipHash's key. `dictionary`: the words that there are; None where they come as they
-    please. `vocabulary`: word → column. `n_words_max`: the bound on V that learning keeps to;
-    `n_part_words_max`: that of a part.
-    `n_declared`: how many words the dictionary declares; None where words come as they please.
+    `key` (2,): SipHash's key. `vocabulary`: word → column. `n_words_max`: the bound on V that
+    learning keeps to; `n_part_words_max`: that of a part. `n_declared`: how many words the
+    dictionary declares; None where words come as they please.
     `weights`: the hybrid's, if there is one; `kinds` (capacity,): the words' kinds, for it alone.
     """
 
@@ -133,9 +132,7 @@ class CountedState(GroupState):
         columns = statistics.leaving(part.counts, table, n_words, n_kept)
         held = statistics.drop(part.counts, columns)
         statistics.subtract_rows(self.counts, columns, held)
-        if self.weights is not None and part.weights is not None:
-            self.weights.words[columns] -= part.weights.words[columns]
-            part.weights.words[columns] = 0.0
+        self._forget_weights(part, columns)
         self.rebuild()
         return len(columns)
 
@@ -144,8 +141,7 @@ class CountedState(GroupState):
             self.counts, self.vocabulary.table, self._n_counted, kept(self.n_words_max, n_new)
         )
         statistics.drop(self.counts, columns)
-        if self.weights is not None:
-            self.weights.words[columns] = 0.0
+        self._forget_weights(self.as_part(), columns)
         self.n_dropped += len(columns)
         self.rebuild()
 
@@ -164,9 +160,8 @@ class CountedState(GroupState):
 
     def live_columns(self) -> NDArray[np.int64]:
         """Return the columns that there is something to tell of: all of a declared dictionary."""
-        if self.n_declared:
-            return np.arange(self.vocabulary.n_words)
-        return statistics.live_columns(self.counts, self.vocabulary.n_words)
+        n = self.vocabulary.n_words
+        return np.arange(n) if self.n_declared else statistics.live_columns(self.counts, n)
 
     def find(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the columns of words with a count above zero or declared, -1 for others."""
@@ -280,8 +275,15 @@ class CountedState(GroupState):
 
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""
-        super().rescale(factor)
+        self.rescale_part(self.as_part(), factor)
         self.rebuild()
+
+    def rescale_part(self, part: GroupPart, factor: float) -> None:
+        """Multiply a part's counts; a word that falls to zero takes its weights with it."""
+        super().rescale_part(part, factor)
+        if part.weights is not None:
+            totals = statistics.column_totals(part.counts, len(part.weights.words))
+            self._forget_weights(part, np.flatnonzero(totals == 0.0))
 
     def set_classes(self, n_classes: int) -> None:
         """Add room for new classes, or remove the last ones; see `GroupState`."""
@@ -319,9 +321,8 @@ class CountedState(GroupState):
 
     def needs_compaction(self) -> bool:
         """Tell whether so many words are at zero that a new, smaller table is due."""
-        if self.n_declared:
-            return False
-        return self.vocabulary.n_words > 2 * int(self.counts.state[LIVE]) + 1024
+        n_live = int(self.counts.state[LIVE])
+        return not self.n_declared and self.vocabulary.n_words > 2 * n_live + 1024
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many words are at zero; return the columns that stay, or None."""
@@ -429,6 +430,13 @@ class CountedState(GroupState):
             statistics.grown(weights, columns=self.vocabulary.n_words), self.vocabulary.n_words
         )
 
+    def _forget_weights(self, part: GroupPart, columns: NDArray[np.int64]) -> None:
+        """Set a part's weights of some words to zero; the sum, if it is another, follows."""
+        if self.weights is not None and part.weights is not None:
+            if part.weights is not self.weights:
+                self.weights.words[columns] -= part.weights.words[columns]
+            part.weights.words[columns] = 0.0
+
     def _read_kinds(self) -> None:
         """Read the kinds of all words off their texts."""
         if self.hybrid is not None:
@@ -533,8 +541,7 @@ class CountedState(GroupState):
         super().leave_out(part, others)
         if self.weights is not None and part.weights is not None:
             for total, theirs in zip(self.weights, part.weights, strict=True):
-                n = min(len(total), len(theirs))
-                total[:n] -= theirs[:n]
+                total[: len(theirs)] -= theirs[: len(total)]
         self.rebuild()
 
     def set_bounded(self, *, bounded: bool) -> None:

@@ -212,8 +212,12 @@ class GroupState(ABC):
         """Add a part's counts, in place; `recount` is due."""
         statistics.add(counts, other)
 
+    def rescale_part(self, part: GroupPart, factor: float) -> None:
+        """Multiply a part's counts by a power of two."""
+        self.rescale_counts(part.counts, factor)
+
     def rescale(self, factor: float) -> None:
-        """Multiply all counts of the group by a power of two."""
+        """Multiply all counts of the group by a power of two; of its parts first."""
         self.rescale_counts(self.counts, factor)
 
     def _copy(self, counts: Any) -> Any:

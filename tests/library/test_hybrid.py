@@ -231,6 +231,37 @@ def _words_of(model: nb.NaiveBayes) -> list[list[float]]:
     return [group.weights.words[column].tolist() for column in group.live_columns()]
 
 
+@pytest.mark.parametrize("parts", [[None], ["a"], ["a", "b", "c"]])
+def test_words_that_decay_to_nothing_take_their_weights(parts: list[str | None]) -> None:
+    """A word that is below the smallest number counts as new: it is so in a file, too."""
+    group = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+    model = nb.NaiveBayes(CLASSES, features={"text": group}, decay=nb.HalfLife(seconds=1))
+    stream = [("old a", "bad"), ("new a", "good")] * 20 + [("a", "good")] * 1500
+    for at, (text, label) in enumerate(stream):
+        model.learn_one({"text": text}, label, time_s=at, part=parts[at % len(parts)])
+    loaded = nb.NaiveBayes.from_bytes(model.to_bytes())
+    assert model.words() == ["a"]
+    for each in (model, loaded):
+        each.learn_one({"text": "old a"}, "good", time_s=len(stream), part=parts[0])
+    answers = model.predict_log_proba_many({"text": ["old a"]})
+    assert np.array_equal(loaded.predict_log_proba_many({"text": ["old a"]}), answers)
+
+
+def test_weights_of_the_largest_counts_can_be_loaded() -> None:
+    """Whatever counts are accepted, the file that they lead to is one that can be read."""
+    model = nb.NaiveBayes(
+        CLASSES, features={"text": nb.Bag(nb.Multinomial(), field="text", hybrid=nb.Hybrid())}
+    )
+    for i in range(40):
+        counts = {"a": 1e50, "bcd"[i % 3]: 1e50}
+        model.learn_one({"text": counts}, CLASSES[i * i % 3])
+    loaded = nb.NaiveBayes.from_bytes(model.to_bytes())
+    asked = {"text": [{"a": 1e50}, {"b": 1.0}]}
+    answers = model.predict_log_proba_many(asked)
+    assert np.isfinite(answers).all()
+    assert np.array_equal(loaded.predict_log_proba_many(asked), answers)
+
+
 @given(STREAMS)
 def test_contributions_add_up_to_the_log_odds(stream: list[Text]) -> None:
     """The class prior and the words together are the log-odds that the posterior has."""
