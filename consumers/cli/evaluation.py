@@ -16,6 +16,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,9 +157,11 @@ class _Evaluation:
             for each in held:
                 self._keep(each, rest.predict_log_proba_many(each.columns), rest.classes)
         if not self._parts:
+            shown = ", ".join(f"{n:,} {why}" for why, n in sorted(found.rejected.items())) or "none"
             raise QuestionError(
                 f"{self._settings.source}: has no labelled message to judge, of {found.messages:,}"
-                " read. labels.* of the configuration says where labels are"
+                f" read, {found.unlabelled:,} without a label and {shown} rejected. See labels.*"
+                " and model.classes of the configuration"
             )
         at, labels, posteriors = zip(*self._parts, strict=True)
         n_classes = len(self._classes)
@@ -251,17 +254,15 @@ class _Evaluation:
         if both.times.weights is not None:
             weights *= both.times.weights
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
-        found = np.empty((len(order), 0))
-        if len(order):
-            found = self._learn(_permuted(both, order))
+        found = self._learn(_permuted(both, order)) if len(order) else np.empty((0, 0))
         self._keep(examples, found[np.argsort(order)[:n]], self._model.classes)
 
     def _hold_out(self, examples: Examples) -> None:
         """Learn what cannot be among the last share any more; the rest waits."""
-        assert self._method.hold_out is not None
         self._wait(examples)
         n_seen = self._n_seen + len(examples.labels)
-        n_due = int((1.0 - self._method.hold_out) * n_seen) - self._n_learned
+        # As floats, 1 − 0.9 of 10 is less than 1.
+        n_due = int((1 - Fraction(str(self._method.hold_out))) * n_seen) - self._n_learned
         for each in self._due(n_due):
             self._learn(each)
             self._n_learned += len(each.labels)
