@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from consumers.decode.json import JsonScanner, Node, name_table_of
 from consumers.decode.kernels.json_scan import (
@@ -259,3 +262,36 @@ def test_bytes_are_found_in_all_places(data: bytes, room: int) -> None:
     out = np.full(room, -1, np.int64)
     assert find_byte(np.frombuffer(data, np.uint8), ord("\n"), out) == len(places)
     assert out.tolist() == [*places[:room], *[-1] * (room - len(places))]
+
+
+@pytest.fixture(scope="module")
+def last_page() -> NDArray[np.uint8]:
+    """Return a page behind which none may be read: a byte too far ends the process."""
+    pages, size = mmap.mmap(-1, 2 * mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE)
+    behind = ctypes.addressof(ctypes.c_char.from_buffer(pages, mmap.PAGESIZE))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(behind), size, 0) == 0  # PROT_NONE
+    return np.frombuffer(pages, np.uint8, mmap.PAGESIZE)
+
+
+@given(messages.map(json.dumps), st.booleans(), st.integers(0, 30), pads)
+def test_nothing_behind_the_buffer_is_read(
+    last_page: NDArray[np.uint8], message: str, is_whole: bool, cut: int, pad: bytes
+) -> None:
+    """Whole or broken off anywhere, a message at the very end is read as with bytes behind it."""
+    value = message.encode()[: None if is_whole else -1 - cut]
+    data = (pad + value)[-len(last_page) :]
+    start, end = np.array([min(len(pad), len(data))]), np.array([len(data)])
+    at_edge: Any = last_page[len(last_page) - len(data) :]
+    at_edge[:] = np.frombuffer(data, np.uint8)
+    at_edge = at_edge.view()
+    at_edge.flags.writeable = False  # the only kind that kernels take
+    root = Node()
+    for path in PATHS:
+        root.add(path.split("."))
+    scanner = JsonScanner(root, PATHS)
+    found, wanted = (scanner.scan(each, start, end) for each in (at_edge, data + b'"' * 64))
+    assert found.undecided.tolist() == wanted.undecided.tolist()
+    assert found.spans.kinds.tolist() == wanted.spans.kinds.tolist()
+    n, out = data.count(b'"'), np.empty(len(data), np.int64)
+    assert find_byte(at_edge, ord('"'), out) == n
+    assert out[:n].tolist() == [k for k, byte in enumerate(data) if byte == ord('"')]
