@@ -47,7 +47,7 @@ class ModelReader:
         >>> model = nb.NaiveBayes(["ham", "spam"], features={"text": words})
         >>> model.learn_many({"text": ["a prize", "lunch"]}, ["spam", "ham"])
         >>> round(model.raw().predict_proba_one({"text": "a prize"})["spam"], 3)
-        0.8
+        0.719
         """
         return _Answers(self._settled().raw())
 
