@@ -129,7 +129,8 @@ def needed(settings: Settings) -> list[Kernel]:
     if settings.learned.messages_max:
         modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"
-    kafka = kafka or settings.corrections.address.kind == "kafka"
+    labels = (settings.corrections.address, settings.late_labels.address)
+    kafka = kafka or any(each.kind == "kafka" for each in labels)
     if kafka and settings.kafka.decode == "columns":
         modules.add(record_batch)
     wanted = {module.__name__ for module in modules}

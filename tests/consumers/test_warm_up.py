@@ -101,6 +101,17 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     assert "word_table" not in names
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"corrections": {"to": "kafka:labels"}}, {"late_labels": {"source": "kafka:labels"}}, {}],
+)
+def test_a_topic_of_labels_takes_kernels_of_kafka(said: dict[str, Any]) -> None:
+    """Its records are read in columns, also where librdkafka reads the source."""
+    own = {"source": "kafka://127.0.0.1:1/t", "kafka": {"client": "librdkafka"}, **said}
+    names = {each.name.split(".")[-2] for each in needed(Settings.model_validate(own))}
+    assert ("record_batch" in names) is bool(said)
+
+
 def test_the_page_is_there_while_kernels_are_compiled(tmp_path: Path) -> None:
     """With an empty cache the page answers, readiness says how far it is, and Ctrl-C ends it."""
     config = write_config(tmp_path / "config.yaml", checkpoint={"folder": str(tmp_path / "state")})
