@@ -25,12 +25,6 @@ def run() -> dict[str, Any]:
     return found
 
 
-def complete(run: dict[str, Any]) -> None:
-    """Add the cases to a run that came since it was made."""
-    ran = {each["case"] for each in run["results"]}
-    run["results"] += [{"case": name, "figures": []} for name in CASES if name not in ran]
-
-
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     """Return a folder with a copy of the documents."""
@@ -85,7 +79,6 @@ def test_only_a_whole_run_on_recorded_tweets_is_published(
     documents: Path, run: dict[str, Any]
 ) -> None:
     """A run of some cases, one that lacks a peer, and one of other texts leave all as it is."""
-    complete(run)
     some, left_out, made_up = (copy.deepcopy(run) for _ in range(3))
     some["results"] = [r for r in some["results"] if r["case"] != "vw"]
     next(r for r in left_out["results"] if r["case"] == "vw")["left_out"] = "no vowpalwabbit"
@@ -105,31 +98,9 @@ def test_only_a_whole_run_on_recorded_tweets_is_published(
         assert (documents / name).read_text(encoding="utf-8") == text
 
 
-def test_a_case_that_came_since_has_a_row(documents: Path, run: dict[str, Any]) -> None:
-    """The published run lacks it, and the document says so; the next run must have it."""
-    own, newer = documents / RUN, {**CASES, "newer": "Measure something new."}
-    own.write_text(json.dumps(run), encoding="utf-8")
-    publish.publish(own, documents, newer)
-    text = (documents / GUIDE).read_text(encoding="utf-8")
-    assert (
-        "| `newer` | *Measure something new* | | |\n| | newer than the published run | | |" in text
-    )
-    path = documents / "run.json"
-    path.write_text(json.dumps(run), encoding="utf-8")
-    with pytest.raises(UnpublishedError, match=r"the run has no .*newer"):
-        publish.publish(path, documents, newer)
-    figure = {"name": "its speed", "value": 7.0, "unit": "messages/s"}
-    missing = [name for name in newer if name not in {each["case"] for each in run["results"]}]
-    run["results"] += [{"case": name, "figures": [figure]} for name in missing]
-    path.write_text(json.dumps(run), encoding="utf-8")
-    publish.publish(path, documents, newer)
-    assert "| | its speed | 7" in (documents / GUIDE).read_text(encoding="utf-8")
-
-
 def test_a_whole_run_is_published(documents: Path, run: dict[str, Any]) -> None:
     """The run is kept beside the documents, which say its commit and date."""
     run["commit"], run["date"] = "0123abc", "2030-01-02"
-    complete(run)
     path = documents / "run.json"
     path.write_text(json.dumps(run), encoding="utf-8")
     publish.publish(path, documents, CASES)
