@@ -104,7 +104,7 @@ class Folds:
         """
         state, part = self._state, self._part(fold)
         fields, n = read(state, columns)
-        codes = read_labels(labels, n)
+        codes = read_labels(labels, n, state.classes)
         for _, label in classes_to_join(state, codes):
             state.add_class(label)
         indices = to_indices(codes, state.classes)

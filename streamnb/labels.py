@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import reprlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.columns import to_mapping
 from streamnb.errors import InputError
 from streamnb.kernels.layout import RowUpdates
 
@@ -100,23 +102,56 @@ def shown_classes(classes: Sequence[Label]) -> str:
     return ", ".join(map(repr, classes[:_CLASSES_SHOWN_MAX])) + more
 
 
-def read_labels(labels: Any, n: int) -> Codes:
-    """Return `n` labels, checked, as codes."""
+def read_labels(labels: Any, n: int, classes: Sequence[Label] = ()) -> Codes:
+    """Return `n` labels, checked, as codes; columns of one-hot rows stand for `classes`."""
     if isinstance(labels, Codes):
         _check_length(len(labels), n)
         return Codes(labels.codes, labels.classes)  # checked again: their owner may change them
+    if len(getattr(labels, "shape", ())) == 2 or isinstance(labels, Mapping):
+        return _read_one_hot(labels, n, classes)
     plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
     if hasattr(plain, "to_pylist"):  # Arrow's arrays would yield scalars of their own
         plain = plain.to_pylist()
     if isinstance(plain, str | bytes) or not isinstance(plain, Iterable):
         raise InputError(f"labels must be a sequence. Got {type(labels).__name__} instead.")
     plain = list(plain)
+    if plain and isinstance(plain[0], list | tuple | np.ndarray):
+        return _read_one_hot(plain, n, classes)
     _check_length(len(plain), n)
     if not set(map(type, plain)) <= {str, int, bool}:
         plain = [check_label("labels", i, label) for i, label in enumerate(plain)]
     places = dict(zip(dict.fromkeys(plain), itertools.count(), strict=False))
     codes = np.fromiter(map(places.__getitem__, plain), np.int32, n)
     return Codes(codes, tuple(places))
+
+
+def _read_one_hot(rows: Any, n: int, classes: Sequence[Label]) -> Codes:
+    """Return the labels of rows with a single 1; columns with names are the classes they name."""
+    by_column = not isinstance(rows, list | np.ndarray) and not hasattr(rows, "toarray")
+    if by_column:
+        named = to_mapping(rows)
+        classes, rows = tuple(named), list(named.values())
+    elif hasattr(rows, "toarray"):  # a sparse matrix of SciPy's
+        rows = rows.toarray()
+    try:
+        given = np.array(rows).T if by_column else np.array(rows)
+    except ValueError:  # its rows differ in length
+        given = np.empty(0)
+    if given.ndim != 2 or given.shape[1] != len(classes):
+        found = f"shape {given.shape}" if given.ndim == 2 else "rows that differ in length"
+        raise InputError(
+            "labels: one-hot rows need a column for each class of the model, in its order. It has"
+            f" {len(classes)} ({shown_classes(classes) or 'declare some'}). Got {found} instead."
+        )
+    _check_length(len(given), n)
+    is_one = given == 1
+    wrong = np.flatnonzero(~((is_one | (given == 0)).all(axis=1) & (is_one.sum(axis=1) == 1)))
+    if len(wrong):
+        raise InputError(
+            f"labels[{wrong[0]}]: a one-hot row has a single 1, and 0 elsewhere. Got"
+            f" {reprlib.repr(given[wrong[0]].tolist())} instead."
+        )
+    return Codes(is_one.argmax(axis=1).astype(np.int32), tuple(classes))
 
 
 def _check_length(n_labels: int, n: int) -> None:

@@ -82,7 +82,7 @@ def prequential(
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`."""
     fields, n = read(state, columns)
-    codes = read_labels(labels, n)
+    codes = read_labels(labels, n, state.classes)
     given = read_weights(weights, n)
     times = read_times(times_s, n)
     new = classes_to_join(state, codes, None if given is None else given > 0)
@@ -256,7 +256,7 @@ def unlearn(
 ) -> None:
     """Take examples back, one after the other; see `NaiveBayes.unlearn_many`."""
     fields, n = read(state, columns)
-    codes = read_labels(labels, n)
+    codes = read_labels(labels, n, state.classes)
     given, times = read_weights(weights, n), read_times(times_s, n)
     if not n or (given is not None and not given.any()):
         return

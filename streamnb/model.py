@@ -216,6 +216,8 @@ class NaiveBayes(ModelReader):
         columns : mapping of str to sequence, or data frame
             Fields by name, each of length n; any data frame that narwhals understands.
         labels : sequence of str, int or bool, or Codes, of length n
+            Or one-hot rows, a 1 for the class and 0 for the others, whose columns are the classes
+            in the model's order; columns that have names are the classes they name.
         weights : sequence of float, of length n, optional
             How many examples each counts as, 1 by default; 0 teaches nothing.
         times_s : sequence of float, of length n, optional

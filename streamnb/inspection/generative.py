@@ -81,7 +81,7 @@ def likelihood_of(
 
 def _class_indices(labels: Any, n: int, classes: list[Label]) -> NDArray[np.int32]:
     """Return the place of each label among the classes; refuse one that is none of them."""
-    codes = read_labels(labels, n)
+    codes = read_labels(labels, n, classes)
     indices = to_indices(codes, classes)
     unknown = np.flatnonzero(indices == UNLABELLED)
     if len(unknown):
