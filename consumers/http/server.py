@@ -27,7 +27,7 @@ import structlog
 from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.http.state import AppState
-from consumers.monitoring.tracing import traced_app
+from consumers.monitoring.logs import traced_app
 
 if TYPE_CHECKING:
     import uvicorn

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Partition
-from consumers.monitoring.tracing import span
+from consumers.monitoring.logs import span
 from consumers.pipeline.checkpoint import (
     Checkpoint,
     SavedCheckpoint,

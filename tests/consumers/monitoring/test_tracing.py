@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from starlette.types import Message, Receive, Scope, Send
 
-from consumers.monitoring import tracing
+from consumers.monitoring import logs
 from tests.endtoend.daemon_process import Daemon
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -91,26 +91,26 @@ def test_a_daemon_sends_its_requests_and_checkpoints(
 
 def test_nobody_asks_and_nothing_is_traced() -> None:
     """Without OpenTelemetry's variables the application is the very same one."""
-    with tracing.traced({}), tracing.span("checkpoint"):
-        assert tracing.traced_app(quiet) is quiet
+    with logs.traced({}), logs.span("checkpoint"):
+        assert logs.traced_app(quiet) is quiet
 
 
 def test_what_is_not_installed_is_said_and_nothing_is_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the extra is missing the daemon runs on as without traces."""
-    monkeypatch.setattr(tracing, "EXPORTER", "opentelemetry.absent.exporter")
-    with tracing.traced({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
-        assert tracing.traced_app(quiet) is quiet
+    monkeypatch.setattr(logs, "EXPORTER", "opentelemetry.absent.exporter")
+    with logs.traced({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
+        assert logs.traced_app(quiet) is quiet
 
 
 def test_a_checkpoint_that_fails_is_an_error_in_its_trace() -> None:
     """The span ends with what was raised, and the error goes on."""
     spans = InMemorySpanExporter()
     with (
-        tracing.traced_by(SimpleSpanProcessor(spans)),
+        logs.traced_by(SimpleSpanProcessor(spans)),
         pytest.raises(OSError, match="disk full"),
-        tracing.span("checkpoint"),
+        logs.span("checkpoint"),
     ):
         raise OSError("disk full")
     (ended,) = spans.get_finished_spans()
@@ -134,9 +134,9 @@ def test_no_span_names_what_a_person_wrote(path: str) -> None:
             return {"type": "http.disconnect"}
 
         scope: Scope = {"type": "http", "method": "GET", "path": path, "headers": []}
-        await tracing.traced_app(answer)(scope, receive, send)
+        await logs.traced_app(answer)(scope, receive, send)
 
-    with tracing.traced_by(SimpleSpanProcessor(spans)):
+    with logs.traced_by(SimpleSpanProcessor(spans)):
         asyncio.run(ask())
     (ended,) = spans.get_finished_spans()
     assert ended.name == "GET"
