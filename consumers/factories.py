@@ -58,11 +58,10 @@ from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import without_message
 from consumers.sources.base import Source
-from consumers.sources.file import FileSource
+from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.ranged import RangedSource
 from consumers.sources.recording import RecordingSource, is_recording, read_head
-from consumers.sources.stdin import StdinSource
 from streamnb import (
     EveryExamples,
     EveryInterval,

@@ -34,10 +34,9 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sources.file import FileSource
+from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.recording import RecordingHead, RecordingSource
-from consumers.sources.stdin import StdinSource
 from tests.consumers.raw_batches import strings
 
 NOBODY = "127.0.0.1:9"  # the port of discarded messages: no broker is there

@@ -13,7 +13,7 @@ import pytest
 from consumers.config.settings import FileSettings
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition
-from consumers.sources.stdin import StdinSource
+from consumers.sources.file import StdinSource
 
 PARTITION = Partition("stdin", 0)
 
