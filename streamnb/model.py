@@ -21,6 +21,7 @@ from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
 from streamnb.inspection.words import word_group
 from streamnb.labels import Codes, Label
+from streamnb.likelihoods.multinomial import Hybrid
 from streamnb.priors import ClassPrior
 from streamnb.reader import ModelReader
 from streamnb.serialization import UNREADABLE, from_bytes, pack, to_blocks, unpack
@@ -329,6 +330,31 @@ class NaiveBayes(ModelReader):
         own = word_group(self.state, group)
         own.spec = replace(own.spec, max_words=max_words)
         own.set_bounded(bounded=not self.state.parts)
+
+    def set_hybrid(self, group: str, hybrid: Hybrid | None) -> None:
+        """Have a group learn weights beside its counts, from nothing on, or drop them.
+
+        The counts stay as they are.
+
+        Raises
+        ------
+        InputError
+            If there is no such group of words, or its likelihood is no `Multinomial`.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> model = nb.NaiveBayes(features={"text": nb.Words(nb.Multinomial())})
+        >>> model.learn_many({"text": ["a prize", "lunch"]}, ["spam", "ham"])
+        >>> before = model.digest()
+        >>> model.set_hybrid("text", nb.Hybrid())
+        >>> model.digest() == before
+        True
+        """
+        own = word_group(self.state, group)
+        own.set_hybrid(hybrid)
+        for part in self.state.parts.values():
+            part.groups[own.name].weights = own.new_part().weights
 
     def forget_parts(self) -> None:
         """Keep this model whole from now on: of its parts only their sum stays.

@@ -33,7 +33,7 @@ from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, Ru
 from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
-from streamnb.likelihoods.multinomial import hybrid_scratch
+from streamnb.likelihoods.multinomial import Hybrid, hybrid_scratch
 from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 
@@ -59,9 +59,8 @@ class CountedState(GroupState):
         key: NDArray[np.uint64],
         dictionary: Sequence[str] | None,
     ) -> None:
-        self.spec = spec
-        self.name = name
-        self.key = key
+        self.spec, self.name, self.key = spec, name, key
+        self._likelihood: WordLikelihood = spec.likelihood
         self.vocabulary = _declared(name, dictionary, key) if dictionary else Vocabulary()
         capacity = self.vocabulary.capacity
         self.counts = statistics.empty(Counts, classes=n_classes, columns=capacity)
@@ -74,11 +73,6 @@ class CountedState(GroupState):
         self._read_kinds()
         self.set_bounded(bounded=True)
         self.rebuild()
-
-    @property
-    def _likelihood(self) -> WordLikelihood:
-        likelihood: WordLikelihood = self.spec.likelihood
-        return likelihood
 
     # ---- learning and predicting ----------------------------------------------------------------
 
@@ -481,9 +475,14 @@ class CountedState(GroupState):
     def without_hybrid(self) -> Self:
         """Return a group over the same counts that answers by them alone."""
         twin = copy.copy(self)
-        twin.spec = replace(self.spec, hybrid=None)
-        twin.hybrid = twin.weights = None
+        twin.set_hybrid(None)
         return twin
+
+    def set_hybrid(self, hybrid: Hybrid | None) -> None:
+        """Begin with fresh weights, or go on without any; those of parts stay."""
+        self.spec, self.hybrid = replace(self.spec, hybrid=hybrid), hybrid
+        self.weights = self._empty_weights(len(self.counts.tokens))
+        self._read_kinds()
 
     # ---- parts -----------------------------------------------------------------------------------
 

@@ -277,6 +277,43 @@ def test_contributions_add_up_to_the_log_odds(stream: list[Text]) -> None:
         assert CLASS_PRIOR in {each.feature for each in told.contributions}
 
 
+@given(STREAMS, STREAMS, st.booleans())
+def test_weights_begin_and_end_beside_counts_that_stay(
+    first: list[Text], then: list[Text], in_parts: bool
+) -> None:
+    """What learns on with weights, or without, has the counts of one that always did so."""
+    part = "a" if in_parts else None
+    for old, new in (
+        (None, nb.Hybrid()),
+        (nb.Hybrid(), None),
+        (nb.Hybrid(), nb.Hybrid(half_life=9)),
+    ):
+        model = fresh(old)
+        model.learn_many(*columns(first), part=part)
+        snapshot = model.raw().predict_log_proba_many(PROBES)
+        model.set_hybrid("text", new)
+        assert np.array_equal(model.raw().predict_log_proba_many(PROBES), snapshot)
+        model.learn_many(*columns(then), part=part)
+        assert model.digest() == learned(first + then, hybrid=new).digest()
+        assert model.describe()["groups"] == fresh(new).describe()["groups"]
+        loaded = nb.NaiveBayes.from_bytes(model.to_bytes())
+        answers = model.predict_log_proba_many(PROBES)
+        assert np.array_equal(loaded.predict_log_proba_many(PROBES), answers)
+        if new is None:
+            plain = learned(first + then, hybrid=None)
+            assert np.array_equal(plain.predict_log_proba_many(PROBES), answers)
+
+
+def test_weights_are_set_for_words_under_a_multinomial_alone() -> None:
+    """Another group or likelihood is refused, and nothing has changed."""
+    model = nb.NaiveBayes(CLASSES, features={"text": nb.Words(nb.Bernoulli())})
+    with pytest.raises(InputError, match=r"take Multinomial\(\), or no hybrid"):
+        model.set_hybrid("text", nb.Hybrid())
+    with pytest.raises(InputError, match="nothing"):
+        model.set_hybrid("nothing", None)
+    assert not model.state.is_hybrid
+
+
 def _recalls(hybrid: nb.Hybrid) -> list[float]:
     """Return each class's recall without the class prior, after a long run of "no" alone."""
     random = np.random.default_rng(5)
