@@ -45,6 +45,7 @@ from streamnb import (
     Flags,
     Gaussian,
     HalfLife,
+    Hybrid,
     Multinomial,
     NaiveBayes,
     NormalInverseGamma,
@@ -70,6 +71,17 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         new_classes=settings.new_classes,
         hash_key=hash_key_of(settings),
     )
+
+
+def without_hybrid(settings: ModelSettings) -> ModelSettings:
+    """Return the settings of a model that counts the same, and learns no weights beside it."""
+    features = {
+        name: group.model_copy(update={"hybrid": False})
+        if isinstance(group, WordsSettings)
+        else group
+        for name, group in settings.features.items()
+    }
+    return settings.model_copy(update={"features": features})
 
 
 def hash_key_of(settings: ModelSettings) -> int | None:
@@ -124,8 +136,9 @@ def _words(settings: WordsSettings) -> Words:
         likelihood = Complement(Dirichlet(settings.alpha), normalise=settings.normalise)
     else:
         likelihood = Multinomial(Dirichlet(settings.alpha))
-    options = {each.name for each in dataclasses.fields(Words)} - {"likelihood"}
+    options = {each.name for each in dataclasses.fields(Words)} - {"likelihood", "hybrid"}
     own = settings.model_dump(include=options)
+    own["hybrid"] = Hybrid() if settings.hybrid else None
     return Words(likelihood, field=settings.fields[0] if settings.fields else None, **own)
 
 

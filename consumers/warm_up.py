@@ -36,6 +36,7 @@ from streamnb.kernels import (
     counting,
     flags,
     gaussian,
+    hybrid,
     multinomial,
     posterior,
 )
@@ -126,6 +127,7 @@ def needed(settings: Settings) -> list[Kernel]:
             modules |= {gaussian, json_numbers}
         else:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
+            modules |= {hybrid} if group.hybrid else set()
     if settings.learned.messages_max:
         modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"

@@ -40,7 +40,7 @@ from consumers.factories import (
     label_topic_source,
     stream_identity,
 )
-from consumers.features import build_model, columns_of, kinds_of
+from consumers.features import build_model, columns_of, kinds_of, without_hybrid
 from consumers.messages import (
     OPERATIONS,
     Column,
@@ -164,7 +164,7 @@ class Replay:
         choice: Choice | None = None,
     ) -> None:
         self._choice = choice
-        self.model = build_model(settings.model)
+        self.model = build_model(without_hybrid(settings.model))
         self.classes = known_classes(settings, None)
         self.counts: Counter[str] = Counter()
         self._takes_back = settings.learned.messages_max > 0
@@ -445,6 +445,8 @@ def without_slice(
     for group, spec in learned.describe()["groups"].items():
         if "max_words" in spec:
             stored.model.set_max_words(group, spec["max_words"])
+            # With fresh weights, so that those of the checkpoint stay as when it unlearns.
+            learned.set_hybrid(group, stored.model.state.groups[group].hybrid)
     try:
         return subtract(stored.model, learned), learned.n_examples
     except InputError as error:

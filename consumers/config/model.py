@@ -131,6 +131,7 @@ class WordsSettings(GroupSettings):
     emoticons: bool = True
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
+    hybrid: bool = False  # whether weights are learned beside the multinomial's counts
 
     @field_validator("fields")
     @classmethod
@@ -170,6 +171,11 @@ class WordsSettings(GroupSettings):
             )
         if self.normalise and self.likelihood != "complement":
             raise wrong(f"normalise is for the complement likelihood, not for {self.likelihood}")
+        if self.hybrid and self.likelihood != "multinomial":
+            raise wrong(
+                "hybrid corrects the multinomial likelihood: with the "
+                f"{self.likelihood} one it must be false"
+            )
         return self
 
 

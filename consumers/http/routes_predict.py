@@ -60,12 +60,14 @@ def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
 
 def credible_interval(
     snapshot: Snapshot, example: Mapping[str, Any], level: float
-) -> schemas.Interval:
-    """Return the credible interval of an example's most probable class.
+) -> schemas.Interval | None:
+    """Return the credible interval of an example's most probable class; None with a hybrid.
 
     It comes from the delta method if the model has one, else from draws with a fixed seed. An
     InputError says that the model's parameters have no posterior.
     """
+    if snapshot.state.is_hybrid:
+        return None
     label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
     try:
         found = snapshot.credible_interval_one(example, level, "delta")

@@ -90,7 +90,10 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
     probabilities: ByClass
     log_posteriors: dict[Label, Nats]
     explanation: ApiExplanation | None = None
-    interval: Interval | None = None
+    interval: Annotated[
+        Interval | UnsetType | None,
+        Meta(description="There if it was asked for. Null if the model has none: with a hybrid."),
+    ] = UNSET
 
 
 class PredictAnswer(Struct):
@@ -160,7 +163,7 @@ class MessageAnswer(Message):
     """A message, and what the current snapshot says of it and why."""
 
     explanation: ApiExplanation | None
-    interval: Interval | None
+    interval: Annotated[Interval | None, Meta(description="Null if the model has none.")]
     snapshot_version: int
     now: Now
 

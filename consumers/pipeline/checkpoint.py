@@ -215,11 +215,7 @@ class Checkpoint:
         notes = dict(stored.header["notes"])
         self._entries = entries_of(notes.pop("entries", {}), stored.extras)
         self._refuse_other(path, fresh, stored.model, notes)
-        for name, group in fresh.describe()["groups"].items():
-            if "max_words" in group:
-                stored.model.set_max_words(name, group["max_words"])
-        # The configuration decides whether classes may join; older files do not say.
-        stored.model.new_classes = fresh.new_classes
+        take_settings(stored.model, fresh, set())
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
 
@@ -311,6 +307,31 @@ def mismatch(
     )
 
 
+def take_settings(stored: NaiveBayes, fresh: NaiveBayes, said: set[str]) -> None:
+    """Give a stored model what the configuration may change without learning anew.
+
+    That is the bound on words, whether classes may join, and whether weights are learned beside the
+    counts: they begin anew or are dropped. The log says so of each group that is not in `said` yet.
+    """
+    for name, group in fresh.describe()["groups"].items():
+        if "max_words" not in group:
+            continue
+        stored.set_max_words(name, group["max_words"])
+        hybrid = fresh.state.groups[name].hybrid
+        if stored.state.groups[name].hybrid != hybrid:
+            stored.set_hybrid(name, hybrid)
+            if name in said:
+                continue
+            said.add(name)
+            fate = "were dropped" if hybrid is None else "are learned from here on, from nothing"
+            log.warning(
+                "hybrid_changed",
+                detail=f"model.features.{name}.hybrid is not what it was when the counts were "
+                f"saved. The counts go on as they are, and the weights beside them {fate}",
+            )
+    stored.new_classes = fresh.new_classes  # older files do not say
+
+
 def _make_folder(folder: Path) -> None:
     try:
         make_private_folder(folder)
@@ -321,10 +342,11 @@ def _make_folder(folder: Path) -> None:
 
 
 def _comparable(model: NaiveBayes) -> dict[str, Any]:
-    """Return a model's description without the limit on its words, which may change."""
+    """Return a model's description without what `take_settings` changes."""
     description = model.describe()
     for group in description["groups"].values():
         group.pop("max_words", None)
+        group.pop("hybrid", None)
     description["features"] = description.pop("groups")  # as the configuration calls them
     return description
 

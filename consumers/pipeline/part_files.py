@@ -36,7 +36,7 @@ import structlog
 
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.messages import CLASSES_MAX, Partition, part_name
-from consumers.pipeline.checkpoint import mismatch
+from consumers.pipeline.checkpoint import mismatch, take_settings
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError
@@ -144,6 +144,7 @@ class PartFiles:
         # By our own file of a segment: when that changed last, and its name here.
         self._segments: dict[Partition, dict[Path, tuple[int, str]]] = {}
         self._classes: list[str] = []  # those that joined at any member, in their order
+        self._said_hybrids: set[str] = set()  # groups of files that were written with another one
 
     def partitions(self) -> list[Partition]:
         """Return the partitions that have a file."""
@@ -202,6 +203,7 @@ class PartFiles:
                     "have the same model and stream: put the configuration right, or name another "
                     "group.folder."
                 )
+            take_settings(stored.model, self._like, self._said_hybrids)
             records = None
             if said is not None:
                 sealed = {int(number): folder / name for number, name in said["sealed"].items()}

@@ -185,7 +185,7 @@ def test_every_setting_of_a_group_is_passed_on() -> None:
         "normalise",
         "fields",
     }
-    of_the_library = {"likelihood", "field", "hybrid"}  # the last is for the library alone yet
+    of_the_library = {"likelihood", "field"}
     assert own == set(Words.__dataclass_fields__) - of_the_library
     own = set(CategoriesSettings.model_fields) - {"kind", "alpha"}
     assert own == set(Categories.__dataclass_fields__) - {"likelihood"}

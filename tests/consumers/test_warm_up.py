@@ -48,6 +48,7 @@ print(json.dumps([summary.learned, summary.judged, summary.deletions, unforeseen
 FEATURES: list[dict[str, Any]] = [
     {"text": {"likelihood": "bernoulli"}},
     {"text": {"likelihood": "complement"}},
+    {"text": {"hybrid": True}},
     {
         "text": {"likelihood": "multinomial"},
         "where": {"kind": "categories", "fields": ["lang", "user"]},

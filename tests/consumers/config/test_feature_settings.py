@@ -59,6 +59,10 @@ from tests.consumers.config.test_settings import mistakes, write
         ),
         ("model: {features: {text: {dictionary: []}}}", "must hold at least one word"),
         (
+            "model: {features: {text: {likelihood: complement, hybrid: true}}}",
+            "hybrid corrects the multinomial likelihood: with the complement one it must be false",
+        ),
+        (
             "model: {features: {n: {kind: numbers, prior_mean: -1e61}}}",
             "model.features.n.prior_mean: must be a number between -1e+60 and 1e+60; found '-1e61'",
         ),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, PredictAnswer
-from streamnb import NaiveBayes
+from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
+from streamnb import Hybrid, NaiveBayes
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
 
 LOANS = {
@@ -147,7 +147,7 @@ def test_an_explanation_adds_up(tweets: Api, loans: Api) -> None:
         (found,) = api.ask(asked | {"explain": True, "interval": 0.9}).predictions
         why, how_sure = found.explanation, found.interval
         assert why is not None
-        assert how_sure is not None
+        assert isinstance(how_sure, Interval)
         assert why.label == found.label
         odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
         assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
@@ -159,6 +159,22 @@ def test_an_explanation_adds_up(tweets: Api, loans: Api) -> None:
     assert groups["answers"].feature == "has_car=true"
     assert groups["measures"].feature.startswith("age=40")
     assert groups["measures"].likelihoods == {}
+
+
+def test_a_hybrid_explains_itself_and_has_no_interval() -> None:
+    """The scores add up with its weights too; the interval that was asked for is null."""
+    of = settings(model={"features": {"text": {"hybrid": True}}})
+    for api in apis(of, taught(of)):
+        asked = {"text": "a good lovely day", "explain": True, "interval": 0.9}
+        assert api.post(asked).json()["predictions"][0]["interval"] is None
+        (found,) = api.ask(asked).predictions
+        why = found.explanation
+        assert why is not None
+        odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
+        assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
+        raw = api.model.raw().predict_log_proba_one({"text": asked["text"]})
+        assert found.log_posteriors != raw
+        assert api.model.state.groups["text"].hybrid == Hybrid()
 
 
 def test_an_explained_word_has_what_was_learned_of_it(tweets: Api) -> None:

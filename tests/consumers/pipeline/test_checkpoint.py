@@ -23,7 +23,7 @@ from consumers.pipeline.checkpoint import (
     SavedCheckpoint,
     differences,
 )
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Bernoulli, Beta, Dirichlet, Hybrid, Multinomial, NaiveBayes, Words
 from streamnb.storage import older_files
 from streamnb.testing import ManualClock
 from tests.system_calls import Call, hooked
@@ -214,6 +214,30 @@ def test_the_bound_on_words_may_move(tmp_path: Path, max_words: int) -> None:
     assert restored.describe()["groups"]["text"]["max_words"] == max_words
     restored.learn_one({"text": "one"}, "positive", part=part_name(FIRST))
     assert restored.vocabulary_size == min(max_words, model.vocabulary_size + 1)
+
+
+@pytest.mark.parametrize("new", [None, Hybrid()])
+def test_a_hybrid_may_begin_and_end(tmp_path: Path, new: Hybrid | None) -> None:
+    """The counts go on, weights begin from nothing or are dropped, and the log says it once."""
+    words: dict[str, Any] = {"likelihood": Multinomial()}
+    model = fresh(**words, hybrid=None if new else Hybrid())
+    teach(model, 3)
+    teach(model, 2, SECOND)
+    checkpoint(tmp_path).write(model, {FIRST: 3, SECOND: 2})
+    with capture_logs() as said:
+        restored, positions = checkpoint(tmp_path).restore(fresh(**words, hybrid=new))
+    (line,) = [line for line in said if line["event"] == "hybrid_changed"]
+    assert "model.features.text.hybrid" in line["detail"]
+    assert ("dropped" in line["detail"]) is (new is None)
+    assert positions == {FIRST: 3, SECOND: 2}
+    assert restored.digest() == model.digest()
+    assert restored.state.groups["text"].hybrid == new
+    teach(restored, 2)
+    checkpoint(tmp_path).write(restored, {FIRST: 5, SECOND: 2})
+    with capture_logs() as said:
+        again, _ = checkpoint(tmp_path).restore(fresh(**words, hybrid=new))
+    assert "hybrid_changed" not in {line["event"] for line in said}
+    assert again.to_bytes() == restored.to_bytes()
 
 
 def test_a_damaged_newest_falls_back_loudly(tmp_path: Path) -> None:

@@ -113,6 +113,25 @@ def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
         PartFiles(tmp_path, {"topic": "t"}, build_model(ModelSettings()), 3).load(LOG)
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_members_meet_parts_with_and_without_a_hybrid(tmp_path: Path, new: bool) -> None:
+    """A file of the other setting brings its counts, and the log says so once."""
+    old, own = (
+        build_model(ModelSettings.model_validate({"features": {"text": {"hybrid": each}}}))
+        for each in (not new, new)
+    )
+    old.learn_many({"text": ["a b", "a"]}, ["positive", "negative"], part=part_name(LOG))
+    PartFiles(tmp_path, STREAM, old, 3).write(old.state, LOG, 2)
+    files = PartFiles(tmp_path, STREAM, own, 3)
+    with capture_logs() as logs:
+        found = [files.load(LOG) for _ in range(2)][-1]
+    assert [each["event"] for each in logs] == ["hybrid_changed"]
+    assert found is not None
+    own.set_part(part_name(LOG), found.model)
+    assert own.digest() == old.digest()
+    assert own.state.is_hybrid is new
+
+
 def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
     """Of files of one place in the stream the one with more corrections wins."""
     files, labels = files_in(tmp_path), Partition("labels", LOG.partition)
