@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.cli.conventions import decode, polls, progress_bar, source_apart
 from consumers.cli.model_report import read_model
-from consumers.cli.reading import decode, polls, progress_bar, source_apart
 from consumers.config.settings import Settings
 from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, MismatchError, QuestionError

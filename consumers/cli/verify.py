@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 
 from consumers.checkpoint_entry import entries_of
-from consumers.cli.reading import PIECE_MESSAGES, decode, polls, progress_bar, source_apart
+from consumers.cli.conventions import PIECE_MESSAGES, decode, polls, progress_bar, source_apart
 from consumers.config.addresses import StreamRange
 from consumers.config.model import Kind
 from consumers.config.settings import Settings

@@ -15,7 +15,7 @@ import river.metrics
 from sklearn import metrics
 from typer.testing import CliRunner
 
-from consumers.cli import commands, evaluation, reading
+from consumers.cli import commands, conventions, evaluation
 from consumers.cli.evaluation import JudgedExamples, Method, figures, judge
 from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError
@@ -54,7 +54,7 @@ def settings_of(folder: Path, messages: list[Any], **model: Any) -> Settings:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the stream into pieces of seven messages, so that what waits goes beyond one."""
-    monkeypatch.setattr(reading, "PIECE_MESSAGES", 7)
+    monkeypatch.setattr(conventions, "PIECE_MESSAGES", 7)
     monkeypatch.setattr(evaluation, "REPLICATES", 20)  # enough where their spread is not the point
 
 
