@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PIECE_MESSAGES = 50_000
 _POLL_TIMEOUT_S = 0.5
+_READ_ONCE = {"evaluate"}  # the others read the log of a checkpoint again, or twice
 DEFAULT_CONFIG = Path("config.yaml")
 
 ConfigOption = Annotated[
@@ -161,14 +162,14 @@ def fail(error: BaseException) -> NoReturn:
 
 
 def source_apart(settings: Settings, what: str, part: StreamRange | None = None) -> Source:
-    """Return the source of the settings for a command, `what`, that reads it once more.
+    """Return the source of the settings for a command, `what`, that reads it by itself.
 
     It takes no partition away from a running daemon, and ends where the stream ends.
     """
     from consumers.factories import build_source  # noqa: PLC0415 -- heavy, as in `commands`
 
     kind = settings.source_address.kind
-    if kind == "stdin":
+    if kind == "stdin" and what not in _READ_ONCE:
         raise ConfigError("source: stdin cannot be read again; name a file that holds it")
     group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
     own = {

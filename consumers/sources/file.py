@@ -292,8 +292,8 @@ class FileSource(Source):
             ) from error
         if opened is None:
             raise SourceError(
-                f"{self._path}: is not a regular file; name a file, or set `source: stdin` and "
-                "redirect it there"
+                f"{self._path}: is not a regular file; name a file, or redirect it to standard "
+                "input and name `stdin` as the source"
             )
         return opened
 

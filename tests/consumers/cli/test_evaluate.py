@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from consumers.cli import commands, conventions, evaluation
 from consumers.cli.evaluation import JudgedExamples, Method, figures, judge
 from consumers.config.settings import Settings, load
-from consumers.errors import ConfigError, MismatchError, QuestionError
+from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
 from streamnb import NaiveBayes, Numbers, save
 
@@ -366,12 +367,21 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         evaluation.require_scikit_learn()
 
 
-def test_the_command_runs_as_a_process(tmp_path: Path) -> None:
-    """Standard output is one JSON object, and nothing is told beside it."""
+def test_the_command_runs_as_a_process_on_a_pipe(tmp_path: Path) -> None:
+    """Standard output is one JSON object, that of the file, and nothing is told beside it."""
     source = write(tmp_path / "stream.jsonl", stream())
-    command = [sys.executable, "-m", "consumers", "evaluate"]
     done = subprocess.run(
-        [*command, source, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout)["examples"] == N
+        [sys.executable, "-m", "consumers", "evaluate", "stdin", "--json"], cwd=tmp_path,
+        input=(tmp_path / "stream.jsonl").read_bytes(), capture_output=True, check=True,
+    )  # fmt: skip
     assert not done.stderr
+    read = CliRunner().invoke(commands.app, ["evaluate", source, "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout) | {"source": source} == json.loads(read.stdout)
+
+
+def test_what_is_no_file_names_the_way_that_there_is(tmp_path: Path) -> None:
+    """`file:` of a pipe is refused with the address that reads one."""
+    os.mkfifo(tmp_path / "pipe")
+    settings = load(None, {}, {"source": f"file:{tmp_path / 'pipe'}"})
+    with pytest.raises(SourceError, match="name `stdin` as the source"):
+        judge(settings, Method())
