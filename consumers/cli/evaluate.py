@@ -26,8 +26,7 @@ from consumers.config.addresses import SOURCE_FORMS
 HELP = (
     "Judge every labelled message of a source by a model that has not learned it, and say how well "
     "that went: accuracy, precision and recall, areas under curves, log-loss, calibration, each "
-    "with a 95 % interval. By default each message is judged and then learned. Nothing is written. "
-    "It needs scikit-learn, by the extra `evaluation`."
+    "with a 95 % interval. By default each message is judged and then learned. Nothing is written."
 )
 EPILOG = (
     "  streamnb evaluate file:tweets.jsonl\n"
@@ -112,9 +111,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     if source == "generator" and max_messages is None:
         raise typer.BadParameter("the made-up stream has no end: give --max-messages")
     from consumers.cli import evaluation
+    from consumers.cli.figures import figures
     from consumers.cli.output import print_evaluation
 
-    evaluation.require_scikit_learn()
     settings = load_settings(config, source)
     saved = None if model is None else evaluation.saved_model(model, settings)
     method = evaluation.Method(delay, hold_out, folds, saved, max_messages, seed)
@@ -126,7 +125,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "model": None if model is None else str(model),
         "messages": judged.messages, "unlabelled": judged.unlabelled,
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
-    } | evaluation.figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
+    } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
     if as_json:
         print_json(found)
     else:

@@ -1,21 +1,14 @@
-"""How well a model does on a labelled source, and how sure that is.
+"""How examples of a labelled source are judged by a model that has not learned them.
 
-`judge` reads the source once and keeps two arrays: each example's class and its log-posteriors from
-a model that had not learned it. `figures` makes all else of these, by scikit-learn's metrics.
-
-Intervals are of a bootstrap over blocks: the examples, in the stream's order, are cut into at most
-1,000 runs of equal length, and each replicate draws as many of them with replacement. Neighbours in
-a stream are alike, so examples drawn one by one would make the intervals too narrow. What a figure
-needs is summed up by block first, so that a replicate costs the same for any number of examples.
+`judge` reads the source once and keeps two arrays: each example's class and its log-posteriors.
+`figures` makes all else of these.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.cli.conventions import decode, polls, progress_bar, source_apart
+from consumers.cli.figures import Floats, Ints, JudgedExamples
 from consumers.cli.model_report import read_model
 from consumers.config.settings import Settings
 from consumers.decode.example_input import kinds_in
@@ -34,16 +28,6 @@ from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows
 from streamnb import Codes, Folds, NaiveBayes, TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-BLOCKS_MAX = 1000
-REPLICATES = 200
-BINS = 20  # of the calibration error
-_SCORE_BINS = 1000  # of a replicate's ROC and PR curves
-_COVERAGES = tuple(range(100, 0, -10))  # per cent
-_POINTS = 50  # of the curve, without a window
-_LOW, _HIGH = 2.5, 97.5  # per cent of the replicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +40,6 @@ class Method:
     model: NaiveBayes | None = None  # judged as it is; nothing is learned
     messages_max: int | None = None
     seed: int = 0
-
-
-@dataclass(slots=True)
-class JudgedExamples:
-    """Examples in the stream's order, and what a model said that had not learned them."""
-
-    classes: tuple[str, ...] = ()
-    labels: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # (n,): places in classes
-    log_posteriors: NDArray[np.float32] = field(
-        default_factory=lambda: np.empty((0, 0), np.float32)
-    )  # (n, n_classes), in nats
-    messages: int = 0
-    unlabelled: int = 0
-    deletions: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
 
 
 class Examples(NamedTuple):
@@ -370,231 +339,3 @@ def _times(times: ExampleTimes, rows: Ints) -> ExampleTimes:
     return ExampleTimes(
         None if times_s is None else times_s[rows], None if weights is None else weights[rows]
     )
-
-
-# ---- figures -------------------------------------------------------------------------------------
-
-
-def require_scikit_learn() -> None:
-    """Refuse to go on without the package that the figures are made by."""
-    if importlib.util.find_spec("sklearn") is None:
-        raise ConfigError(
-            "streamnb evaluate needs the package 'scikit-learn', and it is not installed. Install"
-            " the extra: pip install 'streamnb[evaluation]'"
-        )
-
-
-def figures(
-    judged: JudgedExamples, *, seed: int = 0, window: int | None = None, fading: float | None = None
-) -> dict[str, Any]:
-    """Return all figures as plain values, each with the interval of its bootstrap."""
-    blocks = _Blocks(len(judged.labels), seed)
-    y, lp = judged.labels, judged.log_posteriors
-    best = lp.argmax(axis=1)
-    confidence = np.exp(lp.max(axis=1, initial=-np.inf).astype(np.float64))
-    right = (best == y).astype(np.float64)
-    losses = -lp[np.arange(len(y)), y].astype(np.float64)
-    is_possible = np.isfinite(losses)
-    losses[~is_possible] = 0.0
-    by_name, by_class = _of_confusion(judged, best, blocks)
-    by_name["log_loss"] = blocks.ratio(losses, is_possible)
-    by_name["brier"] = blocks.ratio(_brier(y, lp), np.ones(len(y)))
-    by_name["ece"], reliability = _calibration(confidence, right, blocks)
-    _add_areas(judged, blocks, by_name, by_class)
-    n_classes = len(judged.classes)
-    confusion = np.bincount(y * n_classes + best, minlength=n_classes**2)
-    return {
-        "examples": len(y),
-        "impossible": int((~is_possible).sum()),
-        "classes": list(judged.classes),
-        "bootstrap": {
-            "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,
-            "seed": seed,
-        },
-        "figures": by_name,
-        "by_class": by_class,
-        "confusion": confusion.reshape(n_classes, n_classes).tolist(),
-        "reliability": reliability,
-        "coverage": _coverage(confidence, right, blocks),
-        "curve": _curve(right, losses, window, fading),
-    }  # fmt: skip
-
-
-Figure = dict[str, float]
-
-
-class _Blocks:
-    """Runs of examples, and how often each replicate draws them; the first draws each once."""
-
-    def __init__(self, n: int, seed: int) -> None:
-        self.n = min(n, BLOCKS_MAX)
-        self._of_example = np.arange(n) * self.n // n
-        drawn = np.random.default_rng(seed).multinomial(
-            self.n, np.full(self.n, 1.0 / self.n), REPLICATES
-        )
-        self._weights: Floats = np.concatenate((np.ones((1, self.n)), drawn.astype(np.float64)))
-
-    def sums(self, cells: Ints, n_cells: int, amounts: Floats | None = None) -> Floats:
-        """Return the sum of each cell, ndarray of shape (1 + replicates, n_cells)."""
-        at = self._of_example * n_cells + cells
-        by_block = np.bincount(at, amounts, self.n * n_cells).reshape(self.n, n_cells)
-        sums: Floats = self._weights @ by_block.astype(np.float64)
-        return sums
-
-    def ratio(self, numerator: Floats, denominator: NDArray[Any]) -> Figure:
-        """Return the ratio of two sums."""
-        nowhere = np.zeros(len(numerator), np.int64)
-        above = self.sums(nowhere, 1, numerator)[:, 0]
-        return figure(_divided(above, self.sums(nowhere, 1, denominator.astype(np.float64))[:, 0]))
-
-
-def figure(values: Floats, exact: float | None = None) -> Figure:
-    """Return a figure and its interval: the first value is of all examples, the others replicates.
-
-    `exact` is the figure itself if the values are of grouped scores: they are moved by as much.
-    """
-    value = float(values[0]) if exact is None else exact
-    drawn = values[1:][np.isfinite(values[1:])]
-    if not len(drawn):
-        return {"value": value, "low": np.nan, "high": np.nan}
-    low, high = np.percentile(drawn, [_LOW, _HIGH]) + (value - float(values[0]))
-    return {"value": value, "low": float(low), "high": float(high)}
-
-
-def _divided(above: Floats, below: Floats) -> Floats:
-    quotient: Floats = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
-    return quotient
-
-
-def _of_confusion(
-    judged: JudgedExamples, best: Ints, blocks: _Blocks
-) -> tuple[dict[str, Figure], dict[str, dict[str, Any]]]:
-    """Return the figures of the confusion matrix, and those of each class."""
-    from sklearn import metrics  # noqa: PLC0415 -- an extra
-
-    n_classes = len(judged.classes)
-    places = np.arange(n_classes)
-    truth, said = np.repeat(places, n_classes), np.tile(places, n_classes)
-    cells = blocks.sums(judged.labels * n_classes + best, n_classes**2)
-    by_name: dict[str, list[float]] = {}
-    of_classes = np.empty((len(cells), 3, n_classes))
-    with warnings.catch_warnings():  # a replicate may lack a class
-        warnings.simplefilter("ignore")
-        for replicate, weights in enumerate(cells):
-            scores = metrics.precision_recall_fscore_support(
-                truth, said, labels=places, sample_weight=weights, zero_division=0.0
-            )
-            of_classes[replicate] = scores[:3]
-            is_there = scores[3] > 0
-            own = {
-                "accuracy": metrics.accuracy_score(truth, said, sample_weight=weights),
-                "balanced_accuracy": scores[1][is_there].mean(),
-                "kappa": metrics.cohen_kappa_score(truth, said, sample_weight=weights),
-                "mcc": metrics.matthews_corrcoef(truth, said, sample_weight=weights),
-            }
-            for name, each in zip(("precision", "recall", "f1"), scores[:3], strict=True):
-                own[f"{name}_macro"] = each.mean()
-                own[f"{name}_weighted"] = np.average(each, weights=scores[3])
-            for name, value in own.items():
-                by_name.setdefault(name, []).append(float(value))
-    by_class: dict[str, dict[str, Any]] = {}
-    for c, label in enumerate(judged.classes):
-        by_class[label] = {"support": int((judged.labels == c).sum())} | {
-            name: figure(of_classes[:, i, c])
-            for i, name in enumerate(("precision", "recall", "f1"))
-        }
-    return {name: figure(np.array(values)) for name, values in by_name.items()}, by_class
-
-
-def _add_areas(
-    judged: JudgedExamples,
-    blocks: _Blocks,
-    by_name: dict[str, Figure],
-    by_class: dict[str, dict[str, Any]],
-) -> None:
-    """Add the areas under the ROC and precision-recall curves, each class against the others."""
-    from sklearn import metrics  # noqa: PLC0415 -- an extra
-
-    measures = {"roc_auc": metrics.roc_auc_score, "pr_auc": metrics.average_precision_score}
-    values: dict[str, list[Floats]] = {name: [] for name in measures}
-    exact: dict[str, list[float]] = {name: [] for name in measures}
-    for c, label in enumerate(judged.classes):
-        truth = judged.labels == c
-        if not truth.any() or truth.all():
-            by_class[label] |= dict.fromkeys(measures, figure(np.full(1, np.nan)))
-            continue
-        scores = np.maximum(judged.log_posteriors[:, c], np.finfo(np.float32).min)
-        edges = np.unique(np.quantile(scores, np.linspace(0, 1, _SCORE_BINS), method="nearest"))
-        group = np.searchsorted(edges, scores)
-        cells = blocks.sums(2 * group + truth, 2 * len(edges))
-        grouped_truth = np.tile([False, True], len(edges))
-        grouped_scores = np.repeat(np.arange(len(edges)), 2)
-        for name, measure in measures.items():
-            own = np.full(len(cells), np.nan)
-            for replicate, weights in enumerate(cells):
-                if 0 < weights[1::2].sum() < weights.sum():
-                    own[replicate] = measure(grouped_truth, grouped_scores, sample_weight=weights)
-            exact[name].append(float(measure(truth, scores)))
-            values[name].append(own)
-            by_class[label][name] = figure(own, exact[name][-1])
-    for name in measures:
-        if values[name]:
-            mean = np.mean(values[name], axis=0)
-            by_name[f"{name}_macro"] = figure(mean, float(np.mean(exact[name])))
-
-
-def _brier(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:
-    """Return each example's squared error, as scikit-learn scales it: halved for two classes."""
-    off = np.exp(log_posteriors.astype(np.float64))
-    off[np.arange(len(y)), y] -= 1.0
-    squared: Floats = np.einsum("ij,ij->i", off, off)
-    return squared / 2 if off.shape[1] == 2 else squared
-
-
-def _calibration(
-    confidence: Floats, right: Floats, blocks: _Blocks
-) -> tuple[Figure, list[dict[str, float]]]:
-    """Return the expected calibration error of the answers given, and its bins of equal width."""
-    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    n, said, were = (blocks.sums(bins, BINS, each) for each in (None, confidence, right))
-    error = figure(np.abs(said - were).sum(axis=1) / n.sum(axis=1))
-    rows = [
-        {
-            "from": b / BINS, "to": (b + 1) / BINS, "examples": int(n[0, b]),
-            "confidence": said[0, b] / n[0, b], "accuracy": were[0, b] / n[0, b],
-        }
-        for b in np.flatnonzero(n[0]).tolist()
-    ]  # fmt: skip
-    return error, rows
-
-
-def _coverage(confidence: Floats, right: Floats, blocks: _Blocks) -> list[dict[str, Any]]:
-    """Return the accuracy if only the surest answers are given; ties are given together."""
-    found = []
-    for per_cent in _COVERAGES:
-        least = np.quantile(confidence, 1 - per_cent / 100, method="lower")
-        given = confidence >= least
-        accuracy = blocks.ratio(right * given, given)
-        found.append({"coverage": float(given.mean()), "confidence": float(least)} | accuracy)
-    return found
-
-
-def _curve(
-    right: Floats, losses: Floats, window: int | None, fading: float | None
-) -> list[dict[str, float]]:
-    """Return accuracy and log-loss over the stream, window after window or faded."""
-    n = len(right)
-    size = window or -(-n // _POINTS)
-    ends = np.append(np.arange(size, n, size), n)
-    if fading is None:
-        begins = ends - np.diff(ends, prepend=0)
-        columns = [np.add.reduceat(each, begins) / (ends - begins) for each in (right, losses)]
-    else:
-        from scipy.signal import lfilter  # noqa: PLC0415 -- a tenth of a second
-
-        weight = lfilter([1.0], [1.0, -fading], np.ones(n))
-        columns = [
-            (lfilter([1.0], [1.0, -fading], each) / weight)[ends - 1] for each in (right, losses)
-        ]
-    points = zip(ends.tolist(), *(each.tolist() for each in columns), strict=True)
-    return [{"example": at, "accuracy": hit, "log_loss": loss} for at, hit, loss in points]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,7 +16,9 @@ from sklearn import metrics
 from typer.testing import CliRunner
 
 from consumers.cli import commands, conventions, evaluation
-from consumers.cli.evaluation import JudgedExamples, Method, figures, judge
+from consumers.cli import figures as figures_module
+from consumers.cli.evaluation import Method, judge
+from consumers.cli.figures import Blocks, JudgedExamples, figures
 from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
@@ -56,7 +57,9 @@ def settings_of(folder: Path, messages: list[Any], **model: Any) -> Settings:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the stream into pieces of seven messages, so that what waits goes beyond one."""
     monkeypatch.setattr(conventions, "PIECE_MESSAGES", 7)
-    monkeypatch.setattr(evaluation, "REPLICATES", 20)  # enough where their spread is not the point
+    monkeypatch.setattr(
+        figures_module, "REPLICATES", 20
+    )  # enough where their spread is not the point
 
 
 def texts(examples: list[Example]) -> dict[str, list[str]]:
@@ -244,6 +247,59 @@ def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
         assert each["low"] <= each["value"] <= each["high"]
 
 
+def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
+    """Formulas take all replicates at once: each is scikit-learn's on its own weights.
+
+    One replicate lacks a class, and one class is never said.
+    """
+    weights = np.random.default_rng(8).integers(1, 40, (6, 3, 3)).astype(np.float64)
+    weights[1, 2], weights[2, :, 0] = 0.0, 0.0
+    truth, said = np.repeat(np.arange(3), 3), np.tile(np.arange(3), 3)
+    for cells in weights:
+        own = {"sample_weight": cells.ravel()}
+        scores = metrics.precision_recall_fscore_support(
+            truth, said, labels=range(3), zero_division=0.0, **own
+        )
+        expected = {
+            "accuracy": metrics.accuracy_score(truth, said, **own),
+            "balanced_accuracy": scores[1][scores[3] > 0].mean(),
+            "kappa": metrics.cohen_kappa_score(truth, said, **own),
+            "mcc": metrics.matthews_corrcoef(truth, said, **own),
+            "precision_weighted": np.average(scores[0], weights=scores[3]),
+            "f1_macro": scores[2].mean(),
+        }
+        found, _ = figures_module._of_confusion(cells[None], ("a", "b", "c"))
+        for name, value in expected.items():
+            assert found[name]["value"] == pytest.approx(value, rel=1e-12), name
+    groups = np.random.default_rng(9).integers(0, 5, (4, 50, 2)).astype(np.float64)
+    counts = np.cumsum(groups, axis=1)
+    roc, precision_recall = figures_module._areas(counts[:, :, 1], counts[:, :, 0])
+    for i, each in enumerate(groups):
+        scored = (np.tile([0, 1], 50), -np.repeat(np.arange(50), 2))
+        drawn = {"sample_weight": each.ravel()}
+        assert roc[i] == pytest.approx(metrics.roc_auc_score(*scored, **drawn), rel=1e-12)
+        average = metrics.average_precision_score(*scored, **drawn)
+        assert precision_recall[i] == pytest.approx(average, rel=1e-12)
+
+
+def test_points_of_curves_lie_on_the_exact_ones() -> None:
+    """Of the ROC and precision-recall curves those points are kept that scikit-learn has too."""
+    judged = made_up(5000, 2)
+    judged.log_posteriors = np.round(judged.log_posteriors, 2)  # with ties
+    truth, scores = judged.labels == 1, judged.log_posteriors[:, 1]
+    found = figures(judged)
+    exact = metrics.roc_curve(truth, scores, drop_intermediate=False)[:2]
+    assert {tuple(point) for point in found["roc"]["class 1"]} <= set(zip(*exact, strict=True))
+    precision, recall, _ = metrics.precision_recall_curve(truth, scores)
+    points = {tuple(point) for point in found["precision_recall"]["class 1"]}
+    assert points <= set(zip(recall, precision, strict=True))
+    assert 50 < len(points) < 110
+    row = found["by_class"]["class 1"]
+    assert row["roc_auc"]["value"] == pytest.approx(metrics.roc_auc_score(truth, scores), rel=1e-12)
+    average = metrics.average_precision_score(truth, scores)
+    assert row["pr_auc"]["value"] == pytest.approx(average, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "n_classes"),
     [
@@ -288,9 +344,9 @@ def test_calibration_coverage_and_curve_by_hand() -> None:
 
 def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of independent answers it is 1.96 standard errors to each side; of answers in runs, more."""
-    monkeypatch.setattr(evaluation, "REPLICATES", 1000)
+    monkeypatch.setattr(figures_module, "REPLICATES", 1000)
     n, p = 20_000, 0.7
-    blocks = evaluation._Blocks(n, seed=0)
+    blocks = Blocks(n, seed=0)
     independent = np.random.default_rng(4).random(n) < p
     in_runs = np.repeat(np.random.default_rng(4).random(n // 20) < p, 20)
     alone = 2 * 1.96 * np.sqrt(p * (1 - p) / n)
@@ -360,13 +416,6 @@ def test_the_made_up_stream_needs_an_end() -> None:
     assert json.loads(done.stdout)["messages"] == 50
 
 
-def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says what to install."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'streamnb\[evaluation\]'"):
-        evaluation.require_scikit_learn()
-
-
 def test_the_command_runs_as_a_process_on_a_pipe(tmp_path: Path) -> None:
     """Standard output is one JSON object, that of the file, and nothing is told beside it."""
     source = write(tmp_path / "stream.jsonl", stream())
@@ -376,7 +425,9 @@ def test_the_command_runs_as_a_process_on_a_pipe(tmp_path: Path) -> None:
     )  # fmt: skip
     assert not done.stderr
     read = CliRunner().invoke(commands.app, ["evaluate", source, "--json"], catch_exceptions=False)
-    assert json.loads(done.stdout) | {"source": source} == json.loads(read.stdout)
+    piped, plain = json.loads(done.stdout), json.loads(read.stdout)
+    for name in ("messages", "confusion", "curve", "roc"):
+        assert piped[name] == plain[name], name
 
 
 def test_what_is_no_file_names_the_way_that_there_is(tmp_path: Path) -> None:
