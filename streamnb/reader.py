@@ -311,7 +311,9 @@ class ModelReader:
 
     # ---- the generative model ------------------------------------------------------------------
 
-    def sample(self, n: int, seed: Seed = None) -> list[tuple[dict[str, Any], Label]]:
+    def sample(
+        self, n: int, seed: Seed = None, *, length: int | None = None
+    ) -> list[tuple[dict[str, Any], Label]]:
         """Draw `n` examples with their classes; see `sample_many`.
 
         Returns
@@ -319,13 +321,15 @@ class ModelReader:
         list of (dict of str to value, class)
             What `learn_one` takes.
         """
-        columns, labels = self.sample_many(n, seed)
+        columns, labels = self.sample_many(n, seed, length=length)
         return [
             ({name: values[i] for name, values in columns.items()}, label)
             for i, label in enumerate(labels)
         ]
 
-    def sample_many(self, n: int, seed: Seed = None) -> tuple[dict[str, list[Any]], list[Label]]:
+    def sample_many(
+        self, n: int, seed: Seed = None, *, length: int | None = None
+    ) -> tuple[dict[str, list[Any]], list[Label]]:
         """Draw `n` examples from the generative model: a class from π, then each group's fields.
 
         Words under a multinomial: a length from a Poisson distribution with the class's mean
@@ -337,6 +341,8 @@ class ModelReader:
         n : int
         seed : int or numpy.random.Generator, optional
             The same seed draws the same examples.
+        length : int, optional
+            How many words each text under a multinomial has, instead of a drawn length.
 
         Returns
         -------
@@ -349,7 +355,7 @@ class ModelReader:
         InputError
             If the model generates nothing: it says why.
         """
-        return generative.sample_many(self.state, n, seed)
+        return generative.sample_many(self.state, n, seed, length)
 
     # ---- what speaks for what ------------------------------------------------------------------
 

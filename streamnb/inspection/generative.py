@@ -18,6 +18,7 @@ from streamnb.errors import InputError, check_whole
 from streamnb.inspection.group_view import views_of
 from streamnb.kernels import posterior
 from streamnb.labels import UNLABELLED, Codes, Label, read_labels, to_indices
+from streamnb.likelihoods import Multinomial
 from streamnb.state import ModelState
 
 Seed = int | np.random.Generator | None
@@ -105,7 +106,9 @@ def training_log_likelihood(state: ModelState) -> float:
 # ---- sampling -----------------------------------------------------------------------------------
 
 
-def sample_many(state: ModelState, n: int, seed: Seed) -> tuple[dict[str, list[Any]], list[Label]]:
+def sample_many(
+    state: ModelState, n: int, seed: Seed, length: int | None
+) -> tuple[dict[str, list[Any]], list[Label]]:
     """Draw `n` examples: a class from π, then each group's fields; see `ModelReader.sample_many`.
 
     Two groups that read one field are refused: drawn independently, they would not agree on it.
@@ -116,7 +119,18 @@ def sample_many(state: ModelState, n: int, seed: Seed) -> tuple[dict[str, list[A
     ends = np.cumsum(np.exp(predict.log_class_priors(state)))
     drawn_classes = np.searchsorted(ends, rng.random(n) * ends[-1], side="right").astype(np.int32)
     columns: dict[str, list[Any]] = {}
-    for name, view in views_of(state).items():
+    views = views_of(state)
+    if length is not None:
+        check_whole("length", length, 0)
+        texts = [v for v in views.values() if isinstance(v.state.spec.likelihood, Multinomial)]
+        if not texts:
+            raise InputError(
+                "length is that of texts under a Multinomial, and the model has none: under others"
+                " it follows from the words that are there. Leave it out."
+            )
+        for view in texts:
+            view.length_drawn = length
+    for name, view in views.items():
         drawn = view.sample(drawn_classes, rng)
         twice = sorted(columns.keys() & drawn.keys())
         if twice:

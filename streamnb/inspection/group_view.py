@@ -95,6 +95,8 @@ class GroupView(ABC):
     of words.
     """
 
+    length_drawn: int | None = None  # words of each text sampled; None draws the length too
+
     def __init_subclass__(cls, *, of: type | None = None) -> None:
         super().__init_subclass__()
         if of is not None:

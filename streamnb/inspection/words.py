@@ -274,11 +274,12 @@ class MultinomialView(WordsView, of=Multinomial):
         return float(self.tokens.sum() / self.examples.sum()) if self.examples.any() else 0.0
 
     def draw_words(self, c: int, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Draw a length from Poisson(the class's mean length), then words from θ_c.
+        """Draw words from θ_c, as many as asked for, or as Poisson(the class's mean length) says.
 
         With ``counts="presence"`` a word that is drawn twice is read once.
         """
-        sizes = rng.poisson(self.mean_length(c), n)
+        length = self.length_drawn
+        sizes = rng.poisson(self.mean_length(c), n) if length is None else np.full(n, length)
         ends = np.cumsum(np.exp(self.log_theta(self.live)[:, c]))
         if sizes.any() and not (len(ends) and ends[-1] > 0.0):
             raise InputError(

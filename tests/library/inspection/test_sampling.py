@@ -59,6 +59,28 @@ def test_texts_are_as_long_as_the_class_s_on_average() -> None:
         assert own.var() == pytest.approx(mean, rel=0.15)
 
 
+def test_texts_of_a_given_length_are_multinomial() -> None:
+    """Each text has that many words, and each bag comes as often as m!/∏x_j! · ∏θ_j^x_j says."""
+    source = learned([({"text": "sun sun rain"}, "ham")], {"text": Words(Multinomial())})
+    theta = dict(zip(source.words(), source.word_likelihoods(source.words())[:, 0], strict=True))
+    columns, labels = source.sample_many(20_000, seed=2, length=4)
+    own = [text for text, y in zip(columns["text"], labels, strict=True) if y == "ham"]
+    for suns in range(5):
+        share = np.mean([text.split().count("sun") == suns for text in own])
+        p = math.comb(4, suns) * theta["sun"] ** suns * theta["rain"] ** (4 - suns)
+        assert abs(share - p) <= SIGMAS * math.sqrt(p / len(own))
+    assert {len(text.split()) for text in columns["text"]} == {4}
+    assert [x["text"] for x, _ in source.sample(3, length=0)] == [""] * 3
+
+
+def test_a_length_needs_a_text_that_has_one() -> None:
+    """It is a whole number, and of a multinomial: flags and words by presence have no length."""
+    with pytest.raises(InputError, match=r"length must be a whole number of at least 0. Got -1"):
+        mixed_model(10).sample(1, length=-1)
+    with pytest.raises(InputError, match="length is that of texts under a Multinomial"):
+        learned([({"text": "good"}, "ham")], {"text": Words(Bernoulli())}).sample(1, length=2)
+
+
 def test_a_sample_of_every_kind_of_group_is_learned_again() -> None:
     """Flags, categories, numbers and bags come with their own fields, as `learn_one` takes them."""
     source = mixed_model()
