@@ -153,7 +153,7 @@ def test_coin_and_die_are_drawn(done: Done) -> None:
 
 def test_the_sweep_is_drawn(done: Done) -> None:
     """Learned texts fit worse with each step of c; held-out ones best in between."""
-    (axis,) = axes_of(done, "03_zeros", "sweep")
+    (axis,) = axes_of(done, "04_zeros", "sweep")
     drawn = curves(axis)
     assert all(a <= b for a, b in pairwise(drawn["learned"]))
     assert 3 < drawn["held out"].argmin() < len(drawn["held out"]) - 3
@@ -162,7 +162,7 @@ def test_the_sweep_is_drawn(done: Done) -> None:
 
 def test_the_three_likelihoods_are_drawn(done: Done) -> None:
     """The multinomial is a line that rises, Bernoulli is flat, the categorical falls back to 0."""
-    (axis,) = axes_of(done, "05_counts", "counts")
+    (axis,) = axes_of(done, "06_counts", "counts")
     drawn = curves(axis)
     steps = np.diff(drawn["multinomial"])
     assert steps.min() > 1
@@ -174,7 +174,7 @@ def test_the_three_likelihoods_are_drawn(done: Done) -> None:
 
 def test_growing_dimension_is_drawn(done: Done) -> None:
     """With more features naive Bayes gains, and the table ends at guessing."""
-    accuracy, loss = map(curves, axes_of(done, "06_naive", "dimension"))
+    accuracy, loss = map(curves, axes_of(done, "07_naive", "dimension"))
     assert accuracy["naive Bayes"][-1] > accuracy["naive Bayes"][0] + 0.2
     assert accuracy["table of P(y | x)"][-1] < 0.55
     assert all(a > b for a, b in pairwise(loss["naive Bayes"]))
@@ -183,7 +183,7 @@ def test_growing_dimension_is_drawn(done: Done) -> None:
 
 def test_boundaries_are_drawn(done: Done) -> None:
     """Four methods on the same 200 points; own variances close around the small cloud."""
-    axes = axes_of(done, "07_gaussian", "boundaries")
+    axes = axes_of(done, "08_gaussian", "boundaries")
     assert [axis.get_title().split("\n")[0] for axis in axes] == [
         "own variances",
         "shared variances",
@@ -193,14 +193,14 @@ def test_boundaries_are_drawn(done: Done) -> None:
     for axis in axes:
         assert sum(len(line.get_xdata()) for line in axis.lines) == 200
     corners = {"x": [1.2, 5.0, 5.0, -5.0], "y": [0.6, 4.0, -4.0, 4.0]}
-    models = done("07_gaussian")[0].names["models"]
+    models = done("08_gaussian")[0].names["models"]
     assert models["own"].predict_many(corners) == [1, 0, 0, 0]
     assert models["shared"].predict_many(corners)[:2] == [1, 1]
 
 
 def test_the_roc_curve_is_drawn(done: Done) -> None:
     """It rises from (0, 0) to (1, 1) above the coin's, and the thresholds' points lie on it."""
-    scores, roc = axes_of(done, "08_threshold", "roc")
+    scores, roc = axes_of(done, "09_threshold", "roc")
     line, _, *marks = roc.lines
     x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
@@ -215,7 +215,7 @@ def test_the_roc_curve_is_drawn(done: Done) -> None:
 
 def test_weights_are_drawn(done: Done) -> None:
     """Twelve weights each: logistic regression's own, and twice them where words have twins."""
-    for axis, slope in zip(axes_of(done, "09_linear", "linear"), (1, 2), strict=True):
+    for axis, slope in zip(axes_of(done, "11_linear", "linear"), (1, 2), strict=True):
         dots = axis.lines[0]
         assert len(dots.get_xdata()) == 12
         assert np.polyfit(dots.get_xdata(), dots.get_ydata(), 1)[0] == pytest.approx(slope, abs=0.2)
@@ -223,14 +223,14 @@ def test_weights_are_drawn(done: Done) -> None:
 
 def test_decisions_are_drawn(done: Done) -> None:
     """Three posteriors that add up to 1, and two rows of decisions."""
-    posteriors, rows = axes_of(done, "10_decisions", "decisions")
+    posteriors, rows = axes_of(done, "12_decisions", "decisions")
     assert sum(curves(posteriors).values()) == pytest.approx(np.ones(91))
     assert [len(row.get_offsets()) for row in rows.collections] == [91, 91]
 
 
 def test_recovery_is_drawn(done: Done) -> None:
     """The more was drawn and learned, the nearer the second model is to the first."""
-    (axis,) = axes_of(done, "11_sampling", "recovery")
+    (axis,) = axes_of(done, "13_sampling", "recovery")
     distances = curves(axis)["mean distance of P(spam | x)"]
     assert all(a > b for a, b in pairwise(distances))
     assert distances[-1] < distances[0] / 10
@@ -238,7 +238,7 @@ def test_recovery_is_drawn(done: Done) -> None:
 
 def test_forgetting_is_drawn(done: Done) -> None:
     """Until the turn both models are alike; at the end only the one that forgets has recovered."""
-    (axis,) = axes_of(done, "12_stream", "forgetting")
+    (axis,) = axes_of(done, "14_stream", "forgetting")
     drawn = curves(axis)
     before, end = slice(0, 112), -1  # a point every 25 examples, from the 200th on
     assert drawn["never forgets"][before] == pytest.approx(
