@@ -151,6 +151,18 @@ def test_coin_and_die_are_drawn(done: Done) -> None:
         assert len(axis.patches) == 6
 
 
+def test_the_peak_and_the_mean_are_drawn(done: Done) -> None:
+    """The log-likelihood has its peak where a tangent is flat; the posterior's area is 1."""
+    left, right = axes_of(done, "03_estimates", "estimates")
+    drawn = curves(left)
+    assert 0.001 + 0.998 * drawn["log L"].argmax() / 399 == pytest.approx(0.7, abs=0.003)
+    assert np.ptp(drawn["slope 0 at 0.7"]) == pytest.approx(0, abs=1e-12)
+    assert np.ptp(drawn["slope 8 at 0.5"]) == pytest.approx(8 * 0.24)
+    assert curves(right)["posterior"].mean() == pytest.approx(1, abs=0.01)
+    places = {line.get_label(): line.get_xdata()[0] for line in right.lines[1:]}
+    assert places == pytest.approx({"mode": 0.7, "mean": 2 / 3})
+
+
 def test_the_sweep_is_drawn(done: Done) -> None:
     """Learned texts fit worse with each step of c; held-out ones best in between."""
     (axis,) = axes_of(done, "04_zeros", "sweep")
@@ -211,6 +223,17 @@ def test_the_roc_curve_is_drawn(done: Done) -> None:
         distance = np.hypot(x - mark.get_xdata()[0], y - mark.get_ydata()[0])
         assert distance.min() < 1e-9
     assert sum(bar.get_height() for bar in scores.patches) == 2000
+
+
+def test_precision_and_recall_are_drawn(done: Done) -> None:
+    """ROC is the same for a rare illness and a rarer one; precision falls with the share of ill."""
+    grid = np.linspace(0.05, 0.95, 19)
+    roc, pr = (
+        [np.interp(grid, line.get_xdata(), line.get_ydata()) for line in axis.lines]
+        for axis in axes_of(done, "10_precision", "precision")
+    )
+    assert roc[1] == pytest.approx(roc[0], abs=0.06)
+    assert (pr[0] > pr[1] + 0.09).all()
 
 
 def test_weights_are_drawn(done: Done) -> None:
