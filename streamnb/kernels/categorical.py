@@ -30,8 +30,8 @@ from streamnb.kernels.layout import (
     RunOptions,
     Table,
     Texts,
+    load_eight,
 )
-from streamnb.kernels.memory import load_eight
 from streamnb.kernels.posterior import (
     add_log_products,
     add_weight,

@@ -23,8 +23,8 @@ from streamnb.kernels.layout import (
     Int,
     Rows,
     RowUpdates,
+    prefetch,
 )
-from streamnb.kernels.memory import prefetch
 from streamnb.kernels.posterior import add_weight
 
 ADDED, FULL = range(2)

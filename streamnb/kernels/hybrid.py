@@ -40,8 +40,8 @@ from streamnb.kernels.layout import (
     RowUpdates,
     RunOptions,
     Table,
+    prefetch,
 )
-from streamnb.kernels.memory import prefetch
 
 # A word, a negated word, an n-gram of two words, a longer one.
 KINDS = 4

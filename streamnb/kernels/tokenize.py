@@ -6,8 +6,7 @@ import numpy as np
 
 from streamnb.kernels.hashing import negate, siphash, siphash_short
 from streamnb.kernels.jit import inner
-from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables
-from streamnb.kernels.memory import load_eight
+from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables, load_eight
 
 (SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE) = (
     range(12)

@@ -31,8 +31,9 @@ from streamnb.kernels.layout import (
     Table,
     Texts,
     TokenizerTables,
+    prefetch,
+    store_eight,
 )
-from streamnb.kernels.memory import prefetch, store_eight
 from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
 
 PROBES_MAX = 128

@@ -17,8 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from streamnb.kernels.jit import inner, kernel, short_kernel
-from streamnb.kernels.layout import I32, I64, U8, Flags, I64Grid, Int, Texts
-from streamnb.kernels.memory import load_eight
+from streamnb.kernels.layout import I32, I64, U8, Flags, I64Grid, Int, Texts, load_eight
 from streamnb.kernels.tokenize import decode, encode_into
 
 # Bytes as they came: nobody may write into them, which is another type to the compiler.

@@ -15,8 +15,7 @@ import numpy as np
 
 from consumers.decode.kernels.json_scan import Raw
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int
-from streamnb.kernels.memory import load_eight
+from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int, load_eight
 
 MAGIC = int.from_bytes(b"SNL1", "little")
 HEAD_BYTES, FIELD_BYTES = 32, 16

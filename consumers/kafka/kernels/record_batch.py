@@ -25,8 +25,7 @@ from numba import config, types
 from numpy.typing import NDArray
 
 from streamnb.kernels.jit import DISABLED, inner, kernel
-from streamnb.kernels.layout import I64, Bytes, I64Grid, Int
-from streamnb.kernels.memory import load_eight
+from streamnb.kernels.layout import I64, Bytes, I64Grid, Int, load_eight
 
 # The columns of a row.
 BEGIN = 0  # where the batch begins in the response
