@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping
 
 from consumers.messages import Partition, part_name
-from consumers.pipeline.batch_queue import Handover
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.part_files import LoadedPart
-from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.reader import Handover, Limits, Reader
 from consumers.sources.base import LogFacts, have_same_partitions
 from streamnb import Learner
 

@@ -28,14 +28,13 @@ from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
-from consumers.pipeline.batch_queue import Handover
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.part_files import LoadedPart
-from consumers.pipeline.reader import KnownLogs, Limits, Reader
+from consumers.pipeline.reader import Handover, KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink

@@ -9,7 +9,7 @@ import pytest
 
 from consumers.errors import SourceError
 from consumers.messages import Messages, Partition
-from consumers.pipeline.batch_queue import BatchQueue
+from consumers.pipeline.reader import BatchQueue
 from tests.consumers.decoded_messages import messages
 
 FIRST, SECOND = Partition("t", 0), Partition("t", 1)

@@ -21,12 +21,11 @@ from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline import loop
-from consumers.pipeline.batch_queue import BatchQueue
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
-from consumers.pipeline.reader import Limits, Reader
+from consumers.pipeline.reader import BatchQueue, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.sinks.base import NoSink, Record, Sink
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
