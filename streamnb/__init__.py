@@ -6,6 +6,7 @@ configuration file.
 
 from streamnb.columns import TextColumn
 from streamnb.decay import HalfLife
+from streamnb.drift import DriftMartingale, MovedWord, WordCounts, count_words, moved_words
 from streamnb.errors import StreamnbError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
 from streamnb.features.bag import Bag
@@ -49,6 +50,7 @@ __all__ = [
     "Codes",
     "Complement",
     "Dirichlet",
+    "DriftMartingale",
     "EveryExamples",
     "EveryInterval",
     "Explanation",
@@ -61,6 +63,7 @@ __all__ = [
     "Judgement",
     "Learner",
     "LinearForm",
+    "MovedWord",
     "Multinomial",
     "NaiveBayes",
     "NormalInverseGamma",
@@ -74,13 +77,16 @@ __all__ = [
     "StreamnbError",
     "TextColumn",
     "VarianceFloor",
+    "WordCounts",
     "Words",
     "adjusted_shares",
+    "count_words",
     "export_arrow",
     "export_dict",
     "export_json",
     "load",
     "merge",
+    "moved_words",
     "save",
     "subtract",
     "to_arrow",

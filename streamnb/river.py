@@ -13,6 +13,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from river import base
+from river import drift as river_drift
 from scipy import sparse
 
 from streamnb.columns import to_mapping
@@ -27,7 +28,7 @@ from streamnb.labels import Label, check_label
 from streamnb.likelihoods import Multinomial
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma
 from streamnb.model import NaiveBayes
-from streamnb.priors import ClassPrior
+from streamnb.priors import ClassPrior, check
 
 
 class StreamNB(base.MiniBatchClassifier):
@@ -230,6 +231,49 @@ class StreamNB(base.MiniBatchClassifier):
         }
         found = nw.from_dict(named, backend=frame.implementation)
         return _with_index_of(frame, found.to_native())
+
+
+class AdwinAlarm:
+    """River's ADWIN on losses, asked as `DriftMartingale` is: alarms when their mean has grown.
+
+    ADWIN (Bifet and Gavaldà 2007) compares the means of two stretches of an adaptive window. Its
+    bound on false alarms holds for each comparison, not for the whole stream; a fall of the mean
+    drops the old stretch too, and is no alarm.
+
+    Parameters
+    ----------
+    delta : float
+        Between 0 and 1: how readily it drops a stretch.
+    largest : float
+        Losses above count as this one: ADWIN's bound is one of bounded values.
+
+    Examples
+    --------
+    >>> alarm = AdwinAlarm()
+    >>> alarm.update([0.2, 0.3] * 500)
+    []
+    >>> [at < 500 for at in alarm.update([0.9, 1.0] * 500)]
+    [True]
+    """
+
+    def __init__(self, delta: float = 0.002, largest: float = 5.0) -> None:
+        check("delta", delta, above=0.0)
+        if delta >= 1.0:
+            raise InputError(f"delta must be below 1. Got {delta!r} instead.")
+        self.largest = check("largest", largest, above=0.0)
+        self.adwin: Any = river_drift.ADWIN(delta=delta)  # type: ignore[no-untyped-call]  # compiled
+        self.n_alarms = 0
+
+    def update(self, losses: Iterable[float]) -> list[int]:
+        """Take in losses, in order; return the positions at which an alarm was raised."""
+        alarms = []
+        for i, loss in enumerate(losses):
+            before = self.adwin.estimation
+            self.adwin.update(min(float(loss), self.largest))
+            if self.adwin.drift_detected and self.adwin.estimation > before:
+                alarms.append(i)
+        self.n_alarms += len(alarms)
+        return alarms
 
 
 class _Hidden(int):

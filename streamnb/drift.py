@@ -1,0 +1,303 @@
+"""Drift: an alarm when losses grow beyond what chance explains, and the words that moved.
+
+**The alarm** is a conformal test martingale (Vovk, Gammerman and Shafer 2022, *Algorithmic learning
+in a random world*, 2nd edition, part III) on the prequential losses. Each loss gets a p-value, its
+place among all since the restart. If the losses are exchangeable, as those of a stable stream and a
+model at rest are, p-values are independent and uniform, and no bet on them gains on average. The
+capital begins at 1; by Ville's inequality it ever reaches 1/α with probability α at most, however
+long the stream. A drift makes losses large and p-values small, on which all bets are placed: losses
+that fall, as those of a model that learns do, lose them.
+
+Nobody knows when a drift will come, nor how strong it will be. So the capital goes to work piece by
+piece, n^(−5/4)/4 of it with loss n, at four stakes: a mixture over both, as the e-detectors of
+Shin, Ramdas and Rinaldo (2023). A drift after a million losses has to earn what the pieces lack,
+a factor of e^19, beside the 1/α.
+
+**The words** are ranked by how much their log-odds of a class against the others changed between
+two windows, in standard errors, beyond what the classes' own shares changed (Monroe, Colaresi and
+Quinn 2008, "Fightin' words", *Political Analysis* 16).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamnb.decay import Clock
+from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.features.protocol import Floats
+from streamnb.inspection.words import word_view
+from streamnb.kernels import drift as kernel
+from streamnb.labels import Label
+from streamnb.priors import check
+from streamnb.reader import ModelReader
+
+_STAKES = np.array([0.05, 0.15, 0.4, 0.95])
+_PSEUDO = 0.5  # of an occurrence, in each class and window: no log-odds are infinite
+
+
+class DriftMartingale:
+    """Raises an alarm when losses grow, in a stable stream with probability `alpha` at most.
+
+    What is bounded is the probability of *ever* raising a false alarm, from the start or from the
+    alarm before; each alarm restarts it with a capital of 1 and no losses to compare with.
+
+    Parameters
+    ----------
+    alpha : float
+        Between 0 and 1: the alarm is raised when the capital reaches 1/alpha.
+    tolerance : float
+        How much more often than half of the time a loss may exceed those before it, from 0 to 0.4:
+        no drift of that size counts. The bound then holds for every stream whose p-values have a
+        mean of 0.5 − tolerance or more, given those before.
+    seed : int
+        Of the hash that breaks ties between losses, from 0 to 2⁶⁴ − 1. The same losses raise the
+        same alarms, however they are cut into batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.random.default_rng(1).exponential(0.4, 20_000)
+    >>> losses[10_000:] *= 1.5
+    >>> martingale = DriftMartingale()
+    >>> alarms = martingale.update(losses)
+    >>> len(alarms), 10_000 < alarms[0] < 11_000
+    (1, True)
+    """
+
+    def __init__(self, alpha: float = 0.001, tolerance: float = 0.0, seed: int = 0) -> None:
+        self.alpha = check("alpha", alpha, above=0.0)
+        self.tolerance = check("tolerance", tolerance)
+        check_whole("seed", seed, 0)
+        if self.alpha >= 1.0 or self.tolerance > 0.4 or seed >= 1 << 64:
+            raise InputError(
+                "alpha must be below 1, tolerance at most 0.4 and seed below 2⁶⁴. Got"
+                f" {alpha!r}, {tolerance!r} and {seed!r} instead."
+            )
+        self.seed = int(seed)
+        self._counts = np.zeros(kernel.BINS, dtype=np.int64)
+        self._capital = np.zeros(len(_STAKES))
+        self._numbers = np.zeros(3, dtype=np.int64)
+
+    @property
+    def capital(self) -> float:
+        """What the capital of 1 has become since the restart; below 1/alpha."""
+        return float((self.n + 1) ** -0.25 + self._capital.sum())
+
+    @property
+    def n(self) -> int:
+        """How many losses came since the restart."""
+        return int(self._numbers[kernel.SINCE_RESTART])
+
+    @property
+    def n_alarms(self) -> int:
+        """How many alarms there were."""
+        return int(self._numbers[kernel.ALARMS])
+
+    def update(self, losses: ArrayLike) -> list[int]:
+        """Take in losses, in order; return the positions at which an alarm was raised.
+
+        Parameters
+        ----------
+        losses : array_like of shape (n,)
+            Minus the log-posterior of each true class, from before the example was learned; or any
+            other measure of 0 and above of how wrong an answer was. Infinity is legal.
+
+        Raises
+        ------
+        InputError
+            If a loss is negative or not a number; nothing was taken in.
+        """
+        found = np.ascontiguousarray(losses, dtype=np.float64)
+        if found.ndim != 1 or not (found >= 0.0).all():
+            raise InputError(f"losses must be a row of numbers of 0 or above. Got {losses!r}.")
+        alarms = np.empty(len(found), dtype=np.int64)
+        n = kernel.bet(
+            found,
+            np.array([self.seed], dtype=np.uint64),
+            _STAKES,
+            np.array([1.0 / self.alpha, self.tolerance]),
+            self._counts,
+            self._capital,
+            self._numbers,
+            alarms,
+        )
+        return [int(at) for at in alarms[:n]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return settings and state as plain values, which JSON holds without loss."""
+        return {
+            "alpha": self.alpha,
+            "tolerance": self.tolerance,
+            "seed": self.seed,
+            "counts": self._counts.tolist(),
+            "capital": self._capital.tolist(),
+            "numbers": self._numbers.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the martingale that `to_dict` described; it goes on bit for bit."""
+        found = cls(values["alpha"], values["tolerance"], values["seed"])
+        for array, name in (
+            (found._counts, "counts"),
+            (found._capital, "capital"),
+            (found._numbers, "numbers"),
+        ):
+            array[:] = values[name]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WordCounts:
+    """The counts of a model's most frequent words at one time, to be compared with later ones.
+
+    Attributes
+    ----------
+    group : str
+        The group of words.
+    words : tuple of str
+    counts : ndarray of shape (n_words, n_classes)
+        N_jc, weighted.
+    tokens : ndarray of shape (n_classes,)
+        N_·c, of all words.
+    scale, landmark : float
+        How far decay had scaled the counts by then, and since when, in half-lives; 1 and 0 without.
+    """
+
+    group: str
+    words: tuple[str, ...]
+    counts: Floats
+    tokens: Floats
+    scale: float = 1.0
+    landmark: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MovedWord:
+    """A word that speaks for another class than it did.
+
+    Attributes
+    ----------
+    word : str
+    label : str, int or bool
+        The class that it speaks for more than before.
+    z : float
+        The change of its log-odds of that class, in standard errors.
+    before, after : float
+        The share of its occurrences that were of that class, in either window.
+    """
+
+    word: str
+    label: Label
+    z: float
+    before: float
+    after: float
+
+
+def count_words(model: ModelReader, n_words: int = 20_000, group: str | None = None) -> WordCounts:
+    """Return the counts of a model's `n_words` most frequent words, to compare later ones with.
+
+    Raises
+    ------
+    InputError
+        If the model has no such group of words.
+    """
+    check_kind("model", model, ModelReader)
+    view = word_view(model.state, group)
+    words = tuple(view.most_frequent(n_words))
+    counts = view.state.counts
+    return WordCounts(
+        view.state.name,
+        words,
+        counts.by_word[view.state.find(words)],
+        counts.tokens.copy(),
+        model.state.clock.scale,
+        model.state.clock.landmark,
+    )
+
+
+def moved_words(
+    earlier: WordCounts, model: ModelReader, n: int = 10, *, least_z: float = 4.0
+) -> list[MovedWord]:
+    """Return the words whose class changed most since, the most surely changed first.
+
+    What was counted up to `earlier` is one window, what the model has learned since is the other:
+    their counts are subtracted exactly. A word that is new since has no change.
+
+    Parameters
+    ----------
+    earlier : WordCounts
+        Of the same model, from `count_words`.
+    model : NaiveBayes or Snapshot
+    n : int
+        How many words at most.
+    least_z : float
+        Words that changed by fewer standard errors are left out. Of 20,000 words that do not
+        change, chance takes one beyond 4.
+
+    Examples
+    --------
+    >>> import streamnb as nb
+    >>> model = nb.NaiveBayes(["ham", "spam"], features={"text": nb.Words(nb.Multinomial())})
+    >>> texts = ["cheap lunch", "cheap prize"] * 100
+    >>> model.learn_many({"text": texts}, ["ham", "spam"] * 100)
+    >>> before = nb.count_words(model)
+    >>> model.learn_many({"text": texts}, ["spam", "ham"] * 100)
+    >>> [(moved.word, moved.label) for moved in nb.moved_words(before, model)]
+    [('lunch', 'spam'), ('prize', 'ham')]
+    """
+    check_kind("model", model, ModelReader)
+    check_kind("earlier", earlier, WordCounts)
+    check_whole("n", n, 0)
+    check("least_z", least_z)
+    state = model.state
+    group = word_view(state, earlier.group).state
+    n_new = len(state.classes) - len(earlier.tokens)
+    factor = Clock(state.clock.half_life, None, earlier.landmark).moved_to(state.clock.landmark)[1]
+    columns = group.find(earlier.words)
+    known = np.flatnonzero(columns >= 0)
+    before = np.pad(earlier.counts[known], ((0, 0), (0, n_new)))
+    tokens = np.pad(earlier.tokens, (0, n_new))
+    after = np.maximum(group.counts.by_word[columns[known]] - before * factor, 0.0)
+    tokens_after = np.maximum(group.counts.tokens - tokens * factor, 0.0)
+    before, tokens = before / earlier.scale, tokens / earlier.scale
+    z = change_of_log_odds(
+        before, after / state.clock.scale, tokens, tokens_after / state.clock.scale
+    )
+    if not z.size:
+        return []
+    best = z.argmax(axis=1)
+    surest = z[np.arange(len(z)), best]
+    found = []
+    for at in np.argsort(-surest, kind="stable")[:n].tolist():
+        if surest[at] < least_z:
+            break
+        c = int(best[at])
+        found.append(
+            MovedWord(
+                earlier.words[known[at]],
+                state.classes[c],
+                float(surest[at]),
+                float(before[at, c] / before[at].sum()),
+                float(after[at, c] / after[at].sum()),
+            )
+        )
+    return found
+
+
+def change_of_log_odds(
+    before: Floats, after: Floats, tokens_before: Floats, tokens_after: Floats
+) -> Floats:
+    """Return z of the change of each word's log-odds of each class, shape (n_words, n_classes)."""
+    found, variance = np.zeros_like(before), np.zeros_like(before)
+    for counts, tokens, sign in ((before, tokens_before, -1.0), (after, tokens_after, 1.0)):
+        own, others = counts + _PSEUDO, counts.sum(axis=1, keepdims=True) - counts + _PSEUDO
+        base = np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
+        found += sign * (np.log(own / others) - base)
+        variance += 1.0 / own + 1.0 / others
+    z: Floats = found / np.sqrt(variance)
+    return z

@@ -1,0 +1,228 @@
+"""Drift: the martingale against its plain twin, its false alarms, and planted changes of words."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamnb as nb
+from benchmarks.drift import PlantedStream, detect
+from streamnb.drift import change_of_log_odds
+from streamnb.errors import InputError
+
+STAKES = (0.05, 0.15, 0.4, 0.95)
+MASK = (1 << 64) - 1
+
+
+def mixed(value: int) -> int:
+    """Return MurmurHash3's finaliser."""
+    value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & MASK
+    value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & MASK
+    return value ^ (value >> 33)
+
+
+class PlainMartingale:
+    """The martingale as it is written down: every loss kept, each compared with each."""
+
+    def __init__(self, alpha: float, tolerance: float, seed: int) -> None:
+        self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
+        self.ever = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all losses; begin with a capital of 1, none of it at stake."""
+        self.bins: list[tuple[int, int]] = []
+        self.capital = [0.0] * len(STAKES)
+
+    def takes(self, loss: float) -> bool:
+        """Return whether the alarm is raised by a loss."""
+        mantissa, octave = math.frexp(min(loss, 63.9))
+        quarter = int(mantissa * 8) - 4
+        own = (octave, quarter) if octave >= -24 and loss else (-24, 0)
+        self.bins.append(own)
+        self.ever += 1
+        n = len(self.bins)
+        number = mixed((self.seed + self.ever * 0x9E3779B97F4A7C15) & MASK) >> 11
+        equal = sum(each == own for each in self.bins)
+        p = (sum(each > own for each in self.bins) + number / 2**53 * equal) / n
+        at_stake = (n**-0.25 - (n + 1) ** -0.25) / len(STAKES)
+        self.capital = [
+            (held + at_stake) * (1 + stake * (1 - 2 * p)) / (1 + 2 * stake * self.tolerance)
+            for held, stake in zip(self.capital, STAKES, strict=True)
+        ]
+        if (n + 1) ** -0.25 + sum(self.capital) >= 1 / self.alpha:
+            self.restart()
+            return True
+        return False
+
+
+losses_of_a_stream = st.lists(
+    st.one_of(st.floats(0.0, 35.0), st.sampled_from([0.0, 0.5, 1e-9, math.inf])), max_size=60
+)
+
+
+@given(losses_of_a_stream, st.sampled_from([0.0, 0.1]), st.integers(0, MASK), st.integers(0, 60))
+def test_it_is_its_plain_twin(losses: list[float], tolerance: float, seed: int, cut: int) -> None:
+    """Alarms and capital are the twin's, however the losses are cut, saved and loaded."""
+    plain = PlainMartingale(0.3, tolerance, seed)
+    wanted = [i for i, loss in enumerate(losses) if plain.takes(loss)]
+    martingale = nb.DriftMartingale(0.3, tolerance, seed)
+    found = martingale.update(losses[:cut])
+    again = nb.DriftMartingale.from_dict(json.loads(json.dumps(martingale.to_dict())))
+    found += [cut + at for at in again.update(losses[cut:])]
+    assert found == wanted
+    assert again.n == len(plain.bins)
+    assert again.n_alarms == len(wanted)
+    np.testing.assert_allclose(
+        again.capital, (again.n + 1) ** -0.25 + sum(plain.capital), rtol=1e-12
+    )
+    whole = nb.DriftMartingale(0.3, tolerance, seed)
+    assert whole.update(losses) == wanted
+    assert whole.to_dict() == again.to_dict()  # bit for bit
+
+
+def alarm_rate(alpha: float, tolerance: float, growth: float) -> float:
+    """Return the share of 400 streams of 5,000 losses that raise an alarm."""
+    alarms = 0
+    for seed in range(400):
+        losses = np.random.default_rng(seed).exponential(0.4, 5_000)
+        losses *= np.linspace(1.0, growth, len(losses))
+        alarms += bool(nb.DriftMartingale(alpha, tolerance, seed).update(losses))
+    return alarms / 400
+
+
+def test_false_alarms_stay_below_the_bound() -> None:
+    """By Ville's inequality α of the stable streams ever raise one."""
+    assert alarm_rate(0.2, 0.0, 1.0) <= 0.2
+    assert alarm_rate(0.2, 0.0, 0.7) <= 0.2
+    assert alarm_rate(0.2, 0.0, 1.3) > 0.9  # it can fail: here they grow
+
+
+def test_a_tolerated_change_raises_no_alarm() -> None:
+    """With a tolerance, losses that grow by less do not count, and those that grow more do."""
+    assert alarm_rate(0.05, 0.05, 1.2) <= 0.05
+    assert alarm_rate(0.05, 0.05, 4.0) > 0.9
+
+
+def test_adding_ties_changes_no_bound() -> None:
+    """Errors of 0 or 1 have p-values as uniform as any: their ties are broken evenly."""
+    alarms = 0
+    for seed in range(400):
+        wrong = np.random.default_rng(seed).random(5_000) < 0.2
+        alarms += bool(nb.DriftMartingale(0.2, seed=seed).update(wrong))
+    assert alarms / 400 <= 0.2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"alpha": 0.0}, {"alpha": 1.0}, {"tolerance": 0.5}, {"seed": -1}, {"seed": 1 << 64}],
+    ids=str,
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
+    """They are errors of the caller."""
+    with pytest.raises(InputError):
+        nb.DriftMartingale(**settings)
+
+
+@pytest.mark.parametrize("losses", [[0.1, -0.1], [math.nan], [[0.1]]], ids=str)
+def test_losses_that_are_none_are_refused(losses: list[Any]) -> None:
+    """Nothing of them is taken in."""
+    martingale = nb.DriftMartingale()
+    with pytest.raises(InputError):
+        martingale.update(losses)
+    assert martingale.n == 0
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def test_z_is_the_change_of_the_log_odds_by_its_standard_error() -> None:
+    """Two words, two classes, by hand; a change of the classes' own shares is none of a word."""
+    before, after = np.array([[30.0, 10.0]]), np.array([[10.0, 30.0]])
+    total = np.array([1e9, 1e9])
+    change = math.log(10.5 / 30.5) - math.log(30.5 / 10.5)
+    error = math.sqrt(2 / 10.5 + 2 / 30.5)
+    found = change_of_log_odds(before, after, total, total)
+    np.testing.assert_allclose(found, [[change / error, -change / error]])
+    moved = change_of_log_odds(before, before * [1.0, 8.0], total, total * [1.0, 8.0])
+    assert abs(moved).max() < 0.2
+
+
+@pytest.mark.parametrize("decay", [None, nb.HalfLife(examples=300.0), nb.HalfLife(seconds=300.0)])
+def test_windows_are_subtracted_whatever_is_forgotten(decay: nb.HalfLife | None) -> None:
+    """Decayed counts are brought to one time first, across landmarks that have moved."""
+    model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())}, decay=decay)
+    texts, labels = ["cold day", "warm day"], ["a", "b"]
+    n = 4_000
+    times = np.arange(2.0 * n)
+    model.learn_many({"t": texts * (n // 2)}, labels * (n // 2), times_s=times[:n])
+    earlier = nb.count_words(model)
+    model.learn_many({"t": texts * 200}, labels[::-1] * 200, times_s=times[n : n + 400])
+    found = nb.moved_words(earlier, model)
+    assert {each.word: each.label for each in found} == {"cold": "b", "warm": "a"}
+    assert all(each.before == pytest.approx(0.0, abs=1e-6) for each in found)
+    assert all(each.after == pytest.approx(1.0, abs=1e-6) for each in found)
+
+
+def test_a_word_that_left_or_a_class_that_came_does_no_harm() -> None:
+    """Words without counts are passed over, as new ones are; a new class has none before."""
+    model = nb.NaiveBayes(features={"t": nb.Words(nb.Multinomial())})
+    model.learn_many({"t": ["cold", "warm"] * 30}, ["a", "b"] * 30)
+    model.learn_one({"t": "gone"}, "a")
+    earlier = nb.count_words(model)
+    model.unlearn_one({"t": "gone"}, "a")
+    model.learn_many({"t": ["cold", "warm", "new"] * 30}, ["c", "b", "c"] * 30)
+    found = nb.moved_words(earlier, model, least_z=0.0)
+    assert {each.word for each in found} == {"cold", "warm"}
+    (cold,) = (each for each in found if each.word == "cold")
+    assert (cold.label, cold.before, cold.after) == ("c", 0.0, 1.0)
+    assert nb.moved_words(earlier, model, 0) == []
+    assert nb.moved_words(nb.count_words(model), model) == []
+
+
+# ---- planted drift -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_abrupt_change_is_noticed_and_named(seed: int) -> None:
+    """Half the vocabulary changes sides: an alarm within 5,000 tweets, 8 of 10 words named."""
+    found = detect(PlantedStream(seed), 20_000, 20_000, seed=seed)
+    assert found.false_alarms == 0
+    assert found.delay is not None
+    assert found.delay <= 2_000
+    assert found.named >= 8
+    assert found.named_at <= 5_000
+
+
+def test_a_gradual_and_a_returning_change_are_noticed() -> None:
+    """A change that takes 20,000 tweets, and one that goes back, each raise their alarms."""
+    gradual = detect(PlantedStream(3), 20_000, 30_000, gradual=20_000, seed=3)
+    assert gradual.false_alarms == 0
+    assert gradual.delay is not None
+    assert gradual.delay <= 20_000
+    recurring = detect(PlantedStream(4), 20_000, 60_000, period=20_000, half_life=5_000.0, seed=4)
+    assert recurring.n_alarms >= 3
+    assert recurring.false_alarms == 0
+
+
+def test_a_stable_stream_raises_no_alarm() -> None:
+    """A small version of `python -m benchmarks.drift stable`."""
+    assert detect(PlantedStream(5), 60_000, 0, seed=5).false_alarms == 0
+
+
+def test_the_guide_shows_what_happens() -> None:
+    """Every example of `docs/drift.md` prints what the page says."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "drift.md"
+    failed, n_run = doctest.testfile(
+        str(guide), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert n_run > 8
+    assert failed == 0
