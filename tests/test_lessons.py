@@ -193,6 +193,15 @@ def test_growing_dimension_is_drawn(done: Done) -> None:
     assert loss["table of P(y | x)"][-1] == pytest.approx(np.log(2), abs=0.01)
 
 
+def test_densities_and_their_product_are_drawn(done: Done) -> None:
+    """The curves have area 1, and the plane a hill of contours for each class."""
+    x, y, plane = axes_of(done, "08_gaussian", "joint")
+    for axis, step in ((x, 10 / 60), (y, 8 / 48)):
+        for line in axis.lines:
+            assert np.sum(line.get_ydata()) * step == pytest.approx(1, abs=0.01)
+    assert len(plane.collections) == 2
+
+
 def test_boundaries_are_drawn(done: Done) -> None:
     """Four methods on the same 200 points; own variances close around the small cloud."""
     axes = axes_of(done, "08_gaussian", "boundaries")
@@ -234,6 +243,14 @@ def test_precision_and_recall_are_drawn(done: Done) -> None:
     )
     assert roc[1] == pytest.approx(roc[0], abs=0.06)
     assert (pr[0] > pr[1] + 0.09).all()
+
+
+def test_two_bells_and_their_logistic_curve_are_drawn(done: Done) -> None:
+    """The curve is the right bell's share of both, everywhere."""
+    (axis,) = axes_of(done, "11_linear", "sigmoid")
+    drawn = curves(axis)
+    share = drawn["p(u | 1)"] / (drawn["p(u | 0)"] + drawn["p(u | 1)"])
+    assert drawn["P(1 | u)"] == pytest.approx(share, rel=1e-12)
 
 
 def test_weights_are_drawn(done: Done) -> None:
