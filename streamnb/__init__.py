@@ -4,8 +4,10 @@ Arrays and dicts in, log-posteriors out: the library knows no transport, no cloc
 configuration file.
 """
 
+from streamnb.calibration import Calibrator, ReliabilityBin
 from streamnb.columns import TextColumn
 from streamnb.decay import HalfLife
+from streamnb.decisions import ConformalSets, cheapest, expected_costs
 from streamnb.drift import DriftMartingale, MovedWord, WordCounts, count_words, moved_words
 from streamnb.errors import StreamnbError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
@@ -45,10 +47,12 @@ __all__ = [
     "Bag",
     "Bernoulli",
     "Beta",
+    "Calibrator",
     "Categorical",
     "Categories",
     "Codes",
     "Complement",
+    "ConformalSets",
     "Dirichlet",
     "DriftMartingale",
     "EveryExamples",
@@ -71,6 +75,7 @@ __all__ = [
     "Parameters",
     "Predictor",
     "Quantifier",
+    "ReliabilityBin",
     "Snapshot",
     "SnapshotBoard",
     "StoreWarning",
@@ -80,7 +85,9 @@ __all__ = [
     "WordCounts",
     "Words",
     "adjusted_shares",
+    "cheapest",
     "count_words",
+    "expected_costs",
     "export_arrow",
     "export_dict",
     "export_json",

@@ -1,0 +1,111 @@
+"""`python -m benchmarks.coverage`: what calibrator and prediction sets make of a model's answers.
+
+Each example is judged, calibrated and given its set before its label is told to any of them. On the
+recorded tweets the stream's turn is its last positive tweet; behind it all are negative. River's
+numeric streams are held against its GaussianNB.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import streamnb as nb
+from benchmarks.accuracy import PIECE, judge, learn, model_of
+from benchmarks.numeric import KINDS, Stream, groups_for, read, river
+from benchmarks.tweets import CLASSES, load
+
+BLOCK = 5_000
+LEAST = 1e-15  # River's bound on the probability of a true class
+
+Floats = NDArray[np.float64]
+
+
+def show_sets(
+    name: str, sets: NDArray[np.bool_], truth: NDArray[np.int64], turn: int, what: str
+) -> None:
+    """Print how often the sets held the true class, in all and by block, and how large they are."""
+    covered, sizes = sets[np.arange(len(truth)), truth], sets.sum(axis=1)
+    blocks = covered[: len(covered) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(axis=1)
+    least, most = (blocks.min(), blocks.max()) if len(blocks) else (math.nan, math.nan)
+    tail = f", behind the turn {covered[turn:].mean():.2%}" if turn < len(truth) else ""
+    print(
+        f"{name:<7} {what}: covered {covered.mean():.2%}{tail}, blocks of {BLOCK:,} {least:.2%} to"
+        f" {most:.2%}; mean size {sizes.mean():.3f}, one class {(sizes == 1).mean():.1%}, none"
+        f" {(sizes == 0).mean():.2%}",
+        flush=True,
+    )
+
+
+def show(name: str, what: str, log_posteriors: Floats, truth: NDArray[np.int64]) -> None:
+    """Print how right and how sure answers are."""
+    accuracy, log_loss, ece = judge(np.maximum(log_posteriors, math.log(LEAST)), truth)
+    print(f"{name:<7} {what:<28} {accuracy:8.2%}  {log_loss:8.4f}  {ece:6.4f}", flush=True)
+
+
+def in_pieces(learner: Any, log_posteriors: Floats, truth: NDArray[np.int64]) -> Any:
+    """Return what a calibrator, or sets, say of each example before its label is told."""
+    return np.concatenate(
+        [
+            learner.prequential_many(log_posteriors[i : i + PIECE], truth[i : i + PIECE])
+            for i in range(0, len(truth), PIECE)
+        ]
+    )
+
+
+def judge_tweets(tweets: int, coverage: float) -> None:
+    """Print the figures of the recorded tweets, for the hybrid and the plain model."""
+    stream = load()
+    truth = np.array([CLASSES.index(label) for label in stream.labels])[: tweets or None]
+    turn = int(np.flatnonzero(truth == 1)[-1]) + 1
+    print("model   what                         accuracy  log-loss     ECE")
+    for name, hybrid in (("hybrid", nb.Hybrid()), ("plain", None)):
+        stated, _ = learn(model_of(hybrid), stream, np.arange(len(truth)), 0)
+        calibrated = in_pieces(nb.Calibrator(), stated, truth)
+        for what, answers in (("stated", stated), ("calibrated", calibrated)):
+            show(name, f"{what}, to the turn", answers[:turn], truth[:turn])
+            if turn < len(truth):
+                show(name, f"{what}, behind the turn", answers[turn:], truth[turn:])
+            sets = in_pieces(nb.ConformalSets(coverage), answers, truth)
+            show_sets(name, sets, truth, turn, what)
+
+
+def judge_numbers(stream: Stream) -> None:
+    """Print the figures of one of River's streams, for our Gaussian and River's."""
+    classes = sorted(set(stream.labels), key=str)
+    truth = np.array([classes.index(label) for label in stream.labels])
+    model = nb.NaiveBayes(classes, features=groups_for(stream))
+    stated = model.prequential_many(stream.columns, stream.labels)
+    theirs, other = np.empty_like(stated), river(stream)
+    for i, (x, y) in enumerate(stream.examples):
+        said = other.predict_proba_one(x)
+        theirs[i] = [math.log(max(said.get(c, 0.0), LEAST)) for c in classes]
+        other.learn_one(x, y)
+    print(f"{stream.name}: {len(truth):,} examples, {len(classes)} classes")
+    for what, answers in (
+        ("River", theirs),
+        ("stated", stated),
+        ("calibrated", nb.Calibrator().prequential_many(stated, truth)),
+    ):
+        show("", what, answers, truth)
+
+
+def main(
+    tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
+    coverage: Annotated[float, typer.Option(help="The share of sets to hold the class.")] = 0.9,
+    numbers: Annotated[bool, typer.Option(help="River's numeric streams instead.")] = False,
+) -> None:
+    """Judge calibrated answers and prediction sets."""
+    if numbers:
+        for kind in KINDS:
+            judge_numbers(read(kind))
+    else:
+        judge_tweets(tweets, coverage)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,429 @@
+"""Calibration: what stated probabilities have been worth, counted on the stream itself.
+
+A class's log-odds z = log p/(1−p) fall into one of 50 bins, evenly spaced in arsinh z. Each bin
+counts how often some class was stated with such odds, and how often it was the true one, whichever
+class it was. The calibrated probability is the share that came true: isotonic over the bins
+(Zadrozny and Elkan 2002, "Transforming classifier scores into accurate multiclass probability
+estimates"), linear between their middles in log-odds, and normalised over the classes.
+
+All classes share the bins, for two reasons. The order of the classes stays, so no answer changes
+its label. And the counts do not learn how frequent each class is: one curve a class would learn the
+last mix of a stream, and answer by it whatever is asked.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamnb.errors import InputError, check_whole
+
+_STEP, _REACH = 0.25, 6.0  # of the bins, in arsinh of log-odds: the last ones begin at ±202 nats
+_EDGES = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
+_MIDDLES = np.append(_EDGES, _REACH + _STEP) - _STEP / 2
+_ODDS_MAX = 1_000.0  # in nats; a class that is ruled out has infinite ones
+# Before anything is counted a bin's stated probability is believed, but no surer than 98 %.
+_PRIOR = 1.0 / (1.0 + np.exp(-np.clip(np.sinh(_MIDDLES), -4.0, 4.0)))
+_PRIOR_EXAMPLES = 2.0
+_TILT = 1e-3  # keeps the order of classes whose bins came true equally often
+_UNIT = 1 << 30  # of a count: an example is halved up to 20 times without rounding
+_STATED_UNIT = _UNIT >> 10  # of a sum of probabilities, each rounded to 1/1024
+_HALVINGS_MAX = 20
+_RENEWED_SHARE, _RENEWED_MAX = 16, 1024  # a curve lasts a sixteenth of the examples, and at most so
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """What became of the probabilities within one bin.
+
+    Attributes
+    ----------
+    low, high : float
+        The bin's ends, as probabilities.
+    n : float
+        How often some class was stated with such a probability; decayed.
+    stated, came_true : float
+        Mean stated probability, and the share that was the true class.
+    calibrated : float
+        What a probability in the middle of the bin is answered as, before the classes' are
+        normalised.
+    """
+
+    low: float
+    high: float
+    n: float
+    stated: float
+    came_true: float
+    calibrated: float
+
+
+class Calibrator:
+    """Learns from judged examples what stated probabilities are worth.
+
+    It works with any model's log-posteriors and any number of classes. Everything counted is a
+    whole number, so calibrators add up, and take back, bit for bit. The curve is drawn again at
+    certain numbers of examples, so that a stream gives the same answers however it is cut.
+
+    Reading may go on in other threads while one counts.
+
+    Parameters
+    ----------
+    half_life : int or None
+        After so many examples all counts are halved; None: nothing is forgotten.
+
+    Attributes
+    ----------
+    n : int
+        How many examples were counted; taking back leaves it as it is.
+    counts : ndarray of shape (3, n_bins), int64
+        By bin: how often some class was stated so, how often it was true, and the sum of what was
+        stated; each in units of 2⁻³⁰.
+    curve : ndarray of shape (n_bins,)
+        The calibrated log-odds in the middle of each bin; replaced, and never changed.
+    renewed_at : int
+        The `n` at which the curve was drawn.
+
+    Raises
+    ------
+    InputError
+        If `half_life` is not a whole number of at least 1.
+
+    Examples
+    --------
+    Of 1,000 texts that were called spam for 99 % sure, 700 were.
+
+    >>> import numpy as np
+    >>> stated = np.log(np.tile([0.01, 0.99], (1000, 1)))
+    >>> calibrator = Calibrator()
+    >>> _ = calibrator.prequential_many(stated, [1, 1, 1, 1, 1, 1, 1, 0, 0, 0] * 100)
+    >>> np.exp(calibrator.calibrate(stated[:1])).round(2).tolist()
+    [[0.3, 0.7]]
+    >>> round(calibrator.calibration_error(), 2)
+    0.29
+    """
+
+    def __init__(self, half_life: int | None = 100_000) -> None:
+        if half_life is not None:
+            check_whole("half_life", half_life, 1)
+        self.half_life = half_life
+        self.n = 0
+        self.counts: Whole = np.zeros((3, len(_MIDDLES)), dtype=np.int64)
+        self.renewed_at = 0
+        self.curve = _curve_of(self.counts)
+
+    def calibrate(self, log_posteriors: ArrayLike) -> Floats:
+        """Return calibrated log-posteriors, ndarray of shape (n, n_classes), in nats.
+
+        Parameters
+        ----------
+        log_posteriors : array_like of shape (n, n_classes)
+            Normalised, in nats; -inf is allowed. A row of -inf alone becomes uniform.
+
+        Raises
+        ------
+        InputError
+            If it is of another shape, or holds nan or a probability above 1.
+        """
+        return calibrated(self.curve, checked_log_posteriors(log_posteriors))
+
+    def prequential_many(
+        self, log_posteriors: ArrayLike, truth: Sequence[int] | NDArray[np.integer[Any]]
+    ) -> Floats:
+        """Calibrate examples, each by what was counted before it, and count them in order.
+
+        Parameters
+        ----------
+        log_posteriors : array_like of shape (n, n_classes)
+            From before each example was learned, normalised, in nats.
+        truth : sequence of int, of length n
+            The place of each one's true class.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            However the stream is cut into calls, the same bits.
+
+        Raises
+        ------
+        InputError
+            As for `calibrate`, or if a place is none of the classes; nothing was counted.
+        """
+        given = checked_log_posteriors(log_posteriors)
+        places = checked_places(truth, given)
+        odds = scaled_odds(given)
+        out = np.empty_like(given)
+        begin = 0
+        while begin < len(given):
+            end = min(len(given), begin + self._n_unchanged())
+            out[begin:end] = _on_curve(self.curve, odds[begin:end], given[begin:end])
+            self.counts += _counted(odds[begin:end], given[begin:end], places[begin:end])
+            self.n += end - begin
+            if self.half_life is not None and self.n % self.half_life == 0:
+                self.counts >>= 1
+            if self.n >= self.renewed_at + self._lasts():
+                self._renew()
+            begin = end
+        return out
+
+    def unlearn_many(
+        self,
+        log_posteriors: ArrayLike,
+        truth: Sequence[int] | NDArray[np.integer[Any]],
+        numbers: Sequence[int] | NDArray[np.integer[Any]] | None = None,
+    ) -> None:
+        """Take examples back: the counts are, bit for bit, as if these had never been counted.
+
+        Parameters
+        ----------
+        log_posteriors, truth
+            As they were counted: what the model had said then.
+        numbers : sequence of int, of length n, optional
+            The `n` that stood before each, needed with a half-life: it says how often the example
+            has been halved. After 20 half-lives nothing is left of it to take back.
+
+        Raises
+        ------
+        InputError
+            For arguments that cannot be used, or if more is taken back than was counted; nothing
+            has changed.
+        """
+        given = checked_log_posteriors(log_posteriors)
+        places = checked_places(truth, given)
+        odds = scaled_odds(given)
+        ages = np.zeros(len(given), dtype=np.int64)
+        if self.half_life is not None:
+            if numbers is None or len(numbers) != len(given):
+                raise InputError(
+                    "numbers must say the n that stood before each example: with a half-life, what"
+                    f" is left of it depends on that. Got {numbers!r} instead."
+                )
+            ages = self.n // self.half_life - np.asarray(numbers) // self.half_life
+            if ages.min(initial=0) < 0:
+                raise InputError(f"numbers must be below n, {self.n}. Got {max(numbers)} instead.")
+        left = self.counts.copy()
+        for age in np.unique(ages[ages <= _HALVINGS_MAX]).tolist():
+            own = ages == age
+            left -= _counted(odds[own], given[own], places[own]) >> age
+        self.set_counts(left, "take back what was not counted")
+
+    def calibration_error(self) -> float | None:
+        """Return the mean distance between stated probability and share; None without counts.
+
+        It is the expected calibration error of the model itself, before calibration, over all
+        classes and bins.
+        """
+        n, came_true, stated = self.counts
+        total = int(n.sum())
+        return float(np.abs(came_true - stated).sum()) / total if total else None
+
+    def reliability(self) -> list[ReliabilityBin]:
+        """Return the reliability curve: the bins that hold anything, the lowest first."""
+        ends = np.sinh(np.concatenate(([-np.inf], _EDGES, [np.inf])))
+        with np.errstate(over="ignore"):
+            ends = 1.0 / (1.0 + np.exp(-ends))
+        n, came_true, stated = self.counts.astype(np.float64) / _UNIT
+        calibrated_p = 1.0 / (1.0 + np.exp(-self.curve))
+        return [
+            ReliabilityBin(
+                float(ends[i]), float(ends[i + 1]), float(n[i]), float(stated[i] / n[i]),
+                float(came_true[i] / n[i]), float(calibrated_p[i]),
+            )
+            for i in np.flatnonzero(n).tolist()
+        ]  # fmt: skip
+
+    def __add__(self, other: object) -> Self:
+        """Return what both have counted together, exactly; each enters as decayed as it is."""
+        if not isinstance(other, Calibrator):
+            return NotImplemented
+        return self._combined(other, 1)
+
+    def __sub__(self, other: object) -> Self:
+        """Return what this has counted and the other has not; for counts that do not decay."""
+        if not isinstance(other, Calibrator):
+            return NotImplemented
+        if self.half_life is not None:
+            raise InputError(
+                "calibrators with a half-life cannot be subtracted: how much of the other is left"
+                " is not known. Take examples back with unlearn_many and their numbers."
+            )
+        return self._combined(other, -1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of the state as JSON values."""
+        return {
+            "half_life": self.half_life,
+            "n": self.n,
+            "renewed_at": self.renewed_at,
+            "counts": self.counts.tolist(),
+            "curve": self.curve.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the calibrator that `to_dict` described.
+
+        Raises
+        ------
+        InputError
+            If the values describe none.
+        """
+        try:
+            found = cls(values["half_life"])
+            found.n, found.renewed_at = map(operator.index, (values["n"], values["renewed_at"]))
+            counts = np.array(values["counts"], dtype=np.int64)
+            curve = np.array(values["curve"], dtype=np.float64)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"these values describe no calibrator ({error!r}). Give what `to_dict` returned."
+            ) from error
+        if counts.shape != found.counts.shape or counts.min() < 0 or curve.shape != counts[0].shape:
+            raise InputError(
+                "counts must be three rows of whole numbers from 0 on, one for each bin, and curve"
+                f" a number for each. Got shapes {counts.shape} and {curve.shape} instead."
+            )
+        found.counts, found.curve = counts, curve
+        return found
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _lasts(self) -> int:
+        """Return for how many examples the present curve holds."""
+        return min(max(1, self.renewed_at // _RENEWED_SHARE), _RENEWED_MAX)
+
+    def _n_unchanged(self) -> int:
+        """Return how many examples come before the next halving or the next curve."""
+        left = self.renewed_at + self._lasts() - self.n
+        return (
+            left if self.half_life is None else min(left, self.half_life - self.n % self.half_life)
+        )
+
+    def _renew(self) -> None:
+        self.renewed_at = self.n
+        self.curve = _curve_of(self.counts)
+
+    def set_counts(self, counts: Whole, what: str) -> None:
+        """Take other counts, and draw the curve; refuse what is below zero."""
+        if counts.min() < 0:
+            raise InputError(f"a calibrator cannot {what}. Give what was counted, as it was.")
+        self.counts = counts
+        self._renew()
+
+    def _combined(self, other: Calibrator, sign: int) -> Self:
+        if self.half_life != other.half_life:
+            raise InputError(
+                "calibrators must have the same half_life. Got"
+                f" {self.half_life} and {other.half_life} instead."
+            )
+        found = type(self)(self.half_life)
+        found.n = self.n + sign * other.n
+        found.set_counts(self.counts + sign * other.counts, "hold less than nothing")
+        return found
+
+
+def calibrated(curve: Floats, log_posteriors: Floats) -> Floats:
+    """Return log-posteriors as a calibrator's `curve` answers them, ndarray (n, n_classes)."""
+    return _on_curve(curve, scaled_odds(log_posteriors), log_posteriors)
+
+
+def scaled_odds(log_posteriors: Floats) -> Floats:
+    """Return arsinh of each class's log-odds against all others; nan if no class is possible."""
+    k = log_posteriors.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if k == 2:  # exact: one is the other's negative
+            odds = log_posteriors - log_posteriors[:, ::-1]
+        else:
+            rest = np.log(-np.expm1(np.minimum(log_posteriors, 0.0)))
+            if k > 2:  # of the likeliest class 1 − p is lost in rounding
+                rows, best = np.arange(len(rest)), log_posteriors.argmax(axis=1)
+                others = log_posteriors.copy()
+                others[rows, best] = -np.inf
+                rest[rows, best] = np.logaddexp.reduce(others, axis=1)
+            odds = log_posteriors - rest
+    return np.arcsinh(np.clip(odds, -_ODDS_MAX, _ODDS_MAX))
+
+
+def _on_curve(curve: Floats, odds: Floats, log_posteriors: Floats) -> Floats:
+    if log_posteriors.shape[1] < 2:  # nothing to mistake it for
+        return log_posteriors.copy()
+    with np.errstate(over="ignore"):
+        found = -np.log1p(np.exp(-np.interp(np.nan_to_num(odds), _MIDDLES, curve)))
+    found -= np.log(np.exp(found).sum(axis=1, keepdims=True))
+    return found
+
+
+def _counted(odds: Floats, log_posteriors: Floats, truth: NDArray[np.intp]) -> Whole:
+    """Return what examples add to the counts."""
+    k = log_posteriors.shape[1]
+    is_stated = ~np.isnan(odds[:, 0]) if k > 1 else np.zeros(len(odds), dtype=np.bool_)
+    if not is_stated.all():  # nothing was said of them
+        odds, log_posteriors, truth = odds[is_stated], log_posteriors[is_stated], truth[is_stated]
+    bins = np.floor((odds + (_REACH + _STEP)) / _STEP).astype(np.intp)
+    np.clip(bins, 0, len(_MIDDLES) - 1, out=bins)
+    flat, n_bins = bins.reshape(-1), len(_MIDDLES)
+    stated = np.rint(np.exp(log_posteriors.reshape(-1)) * (_UNIT // _STATED_UNIT))
+    found = np.empty((3, n_bins), dtype=np.int64)
+    found[0] = np.bincount(flat, minlength=n_bins) * _UNIT
+    found[1] = np.bincount(flat.take(np.arange(len(truth)) * k + truth), minlength=n_bins) * _UNIT
+    found[2] = np.bincount(flat, stated, n_bins).astype(np.int64) * _STATED_UNIT
+    return found
+
+
+def _curve_of(counts: Whole) -> Floats:
+    """Return the calibrated log-odds in the middle of each bin."""
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, rarely needed
+
+    known = np.flatnonzero(counts[0])
+    if not known.size:
+        known = np.arange(len(_MIDDLES))
+    n, came_true = counts[:2, known].astype(np.float64) / _UNIT
+    weights = n + _PRIOR_EXAMPLES
+    share = (came_true + _PRIOR_EXAMPLES * _PRIOR[known]) / weights
+    rising = isotonic_regression(share, weights=weights).x
+    # An empty bin says nothing: there the curve goes straight from neighbour to neighbour.
+    drawn = np.interp(_MIDDLES, _MIDDLES[known], np.log(rising / (1.0 - rising)))
+    found: Floats = drawn + _TILT * _MIDDLES
+    found.setflags(write=False)
+    return found
+
+
+def checked_log_posteriors(log_posteriors: ArrayLike) -> Floats:
+    """Return log-posteriors as an array, or refuse them."""
+    try:
+        found = np.asarray(log_posteriors, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.ndim != 2:
+        raise InputError(
+            "log_posteriors must be numbers of shape (n, n_classes). Got shape"
+            f" {found.shape} instead."
+        )
+    if found.size and not found.max() <= 1e-6:  # nan is no smaller than anything
+        raise InputError(
+            "log_posteriors must be logarithms of probabilities, at most 0. Got"
+            f" {found.max()} instead."
+        )
+    return found
+
+
+def checked_places(truth: Any, log_posteriors: Floats) -> NDArray[np.intp]:
+    """Return the places of true classes as an array, or refuse them."""
+    found = np.asarray(truth)
+    n, k = log_posteriors.shape
+    is_whole = found.dtype.kind in "iu" or not found.size
+    if found.shape != (n,) or not is_whole:
+        raise InputError(
+            f"truth must be {n} whole numbers, the place of each example's class. Got"
+            f" {found.dtype} of shape {found.shape} instead."
+        )
+    if n and not 0 <= found.min() <= found.max() < k:
+        wrong = found[(found < 0) | (found >= k)][0]
+        raise InputError(f"truth must be places from 0 to {k - 1}. Got {wrong} instead.")
+    return found.astype(np.intp)

@@ -1,0 +1,171 @@
+"""Prediction sets cover what they promise whatever comes; the cheapest decision is the cheapest."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import streamnb as nb
+from streamnb.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+def normalised(joint: Any) -> Floats:
+    """Return log-posteriors of log-likelihoods."""
+    given = np.asarray(joint, dtype=np.float64)
+    found: Floats = given - np.logaddexp.reduce(given, axis=1, keepdims=True)
+    return found
+
+
+@st.composite
+def streams(draw: st.DrawFn, n_max: int = 60) -> tuple[Floats, NDArray[np.intp]]:
+    """Draw log-posteriors and true classes that may have nothing to do with them."""
+    n, k = draw(st.integers(1, n_max)), draw(st.integers(1, 4))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    log_posteriors = normalised(random.normal(size=(n, k)) * draw(st.sampled_from([0.1, 5.0, 900])))
+    kind = draw(st.sampled_from(["chance", "best", "worst", "best, then worst"]))
+    truth = random.integers(k, size=n)
+    best, worst = log_posteriors.argmax(axis=1), log_posteriors.argmin(axis=1)
+    if kind != "chance":
+        truth = worst if kind == "worst" else best.copy()
+    if kind == "best, then worst":
+        truth[n // 2 :] = worst[n // 2 :]
+    return log_posteriors, truth
+
+
+@given(streams(400), st.sampled_from([0.5, 0.9, 0.99]), st.sampled_from([0.0125, 0.1, 1.0]))
+def test_any_stretch_of_any_stream_is_covered_as_promised(
+    stream: tuple[Floats, NDArray[np.intp]], coverage: float, step: float
+) -> None:
+    """The bound holds for adversaries too, for any coverage and step."""
+    sets = nb.ConformalSets(coverage, step)
+    found = sets.prequential_many(*stream)
+    covered = found[np.arange(len(found)), stream[1]]
+    sums = np.concatenate(([0.0], np.cumsum(covered - coverage)))
+    # Of all stretches, the one that is furthest off; the start may take a `step` beyond the range.
+    assert sums.max() - sums.min() <= (1.0 + step) / step + 1e-6
+    assert (sets.n, sets.n_covered) == (len(covered), covered.sum())
+    assert sets.n_in_sets == found.sum()
+
+
+@given(streams(), st.data())
+def test_the_plain_twin_and_any_cut_give_the_same(
+    stream: tuple[Floats, NDArray[np.intp]], data: st.DataObject
+) -> None:
+    """The threshold follows one example after the other, saved in between or not."""
+    log_posteriors, truth = stream
+    whole, pieces = nb.ConformalSets(0.8, 0.05), nb.ConformalSets(0.8, 0.05)
+    once = whole.prequential_many(log_posteriors, truth)
+    cut = data.draw(st.integers(0, len(truth)))
+    first = pieces.prequential_many(log_posteriors[:cut], truth[:cut])
+    pieces = nb.ConformalSets.from_dict(json.loads(json.dumps(pieces.to_dict())))
+    second = pieces.prequential_many(log_posteriors[cut:], truth[cut:])
+    assert once.tolist() == [*first.tolist(), *second.tolist()]
+    assert whole.to_dict() == pieces.to_dict()
+    threshold, expected = 0.8, []
+    for row, y in zip(np.exp(log_posteriors).tolist(), truth.tolist(), strict=True):
+        expected.append([1.0 - p <= threshold for p in row])
+        threshold += 0.05 * 0.8 if 1.0 - row[y] > threshold else -0.05 * (1.0 - 0.8)
+    assert once.tolist() == expected
+    assert whole.threshold == pytest.approx(threshold, abs=1e-12)
+
+
+@given(streams())
+def test_asking_changes_nothing_and_says_what_comes_next(
+    stream: tuple[Floats, NDArray[np.intp]],
+) -> None:
+    """`sets` is what `prequential_many` says of the next example."""
+    sets = nb.ConformalSets(0.7)
+    sets.prequential_many(*stream)
+    before = sets.to_dict()
+    asked = sets.sets(stream[0][:1])
+    assert sets.to_dict() == before
+    assert asked.tolist() == sets.prequential_many(stream[0][:1], stream[1][:1]).tolist()
+
+
+def test_a_certain_class_is_in_the_set_and_the_threshold_finds_the_quantile() -> None:
+    """Where probabilities are right, threshold and size are those of a closed form."""
+    random = np.random.default_rng(4)
+    p = random.random(200_000)
+    truth = (random.random(len(p)) >= p).astype(np.intp)  # class 0 has probability p
+    sets = nb.ConformalSets(0.9, 0.0125)
+    found = sets.prequential_many(np.log(np.stack((p, 1.0 - p), axis=1)), truth)
+    # The true class has 1 − p of density 2·(1 − x), whose 90 % quantile is 1 − √0.1.
+    assert sets.threshold == pytest.approx(1.0 - math.sqrt(0.1), abs=0.1)
+    assert sets.covered == pytest.approx(0.9, abs=1e-3)
+    # A class is in if its p is at least √0.1: so of both together 2·(1 − √0.1).
+    assert sets.mean_size == pytest.approx(2.0 * (1.0 - math.sqrt(0.1)), abs=0.02)
+    blocks = found[np.arange(len(p)), truth].reshape(-1, 5000).mean(axis=1)
+    assert 0.8838 <= blocks.min() <= blocks.max() <= 0.9162
+
+
+@given(streams(), streams())
+def test_sets_of_two_streams_add_up(a: Any, b: Any) -> None:
+    """Counts add; the threshold lies between both."""
+    one, other = nb.ConformalSets(), nb.ConformalSets()
+    one.prequential_many(*a)
+    other.prequential_many(*b)
+    both, turned = one + other, other + one
+    assert both.to_dict() == turned.to_dict()
+    assert (both.n, both.n_covered) == (one.n + other.n, one.n_covered + other.n_covered)
+    low, high = sorted((one.threshold, other.threshold))
+    assert low - 1e-12 <= both.threshold <= high + 1e-12
+    assert (nb.ConformalSets() + nb.ConformalSets()).covered is None
+
+
+@given(streams(), st.integers(0, 2**32), st.integers(1, 6))
+def test_the_cheapest_decision_costs_least_in_the_mean(
+    stream: tuple[Floats, NDArray[np.intp]], seed: int, n_decisions: int
+) -> None:
+    """Every mean is summed up by hand."""
+    log_posteriors = stream[0]
+    k = log_posteriors.shape[1]
+    costs = np.random.default_rng(seed).integers(0, 9, size=(k, n_decisions)).astype(float)
+    found = nb.cheapest(log_posteriors, costs)
+    table = nb.expected_costs(log_posteriors, costs)
+    for row, said, means in zip(np.exp(log_posteriors), found, table, strict=True):
+        expected = [sum(p * c for p, c in zip(row, own, strict=True)) for own in costs.T]
+        np.testing.assert_allclose(means, expected, rtol=1e-9, atol=1e-12)
+        assert expected[said] <= min(expected) + 1e-9
+        assert not (means[:said] <= means[said]).any()  # the first of those that tie
+
+
+def test_two_classes_are_cut_where_both_mistakes_cost_the_same() -> None:
+    """To say 1 costs 10·(1 − p) and to say 0 costs p: 1 is cheaper from p = 10/11 on."""
+    p = np.array([0.5, 0.9, 10.0 / 11.0 - 1e-9, 10.0 / 11.0 + 1e-9, 0.99])
+    found = nb.cheapest(np.log(np.stack((1.0 - p, p), axis=1)), [[0, 10], [1, 0]])
+    assert found.tolist() == [0, 0, 0, 1, 1]
+    plain = nb.cheapest(np.log(np.stack((1.0 - p, p), axis=1)), [[0, 1], [1, 0]])
+    assert plain.tolist() == [0, 1, 1, 1, 1]  # mistakes that cost alike: the likeliest class
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nb.ConformalSets(1.0), "coverage must be below 1"),
+        (lambda: nb.ConformalSets(0.0), "coverage must be a finite number above 0"),
+        (lambda: nb.ConformalSets(0.9, 0.0), "step must be a finite number above 0"),
+        (lambda: nb.ConformalSets.from_dict({}), "no prediction sets"),
+        (lambda: nb.ConformalSets().sets([0.5]), "shape"),
+        (lambda: nb.ConformalSets().prequential_many([[0.0]], [1]), "from 0 to 0"),
+        (lambda: nb.ConformalSets() + nb.ConformalSets(0.8), "same coverage"),
+        (lambda: nb.cheapest([[0.0, -1.0]], [[1, 2]]), "a row for each of 2 classes"),
+        (lambda: nb.cheapest([[0.0]], [[-1]]), "finite, from 0 on"),
+        (lambda: nb.cheapest([[0.0]], [[math.inf]]), "Got .*inf"),
+        (lambda: nb.cheapest([[0.0]], "no"), "a row for each"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(make: Any, said: str) -> None:
+    """A wrong argument is named."""
+    with pytest.raises(InputError, match=said):
+        make()
+    with pytest.raises(TypeError):
+        _ = nb.ConformalSets() + 1
