@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from consumers.features import build_model
 from consumers.kafka.client import Fetched
 from consumers.kafka.group_source import GroupSource
 from consumers.messages import Partition, RawColumns
@@ -70,8 +72,8 @@ def part_position_ahead(world: World) -> Iterator[Patch]:
     """A part file has the position of when it is written."""
     real = PartFiles.write
 
-    def write(self: PartFiles, state: ModelState, each: Partition, _at: int, more: Any) -> Any:
-        return real(self, state, each, world.positions()[each], more)
+    def write(self: PartFiles, state: ModelState, each: Partition, _at: int, *more: Any) -> Any:
+        return real(self, state, each, world.positions()[each], *more)
 
     yield PartFiles, "write", write
 
@@ -87,11 +89,13 @@ def correction_position_lost(_world: World) -> Iterator[Patch]:
     yield Checkpoint, "write", write
 
 
-def part_not_taken(_world: World) -> Iterator[Patch]:
+def part_not_taken(world: World) -> Iterator[Patch]:
     """A partition is taken over at the position of its part, without what the part knows."""
+    real = Pipeline._set_part
 
     def set_part(self: Pipeline, partition: Partition, part: LoadedPart) -> None:
-        self.positions[partition] = part.position
+        empty = build_model(world.running().settings.model)
+        real(self, partition, replace(part, model=empty, records=None))
 
     yield Pipeline, "_set_part", set_part
 

@@ -27,6 +27,7 @@ from consumers.messages import Partition, part_name
 from consumers.pipeline.loop import Pipeline
 from consumers.terminal import View
 from streamnb import NaiveBayes
+from streamnb.errors import StoreError
 from streamnb.storage import read
 from tests.power_cut import PowerCut, put_back
 from tests.simulation import bugs, checker
@@ -364,7 +365,10 @@ class World:
         path = each.folder / "state" / "model.nb"
         if not path.exists() and not is_last:
             return
-        stored = read(path)
+        try:
+            stored = read(path)
+        except StoreError as error:
+            raise WrongError(f"daemon {each.number} has saved what is none: {error}") from error
         self.n_comparisons += 1
         found, wanted = counts_of(stored.model), self.expected(stored.positions, each)
         if found != wanted:
