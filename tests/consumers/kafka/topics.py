@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
+import pytest
 from confluent_kafka import Producer
 
 from consumers.config.settings import KafkaSettings
+from consumers.errors import SinkError
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.messages import Partition, RawColumns
+from consumers.sinks.base import Sink
 from consumers.sources.base import LogFacts
 from tests.broker.broker import Broker
 
@@ -35,6 +39,7 @@ def fill(
             "message.max.bytes": 16 << 20,
             "compression.type": compression,
             "queue.buffering.max.messages": 1_000_000,
+            "enable.idempotence": True,  # a retry neither doubles nor reorders anything
         }
     )
     for i, value in enumerate(values):
@@ -121,6 +126,18 @@ def until_all(readers: Iterable[Reader], condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline_s, f"still not so: {got} values, troubles {troubles}"
         for each in readers:
             each.step()
+
+
+def until_told(sink: Sink, why: str) -> str:
+    """Flush until the refusal says why, and return it; fail when it does not in a minute."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    said = ""
+    while not re.search(why, said, re.DOTALL):
+        assert time.monotonic() < deadline_s, f"it says {said!r}, not {why!r}"
+        with pytest.raises(SinkError) as caught:
+            sink.flush(0.1)
+        said = str(caught.value)
+    return said
 
 
 def damage(broker: Broker, topic: str, message: bytes) -> None:
