@@ -39,10 +39,6 @@ class Daemon:
     under : sequence of str
         The command that runs it, such as `nohup`, which must become it.
 
-    Attributes
-    ----------
-    lines : list of dict
-        Its log so far, one entry a line.
     """
 
     def __init__(
@@ -54,7 +50,7 @@ class Daemon:
         env: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
     ) -> None:
-        self.lines: list[dict[str, Any]] = []
+        self._lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [*under, sys.executable, "-m", "consumers", "run", "--config", config, "--json",
              *arguments],
@@ -96,8 +92,19 @@ class Daemon:
                 self._output += data
             else:
                 *lines, self._pending = (self._pending + data).split(b"\n")
-                self.lines += [_parsed(line) for line in lines if line.strip()]
+                self._lines += [_parsed(line) for line in lines if line.strip()]
         return bool(self._selector.get_map())
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log so far, one entry a line."""
+        self._read_what_came()
+        return self._lines
+
+    def _read_what_came(self) -> None:
+        """Read all that it has written: a line comes before what it tells of shows elsewhere."""
+        while self._selector.get_map() and self._selector.select(0):
+            self.listen(0)
 
     def until_line(self, event: str) -> dict[str, Any]:
         """Wait for a log line of this event; return it."""
@@ -137,6 +144,15 @@ class Daemon:
         body: dict[str, Any] = json.loads(page[0])
         return body
 
+    def until_it_takes_corrections(self) -> None:
+        """Wait until the log of corrections is read: who asks before is told to ask again."""
+
+        def takes() -> bool:
+            status, body = self.get("/v1/page")
+            return status == 200 and json.loads(body)["corrections"]["reason"] is None
+
+        self.until(takes, "corrections are taken")
+
     @property
     def address(self) -> str:
         """Where it serves, once it does."""
@@ -146,7 +162,7 @@ class Daemon:
         """Return status and body of one of its pages."""
         address = self.address
         try:
-            with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE_S / 2) as answer:
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -196,6 +212,7 @@ class Daemon:
 
     def _end(self) -> int:
         code = self._process.wait(PATIENCE_S)
+        self._read_what_came()
         self._selector.close()
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:

@@ -23,10 +23,7 @@ JOURNAL = "corrections.jsonl"
 def until_all_are_kept(daemon: Daemon) -> None:
     """Wait until the store of recent messages knows every message, and the service is open."""
     daemon.until_page(f"/v1/messages/m{N - 1}", 200)
-    daemon.until(lambda: "corrections" in daemon.get("/v1/page")[1], "a page")
-    daemon.until(
-        lambda: json.loads(daemon.get("/v1/page")[1])["corrections"]["reason"] is None, "a desk"
-    )
+    daemon.until_it_takes_corrections()
 
 
 @pytest.mark.deep

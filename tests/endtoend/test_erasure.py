@@ -98,6 +98,7 @@ def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> N
     with Daemon(config_of(tmp_path)) as daemon:
         for name in "abcdegh":
             daemon.until_page(f"/v1/messages/{name}", 200)
+        daemon.until_it_takes_corrections()
         for name, label in (("b", "positive"), ("d", "negative"), ("g", "positive")):
             body = {"id": name, "label": label}
             assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
@@ -143,6 +144,7 @@ def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream)
     with Daemon(config_of(tmp_path)) as daemon:
         for name in "abcdegh":
             daemon.until_page(f"/v1/messages/{name}", 200)
+        daemon.until_it_takes_corrections()
         for name, label in (("b", "positive"), ("g", "positive")):
             body = {"id": name, "label": label}
             assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
@@ -205,6 +207,7 @@ def test_a_journal_that_is_not_applied_keeps_what_it_is_to_apply(
         assert daemon.stop() == 0
     with Daemon(config(3600, "journal")) as daemon:
         daemon.until_page("/v1/messages/a", 200)
+        daemon.until_it_takes_corrections()
         assert ask(daemon.address, "DELETE", "/v1/messages/a")[0] == 202
         daemon.kill()
     with Daemon(config(0.05, "none")) as daemon:
@@ -231,10 +234,7 @@ def test_a_kill_amid_erasing_leaves_it_to_the_next_start(tmp_path: Path, stream:
             if life == 0:
                 for each in "abcdegh":
                     daemon.until_page(f"/v1/messages/{each}", 200)
-            daemon.until(
-                lambda: json.loads(daemon.get("/v1/page")[1])["corrections"]["reason"] is None,
-                "a desk",
-            )
+            daemon.until_it_takes_corrections()
             if name == "e":
                 stream.add({"id": name, "operation": "delete"})
             else:

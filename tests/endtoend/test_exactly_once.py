@@ -73,8 +73,14 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
     tweets = tweets_in_time_order(data_folder, N_TWEETS)
     topic = new_topic(PARTITIONS)
     logs = [list(tweets[number::PARTITIONS]) for number in range(PARTITIONS)]
-    for number, log in enumerate(logs):
-        fill(broker.address, topic, map(as_message, log), number)
+    quarter = N_TWEETS // PARTITIONS // 4
+
+    def write(begin: int, end: int) -> None:
+        for number, log in enumerate(logs):
+            fill(
+                broker.address, topic, map(as_message, log[begin * quarter : end * quarter]), number
+            )
+
     config = write_config(
         tmp_path / "config.yaml",
         source=f"kafka://{broker.address}/{topic}",
@@ -82,19 +88,25 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
         kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 500, "session_timeout_s": 6},
         checkpoint={"folder": "state", "interval_s": 0.05},
     )
-    positions_at_death = []
-    for share in (0.1, 0.3):
-        with Daemon(config, "--until-end") as daemon:
-            # The first one may stand before anything was read, the second holds something new.
-            daemon.until_metric("streamnb_checkpoints_total", 2)
-            daemon.until_metric("streamnb_messages_total", share * N_TWEETS / 2)
-            daemon.kill()
-        positions_at_death.append(sum(read(tmp_path / "state" / "model.nb").positions.values()))
-    assert 0 < positions_at_death[0] < positions_at_death[1] < N_TWEETS
 
+    def saved() -> int:
+        return sum(read(tmp_path / "state" / "model.nb").positions.values())
+
+    positions_at_death = [0]
+    for life in (0, 1):
+        write(life, life + 1)  # each finds something new, however far the one before came
+        with Daemon(config) as daemon:
+            daemon.until_metric("streamnb_messages_total", quarter / 2)
+            # The first checkpoints only say where each partition begins.
+            daemon.until(lambda: saved() > positions_at_death[-1], "a checkpoint of something new")
+            daemon.kill()
+        positions_at_death.append(saved())
+    assert positions_at_death[1] < positions_at_death[2] < N_TWEETS
+
+    write(2, 4)
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0
-        assert daemon.summary["messages"] == N_TWEETS - positions_at_death[1]
+        assert daemon.summary["messages"] == N_TWEETS - positions_at_death[2]
     stored = read(tmp_path / "state" / "model.nb")
     whole = learned_at_once(list(tweets))
     assert stored.positions == {f"{topic}/{n}": len(log) for n, log in enumerate(logs)}

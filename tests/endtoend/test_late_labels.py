@@ -210,6 +210,7 @@ def test_people_correct_and_delete_messages_that_wait(tmp_path: Path) -> None:
     with Daemon(config) as daemon:
         for name in texts:
             daemon.until_page(f"/v1/messages/{name}", 200)
+        daemon.until_it_takes_corrections()
         for name in "ac":
             body = {"id": name, "label": "positive"}
             assert ask(daemon.address, "POST", "/v1/labels", body)[0] == 202
@@ -269,7 +270,6 @@ def test_a_killed_daemon_joins_two_topics_exactly(
     topic, labels = new_topic(PARTITIONS), new_topic(PARTITIONS)
     logs = [list(range(number, N, PARTITIONS)) for number in range(PARTITIONS)]
     for number, log in enumerate(logs):
-        fill(broker.address, topic, map(message, log), number)
         newest_first = log[::-1]
         lines = (label(i, late(i)) for i in newest_first)
         fill(
@@ -283,10 +283,14 @@ def test_a_killed_daemon_joins_two_topics_exactly(
         kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 100, "session_timeout_s": 6},
         checkpoint={"folder": "state", "interval_s": 0.05},
     )
-    for share in (0.1, 0.4):
-        with Daemon(config, "--until-end") as daemon:
-            daemon.until_metric("streamnb_examples_learned_total", share * N / 2)
+    for begin, end in ((0, N // 4), (N // 4, N // 2)):  # so each life finds something new
+        for number, log in enumerate(logs):
+            fill(broker.address, topic, map(message, log[begin // 2 : end // 2]), number)
+        with Daemon(config) as daemon:
+            daemon.until_metric("streamnb_examples_learned_total", N / 20)
             daemon.kill()
+    for number, log in enumerate(logs):
+        fill(broker.address, topic, map(message, log[N // 4 :]), number)
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0
     learned = [example for i, example in enumerate(EXAMPLES) if i % 7]

@@ -45,6 +45,7 @@ def test_two_daemons_never_share_a_folder(tmp_path: Path) -> None:
         with Daemon(second) as two:
             two.until_metric("streamnb_messages_total", N)
             two.until_page("/v1/summary", 200, f'"n":{N},')
+            two.until_it_takes_corrections()
             status, _ = ask(two.address, "DELETE", "/v1/messages/m7")
             assert status == 202
             two.until_page("/v1/messages/m7", 404)

@@ -62,7 +62,7 @@ def check_everywhere(daemon: Daemon, counts: dict[str, int]) -> None:
     found = json.loads(daemon.get("/v1/search?q=day")[1])["messages"]
     assert len(found) == len(LABELS)
     assert all(list(message["probabilities"]) == names for message in found)
-    assert list(samples(daemon, "streamnb_share_ratio")) == names
+    daemon.until(lambda: list(samples(daemon, "streamnb_share_ratio")) == names, "the shares")
 
 
 def test_labels_of_stream_and_api_add_classes(tmp_path: Path) -> None:
@@ -77,10 +77,7 @@ def test_labels_of_stream_and_api_add_classes(tmp_path: Path) -> None:
         said = json.loads(daemon.get("/v1/search?q=match")[1])["messages"]
         assert {message["truth"] for message in said} == {"sport", None}
         # One message teaches a class that nobody has named before, then another in its place.
-        daemon.until(
-            lambda: json.loads(daemon.get("/v1/page")[1])["corrections"]["reason"] is None,
-            "corrections",
-        )
+        daemon.until_it_takes_corrections()
         for label in ("weather", "climate"):
             status, _ = ask(daemon.address, "POST", "/v1/labels", {"id": "m6", "label": label})
             assert status == 202
@@ -160,7 +157,7 @@ def test_a_kill_between_a_class_and_its_checkpoint_keeps_the_store(tmp_path: Pat
     with Daemon(config) as daemon:
         daemon.until(lambda: "sport" in classes_of(daemon), "the class that joins again")
         assert label_of(daemon, "a") == "positive"
-        assert label_of(daemon, "b") == "sport"
+        daemon.until(lambda: label_of(daemon, "b") == "sport", "its message")
         assert json.loads(daemon.get("/v1/summary")[1])["n"] == len(lines)
         assert daemon.count("recent_store_moved_aside") == 0
         assert daemon.stop() == 0

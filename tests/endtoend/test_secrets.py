@@ -92,6 +92,7 @@ def test_no_secret_comes_out(secure_broker: SecureBroker, tmp_path: Path) -> Non
         daemon.until_metric("streamnb_messages_total", 20)
         daemon.until((config.parent / "state/model.nb").exists, "a checkpoint")
         daemon.until_page("/v1/messages/1", 200)
+        daemon.until_it_takes_corrections()
         said.append(everything_said(daemon))
         assert daemon.stop() == 0
         said += [json.dumps(daemon.lines), daemon.output.decode()]

@@ -75,6 +75,7 @@ def test_a_deletion_names_one_record_of_one_account(tmp_path: Path) -> None:
         assert [(message["id"], message["text"]) for message in found["messages"]] == [
             (of_ann, "good night"), (of_ann, "good morning")
         ]  # fmt: skip
+        daemon.until_it_takes_corrections()
         path = quote(of_ann, safe="")
         assert ask(daemon.address, "GET", f"/v1/messages/{path}")[1]["id"] == of_ann
         assert ask(daemon.address, "DELETE", f"/v1/messages/{path}")[0] == 202
@@ -134,15 +135,16 @@ def test_what_others_delete_of_before_the_beginning_is_not_taken_back(
         )
     with Daemon(configs[0]) as first:
         first.until_page("/v1/summary", 200, '"n":100,')
+        first.until_it_takes_corrections()
         with Daemon(configs[1]) as later:
             later.until_metric("streamnb_checkpoints_total", 1)
             for i in range(len(earlier)):
                 assert ask(first.address, "DELETE", f"/v1/messages/m{i}")[0] == 202
             values = [message(each, i) for i, each in enumerate(own, len(earlier))]
             fill(broker.address, topic, values)
-            for daemon in (first, later):
+            for daemon, n_before in ((first, len(earlier)), (later, 0)):
                 daemon.until_metric("streamnb_corrections_total", len(earlier))
-                daemon.until_metric("streamnb_examples_learned_total", len(own))
+                daemon.until_metric("streamnb_examples_learned_total", n_before + len(own))
                 assert daemon.stop() == 0
     for start in ("earliest", "latest"):
         model = read(tmp_path / start / "state" / "model.nb").model

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, command, write_config
@@ -52,11 +53,17 @@ def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
         kafka={"group_id": f"group-of-{topic}", "max_poll_messages": 100, "session_timeout_s": 6},
         checkpoint={"folder": "state", "interval_s": 0.05},
     )
+    ends = {f"{topic}/{partition}": N for partition in range(PARTITIONS)}
+
+    def is_read() -> bool:
+        return ends.items() <= read(tmp_path / "state" / "model.nb").positions.items()
+
     with Daemon(config) as daemon:
         daemon.until_metric("streamnb_messages_total", 200)
         daemon.until_metric("streamnb_checkpoints_total", 2)
         daemon.kill()
     with Daemon(config) as daemon:
+        daemon.until_it_takes_corrections()
         for number in CORRECTED:
             daemon.until_page(f"/v1/messages/0-{number}", 200)
             if number % 2:
@@ -68,6 +75,7 @@ def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
         daemon.kill()
     with Daemon(config) as daemon:
         daemon.until_page("/readyz", 200)
+        daemon.until(is_read, "all of the topic")
         told = command("verify", "-c", str(config), "--json", folder=tmp_path)
         assert told.returncode == 0, told.stderr
         assert daemon.stop() == 0
