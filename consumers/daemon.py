@@ -49,11 +49,10 @@ from consumers.http import server
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
 from consumers.monitoring import logs
-from consumers.monitoring.health import Health
 from consumers.monitoring.logs import traced
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Summary
+from consumers.monitoring.status import Health, Summary
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.label_reader import LabelReader

@@ -39,11 +39,10 @@ from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
 from consumers.messages import KnownClasses, RawColumns, part_name
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import Health, Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.pipeline.group_parts import GroupParts

@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from consumers.messages import Partition
-from consumers.monitoring.health import Health
 from consumers.monitoring.quality import Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import ClassRow, Status, Summary
+from consumers.monitoring.status import ClassRow, Health, Status, Summary
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, GroupStatus
 from consumers.pipeline.reader import SourceStatus

@@ -18,8 +18,8 @@ from consumers.cli.conventions import EXIT_CODES
 from consumers.config.model import GROUPS
 from consumers.config.settings import EmoticonLabels, FieldLabels, Section, Settings, load
 from consumers.messages import Reason
-from consumers.monitoring.health import State
 from consumers.monitoring.metrics import OUTCOMES, Metrics
+from consumers.monitoring.status import State
 from streamnb.errors import StreamnbError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,8 +16,8 @@ from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters, corrections_setting, json_response
 from consumers.http.state import AppState, sample_of
 from consumers.http.threads import Batcher, WorkerPool
-from consumers.monitoring.health import HealthReport
 from consumers.monitoring.quality import QualityReport
+from consumers.monitoring.status import HealthReport
 from streamnb import Snapshot, __version__
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}

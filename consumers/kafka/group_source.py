@@ -38,7 +38,7 @@ from consumers.kafka.client import (
     unreadable,
 )
 from consumers.messages import Partition, RawColumns
-from consumers.monitoring.health import Backoff
+from consumers.monitoring.status import Backoff
 from consumers.sources.base import LogFacts, Source
 from consumers.sources.ranged import behind_position, offsets_of
 

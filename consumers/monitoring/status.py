@@ -1,18 +1,219 @@
-"""The daemon's state as one value: `Status` while it runs, `Summary` when it is done.
+"""How the daemon is: alive and ready, as the probes ask, and its whole state as one value.
 
-`consumers.reporter` builds both. The screen, the log view, the API, the probes and the metrics read
-a `Status`; the command's last lines and `--json` read the `Summary`.
+The consuming thread beats once a turn of its loop, with or without messages, and so does the
+reading thread: silence from the source is healthy, a loop that no longer turns is stuck. Ready
+means more than alive: there is a snapshot to answer from, and the source can be read. Each field of
+`Health` is one reference, set whole. If a component fails that learning and answering do not need,
+such as the store of recent messages, the daemon stays ready and is shown as degraded: a restart
+would cost more than it repairs.
+
+`consumers.reporter` builds `Status` while the daemon runs, and `Summary` when it is done. The
+screen, the log view, the API, the probes and the metrics read a `Status`; the command's last lines
+and `--json` read the `Summary`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
+import structlog
+
 from consumers.messages import Partition
-from consumers.monitoring.health import NOT_BEGUN, HealthReport
 from consumers.monitoring.quality import QualityReport, ShareReport
+
+# Before the loop turns, a checkpoint is read; compiling, which comes before that, says how it goes.
+START_LIMIT_S = 120.0
+# A message within the last two seconds counts as reading; then the source has nothing new.
+READING_WITHIN_S = 2.0
+
+
+class State(StrEnum):
+    """What the daemon is doing."""
+
+    STARTING = "starting"
+    READING = "reading"
+    IDLE = "idle"
+    WAITING = "waiting for source"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """The daemon's health at one moment."""
+
+    state: State
+    alive: bool  # False if a restart would help: a loop is stuck
+    ready: bool  # True if requests can be answered from what is being learned now
+    reason: str | None  # why it is not alive or not ready, in a sentence
+    last_message_age_s: float | None = None  # None before the first
+    snapshot_version: int | None = None  # None before the first
+    degraded: str | None = None  # what fails that learning and predicting can do without
+    starting: str | None = None  # what the start is doing; None once the consuming loop turns
+
+
+_FIRST_STEP = "the consuming loop has not begun"
+NOT_BEGUN = HealthReport(
+    State.STARTING, alive=True, ready=False, reason=_FIRST_STEP, starting=_FIRST_STEP
+)
+
+
+class Health:
+    """Watches the beats of the consuming and of the reading thread.
+
+    A loop without a beat for `stuck_after_s` (`http.stuck_after_s`) counts as stuck; `clock`
+    returns seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float], stuck_after_s: float) -> None:
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._lock = threading.Lock()
+        self._started_s = clock()
+        self._starting = _FIRST_STEP
+        self._beat_s: float | None = None
+        self._reader_beat_s: float | None = None
+        self._message_s: float | None = None
+        self._trouble: str | None = None
+        self._snapshot_version: int | None = None
+        self._parts: tuple[Callable[[], str | None], ...] = ()
+
+    def watch_part(self, trouble: Callable[[], str | None]) -> None:
+        """Show the daemon as degraded as long as a component reports trouble.
+
+        `trouble` returns what is wrong, in a sentence, or None; any thread calls it.
+        """
+        with self._lock:
+            self._parts = (*self._parts, trouble)
+
+    def set_starting(self, text: str) -> None:
+        """Set what the start is doing; a start that makes progress is never stuck."""
+        now_s = self._clock()
+        with self._lock:
+            if text != self._starting:
+                self._starting, self._started_s = text, now_s
+
+    def beat(self, n_messages: int = 0) -> None:
+        """Record a turn of the consuming loop and the number of messages it took."""
+        now_s = self._clock()
+        with self._lock:
+            self._beat_s = now_s
+            if n_messages:
+                self._message_s = now_s
+
+    def beat_reader(self) -> None:
+        """Record a turn of the reading loop."""
+        now_s = self._clock()
+        with self._lock:
+            self._reader_beat_s = now_s
+
+    def set_trouble(self, text: str | None) -> None:
+        """Set what keeps the source from being read; None once it can be read again."""
+        with self._lock:
+            self._trouble = text
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the source from being read; None if nothing does."""
+        with self._lock:
+            return self._trouble
+
+    def set_ready(self, snapshot_version: int = 0) -> None:
+        """Set the version of the published snapshot."""
+        with self._lock:
+            self._snapshot_version = snapshot_version
+
+    def report(self) -> HealthReport:
+        """Return the health as it is now."""
+        now_s = self._clock()
+        with self._lock:
+            beat_s, message_s, reader_s = self._beat_s, self._message_s, self._reader_beat_s
+            trouble, version = self._trouble, self._snapshot_version
+            parts = self._parts
+            started_s, doing = self._started_s, self._starting
+        starting = beat_s is None
+        loop, silent_s = "consuming", now_s - (started_s if beat_s is None else beat_s)
+        if reader_s is not None and now_s - reader_s > silent_s:
+            loop, silent_s = "reading", now_s - reader_s
+        limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s
+        message_age_s = None if message_s is None else now_s - message_s
+        if silent_s > limit_s:
+            state = State.STUCK
+            reason: str | None = (
+                f"the {loop} loop has not turned for {silent_s:.1f} s, and may be silent for "
+                f"{limit_s:g} s (http.stuck_after_s); after a restart the daemon goes on from its "
+                "last checkpoint"
+            )
+        elif trouble is not None:
+            state, reason = State.WAITING, trouble
+        elif starting:
+            state, reason = State.STARTING, doing
+        else:
+            reading = message_age_s is not None and message_age_s <= READING_WITHIN_S
+            state = State.READING if reading else State.IDLE
+            reason = None if version is not None else "no snapshot is published yet"
+        return HealthReport(
+            state=state,
+            alive=state is not State.STUCK,
+            ready=reason is None,
+            reason=reason,
+            last_message_age_s=message_age_s,
+            snapshot_version=version,
+            degraded=next((said for part in parts if (said := part()) is not None), None),
+            starting=doing if starting else None,
+        )
+
+
+_FIRST_PAUSE_S = 0.05
+
+
+class Backoff:
+    """The failures of one source, each under a key, with ever longer pauses between attempts.
+
+    Each failure is logged once when it begins and once when it is over. Pauses double from 0.05 s
+    up to `pause_max_s`.
+    """
+
+    def __init__(
+        self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float], pause_max_s: float
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._pause_max_s = pause_max_s
+        self._sentences: dict[str, str] = {}
+        self._pauses_s: dict[str, float] = {}
+        self._retry_at_s: dict[str, float] = {}
+
+    def say(self, key: str, sentence: str) -> None:
+        """Record a failure, new or continued; the next attempt waits longer."""
+        if key not in self._sentences:
+            self._log.warning("source_trouble", trouble=sentence)
+        self._sentences[key] = sentence
+        pause_s = min(self._pauses_s.get(key, _FIRST_PAUSE_S / 2) * 2, self._pause_max_s)
+        self._pauses_s[key] = pause_s
+        self._retry_at_s[key] = self._clock() + pause_s
+
+    def clear(self, key: str) -> None:
+        """Record the end of a failure, if there was one."""
+        sentence = self._sentences.pop(key, None)
+        if sentence is not None:
+            self._pauses_s.pop(key)
+            self._retry_at_s.pop(key)
+            self._log.info("source_trouble_over", trouble=sentence)
+
+    def first(self) -> str | None:
+        """Return the sentence of the oldest failure, or None if there is none."""
+        return next(iter(self._sentences.values()), None)
+
+    def pause_s(self, key: str) -> float:
+        """Return the seconds to wait before the next attempt; 0 if nothing failed."""
+        return max(0.0, self._retry_at_s.get(key, 0.0) - self._clock())
+
+
+# ---- the whole state -----------------------------------------------------------------------------
 
 
 class Judged(NamedTuple):

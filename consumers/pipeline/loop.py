@@ -25,9 +25,9 @@ from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import DecayTimes, ExampleTimes, columns_of
 from consumers.messages import Messages, Partition, Reject, part_name
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.status import Health
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.erasure import Erasure

@@ -32,7 +32,7 @@ import structlog
 
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
-from consumers.monitoring.health import Health
+from consumers.monitoring.status import Health
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart
 from consumers.sources.base import LogFacts, Source

@@ -11,11 +11,10 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import CheckpointSettings
 from consumers.messages import Partition, part_name
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import Health, Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
 from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter

@@ -18,8 +18,7 @@ from structlog.testing import capture_logs
 from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import ConfigError, ConsumerError
-from consumers.monitoring.health import Health
-from consumers.monitoring.status import Status, Summary
+from consumers.monitoring.status import Health, Status, Summary
 from consumers.process import watch_signals
 from tests.consumers.search.live_stream import PATIENCE_S, Stream, make_hub
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from consumers.monitoring.health import Health, State
+from consumers.monitoring.status import Health, State
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill

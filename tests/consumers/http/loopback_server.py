@@ -15,11 +15,10 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import Health, Status
 from consumers.reporter import build_status
 from streamnb import EveryExamples, Learner, NaiveBayes, Predictor, SnapshotBoard
 

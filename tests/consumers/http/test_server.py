@@ -19,8 +19,7 @@ from consumers.errors import ConfigError
 from consumers.http.app import HEADERS
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
-from consumers.monitoring.health import Health
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import Health, Status
 from streamnb.testing import ManualClock
 from tests.consumers.http.loopback_server import app_state, served, settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.monitoring.health import READING_WITHIN_S, START_LIMIT_S, Health, State
+from consumers.monitoring.status import READING_WITHIN_S, START_LIMIT_S, Health, State
 from streamnb.testing import ManualClock
 
 STUCK_AFTER_S = 30.0

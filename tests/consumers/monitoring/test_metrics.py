@@ -11,11 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.messages import KnownClasses, Partition, Reason
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import OUTCOMES, Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import Health, Status
 from consumers.reporter import Increase, build_status
 from streamnb.testing import ManualClock
 

@@ -19,9 +19,9 @@ from consumers.config.settings import Settings
 from consumers.factories import build_decoder
 from consumers.features import build_model
 from consumers.messages import Messages
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.status import Health
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.pipeline.loop import Pipeline

@@ -17,9 +17,9 @@ from consumers.decode.labels import within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError, SourceError
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, RawColumns
-from consumers.monitoring.health import Health
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.status import Health
 from consumers.pipeline import loop
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter

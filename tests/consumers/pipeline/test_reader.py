@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from consumers.errors import SourceError
 from consumers.messages import Messages, Partition, RawColumns
-from consumers.monitoring.health import Health
+from consumers.monitoring.status import Health
 from consumers.pipeline.reader import PIECE_S, BatchQueue, Limits, Reader, SourceStatus, pieces
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
