@@ -31,6 +31,7 @@ HELP = (
 EPILOG = (
     "  streamnb evaluate file:tweets.jsonl\n"
     "  streamnb evaluate file:tweets.jsonl --delay 10000 --json\n"
+    "  streamnb evaluate file:tweets.jsonl --report report.html\n"
     "  streamnb evaluate file:tweets.jsonl --hold-out 0.2\n"
     "  streamnb evaluate file:tweets.jsonl --folds 10\n"
     "  streamnb evaluate file:labelled.jsonl --model state/model.nb"
@@ -85,6 +86,14 @@ FadingOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option(min=0, metavar="N", help="Of the intervals, and of the folds.")
 ]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write figures and plots as one HTML file too; it needs matplotlib.",
+        show_default=False,
+    ),
+]
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
@@ -97,6 +106,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     fading: FadingOption = None,
     seed: SeedOption = 0,
     max_messages: MaxMessagesOption = None,
+    report: ReportOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,9 +122,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         raise typer.BadParameter("the made-up stream has no end: give --max-messages")
     from consumers.cli import evaluation
     from consumers.cli.figures import figures
-    from consumers.cli.output import print_evaluation
+    from consumers.cli.output import evaluation_facts, print_evaluation
+    from consumers.cli.report import check_report, write_report
 
     settings = load_settings(config, source)
+    if report is not None:
+        check_report(report)
     saved = None if model is None else evaluation.saved_model(model, settings)
     method = evaluation.Method(delay, hold_out, folds, saved, max_messages, seed)
     judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
@@ -126,6 +139,10 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "messages": judged.messages, "unlabelled": judged.unlabelled,
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
     } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
+    if report is not None:
+        write_report(
+            report, f"How good is it? {source}", [evaluation_facts(found)], {"value": found}
+        )
     if as_json:
         print_json(found)
     else:

@@ -186,13 +186,8 @@ def print_verified(console: Console, done: Verified) -> None:
 
 def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     """Print the figures of `evaluate`, each with its interval."""
-    rejected = sum(found["rejected"].values())
-    console.print(
-        f"{plain(found['source'])}: {number(found['examples'])} of {number(found['messages'])} "
-        f"messages judged ({found['method']}); {number(found['unlabelled'])} without a label, "
-        f"{number(rejected)} rejected, {number(found['deletions'])} deletions not carried out",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
+    console.print(facts, highlight=False, markup=False, soft_wrap=True)
     table = _table("figure", "value", "95 % interval")
     for name, each in found["figures"].items():
         table.add_row(name.replace("_", " "), *_figure(each))
@@ -217,6 +212,16 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
             f"{number(found['impossible'])} examples are of a class that their model gave no "
             "probability; they are not in the log-loss"
         )
+
+
+def evaluation_facts(found: Mapping[str, Any]) -> str:
+    """Return in a sentence what was read and judged."""
+    rejected = sum(found["rejected"].values())
+    return (
+        f"{number(found['examples'])} of {number(found['messages'])} messages judged "
+        f"({found['method']}); {number(found['unlabelled'])} without a label, {number(rejected)} "
+        f"rejected, {number(found['deletions'])} deletions not carried out"
+    )
 
 
 def _figure(each: Mapping[str, float]) -> tuple[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from consumers.cli import commands, conventions, evaluation
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import Blocks, JudgedExamples, figures
+from consumers.cli.report import check_report
 from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
@@ -436,3 +439,39 @@ def test_what_is_no_file_names_the_way_that_there_is(tmp_path: Path) -> None:
     settings = load(None, {}, {"source": f"file:{tmp_path / 'pipe'}"})
     with pytest.raises(SourceError, match="name `stdin` as the source"):
         judge(settings, Method())
+
+
+# ---- the report ----------------------------------------------------------------------------------
+
+
+def test_the_report_is_the_same_again_and_shows_what_the_json_has(tmp_path: Path) -> None:
+    """Two runs write the same bytes; names in it are text, and nothing in it is fetched."""
+    classes = ("<b>bad</b> & $x^2$", "good", "odd")
+    source = write(tmp_path / "stream.jsonl", stream(90, classes))
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"model": {"classes": classes}}), encoding="utf-8")
+    path = tmp_path / "report.html"
+    arguments = ["evaluate", source, "-c", str(config), "--report", str(path), "--json"]
+    written = []
+    for _ in range(2):
+        done = CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+    text = written[0].decode()
+    assert "<b>" not in text
+    assert "&lt;b&gt;bad&lt;/b&gt; &amp; $x^2$" in text
+    for each in json.loads(done.stdout)["figures"].values():
+        assert f"{each['value']:.4f}<small>{each['low']:.4f} – {each['high']:.4f}" in text
+    assert not re.search(r"(src|href)=\"[^#]|url\((?!#)|@import|<script", text)
+    assert str(tmp_path) not in text.replace(source, "")
+
+
+def test_a_report_that_cannot_be_written_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the source is read: a missing folder, and a missing package with its extra."""
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere; make it first"):
+        check_report(tmp_path / "nowhere" / "report.html")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'streamnb\[plots\]'"):
+        check_report(tmp_path / "report.html")

@@ -1,0 +1,50 @@
+"""The report of `streamnb evaluate` in the real browser: opened from a file, with no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from consumers.cli import commands
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+
+DARK = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 100"
+INKS = "() => [...document.querySelectorAll('svg text')].map(each => getComputedStyle(each).fill)"
+WIDTHS = "() => [document.documentElement.scrollWidth, innerWidth]"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the report of some made-up tweets."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    arguments = ["evaluate", "generator", "--max-messages", "3000", "--report", str(path)]
+    assert CliRunner().invoke(commands.app, arguments, catch_exceptions=False).exit_code == 0
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_it_opens_offline(
+    report: Path, open_page: Callable[..., Opened], scheme: str, width: int
+) -> None:
+    """It asks for nothing but itself, complains of nothing, fits the window and can be read."""
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "offline": True}
+    page, watch = open_page(report.as_uri(), color_scheme=scheme, **options)
+    watch.expect(f"leaves the machine: {re.escape(report.as_uri())}$")
+    assert len(watch.complaints) == 1
+    titles = page.locator("figcaption").all_inner_texts()
+    assert {"Reliability", "ROC: positive", "Coverage against accuracy"} < set(titles)
+    assert page.locator("svg path").count() > 50
+    assert page.evaluate(DARK) is (scheme == "dark")
+    assert set(page.evaluate(INKS)) == {
+        "rgb(230, 234, 238)" if scheme == "dark" else "rgb(29, 39, 51)"
+    }
+    needed, there = page.evaluate(WIDTHS)
+    assert needed <= there
+    assert violations(page) == []
