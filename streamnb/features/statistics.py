@@ -311,7 +311,8 @@ def leaving(
     tied = live[totals == threshold]
     order = np.empty(len(tied), dtype=np.uint64)
     counting.order_words(table.words, table.word_ends, tied, order)
-    tied = tied[np.argsort(order, kind="stable")][: n_leaving - len(below)]
+    last = n_leaving - len(below) - 1
+    tied = tied[order <= np.partition(order, last)[last]]
     return np.sort(np.concatenate([below, tied]))
 
 
