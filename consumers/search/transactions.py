@@ -18,7 +18,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -311,13 +311,14 @@ class Transactions:
     def _forget(self, items: Sequence[Forget], done: Applied) -> None:
         """Remove what deletions of the stream name, in one go: no message came between them."""
         self._write()
-        last: dict[str, dict[int, int]] = {}
-        for item in items:
+        # Of a fast stream hardly any of them are held.
+        held = self._held(list(set(chain.from_iterable(item.ids for item in items))))
+        last: dict[str, dict[int, int]] = {one.id: {} for one in held}
+        for item in items if held else ():
             place = self.contents.place_code(item.at[0])
             for name, offset in zip(item.ids, item.at[1], strict=True):
-                own = last.setdefault(name, {})
-                own[place] = max(offset, own.get(place, offset))
-        held = self._held(list(last))
+                if name in last:
+                    last[name][place] = max(offset, last[name].get(place, offset))
         self._let_go_of([one for one in held if not is_behind(one, last[one.id])], done)
 
     def _let_go_of(self, held: Sequence[Held], done: Applied) -> None:
