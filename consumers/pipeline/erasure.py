@@ -26,7 +26,7 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
@@ -51,6 +52,7 @@ from consumers.pipeline.learned_records import (
     UNCHECKED,
     DamagedError,
     Hashed,
+    IdRun,
     Longs,
     RecordChunk,
     holding,
@@ -418,8 +420,12 @@ class Erasure:
 def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int]]:
     """Return of each id, by log, the offset up to which it is erased."""
     found: dict[str, dict[Partition, int]] = {}
+    partitions: dict[tuple[str, int], Partition] = {}
     for each in pending:
-        at, partition = found.setdefault(each.id, {}), Partition(each.topic, each.partition)
+        place = each.topic, each.partition
+        if place not in partitions:
+            partitions[place] = Partition(*place)
+        at, partition = found.setdefault(each.id, {}), partitions[place]
         at[partition] = max(each.offset, at.get(partition, each.offset))
     return found
 
@@ -467,18 +473,27 @@ def _replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def named_by(ids: Collection[bytes], hashed: Hashed) -> Callable[[Texts], NDArray[np.bool_]]:
+    """Return a function that says which of some ids may be among these, asked for every chunk."""
+    sizes = np.array(list(map(len, ids)), np.int64)
+    ends, run = np.cumsum(sizes), IdRun(0)
+    data = np.frombuffer(bytearray(b"".join(ids)), np.uint8)
+    run.add(hashed(Texts(data, ends - sizes, ends)))
+
+    return lambda texts: run.knows(hashed(texts))
+
+
 def erase_records(
-    path: Path, ids: Mapping[bytes, int], places: Sequence[int], hashed: Hashed
+    path: Path,
+    ids: Mapping[bytes, int],
+    places: Sequence[int],
+    are_named: Callable[[Texts], NDArray[np.bool_]],
 ) -> None:
     """Overwrite the contents of records up to an offset of each id, and those at some places.
 
-    A power cut leaves one as it was, or without a checksum. That it was there stays known, and that
-    the message of an update is still to come.
+    `are_named` is of these ids, see `named_by`. A power cut leaves a record as it was, or without a
+    checksum. That it was there stays known, and that the message of an update is still to come.
     """
-    sizes = np.array([len(name) for name in ids], np.int64)
-    ends = np.cumsum(sizes)
-    names = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
-    wanted = np.sort(hashed(names))
     to_erase: list[tuple[RecordChunk, list[int]]] = []
     data, place = memoryview(raw := path.read_bytes()), 0
     while place < len(data):
@@ -486,9 +501,7 @@ def erase_records(
             chunk = parse(data, place)
         except DamagedError:  # the last one may be half written yet
             break
-        own = hashed(chunk.ids())
-        at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
-        rows = np.flatnonzero((wanted[at] == own) | np.isin(chunk.offsets, places))
+        rows = np.flatnonzero(are_named(chunk.ids()) | np.isin(chunk.offsets, places))
         to_erase.append((chunk, _rows_to_erase(chunk, rows, ids, places)))
         place = chunk.end
     to_erase = [each for each in to_erase if each[1]]
@@ -500,8 +513,8 @@ def erase_records(
             write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
         os.fdatasync(fd)  # before anything differs from its checksum
         for chunk, own_rows in to_erase:
-            for row in own_rows:
-                kind, contents = int(chunk.kinds()[row]), list(chunk.contents(row))
+            for row, kind in zip(own_rows, chunk.kinds()[own_rows].tolist(), strict=True):
+                contents = list(chunk.contents(row))
                 left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
                 if kind in AWAITED:  # labels of the id are still this message's
                     left, contents = kind, contents[:-1]

@@ -37,7 +37,7 @@ from consumers.config.model import Kind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.messages import Column, Partition, part_name, partition_of
-from consumers.pipeline.erasure import erase_records
+from consumers.pipeline.erasure import erase_records, named_by
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
@@ -79,7 +79,7 @@ class LogMemory:
         self, folder: Path | None, n_fields: int, records_max: int, hashed: Hashed
     ) -> None:
         self.folder, self.n_fields = folder, n_fields
-        self._hashed = hashed
+        self.hashed = hashed
         self.records_max = records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
         self.n = 0  # records so far, those forgotten included
@@ -191,7 +191,7 @@ class LogMemory:
             return np.empty(0, np.uint64)
         try:
             k = bisect_left(segment.firsts, number % SEGMENT_RECORDS)
-            return self._hashed(segment.chunk(k).ids())
+            return self.hashed(segment.chunk(k).ids())
         except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
             self.lose(segment.number, error)
             return np.empty(0, np.uint64)
@@ -270,7 +270,7 @@ class LogMemory:
             chunk = parse(memoryview(data), segment.n_bytes, check=True)
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
-                self._note_early(number, kinds, self._hashed(chunk.ids()))
+                self._note_early(number, kinds, self.hashed(chunk.ids()))
             self._ids.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
             segment.note(len(chunk), chunk.end - chunk.at)
         if segment.n > n:
@@ -582,14 +582,14 @@ class LearnedMemory:
             ids = {name.encode(): at for name, at in own.items()}
             # Of a message without an id the name is its place.
             places = [at for name, at in own.items() if name == place_name(partition, at)]
-            folder = self._path(partition)
-            assert folder is not None
+            folder = self.folder / quote(part_name(partition), safe="")
+            are_named = named_by(ids, self.hashed)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 if not _FILE.fullmatch(path.name):
                     continue
                 try:
                     with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
-                        erase_records(path, ids, places, self.hashed)
+                        erase_records(path, ids, places, are_named)
                 except OSError as error:  # a path by a descriptor tells people nothing
                     where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
                     raise OSError(error.errno, error.strerror, where) from error

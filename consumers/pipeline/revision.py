@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -55,12 +54,13 @@ from consumers.pipeline.learned_records import (
     WAITING,
     WAITING_UPDATE,
     FoundRecords,
+    Hashed,
     Hashes,
+    IdRun,
     LearnedRecord,
     Longs,
     Segment,
     collected,
-    listed,
     no_spans,
     pack,
     runs_of,
@@ -77,6 +77,7 @@ from consumers.pipeline.waiting_messages import (
 )
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
+from streamnb.kernels.layout import Texts
 from streamnb.labels import Label, to_indices
 
 _DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
@@ -158,9 +159,9 @@ class Reviser:
         asked &= has_id
         if not asked.any():
             return Revision(messages, messages, kinds, hashes, arrivals=arrivals)
-        wanted = np.unique(hashes[asked])
-        at = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-        rows = np.flatnonzero((wanted[at] == hashes) & has_id)
+        wanted, asking = np.unique(hashes[asked]), IdRun(0)
+        asking.add(wanted)
+        rows = np.flatnonzero(asking.knows(hashes) & has_id)
         found = memory.find(wanted)
         done = fold(memory, messages, kinds, rows, found, classes, arrivals)
         kinds[rows] = done.kinds
@@ -374,17 +375,16 @@ def fold(
     """
     spans = found.spans
     is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)
-    names = list(compress(listed(found.texts(kernels.ID)), is_known.tolist()))
-    n_known, numbers = len(names), np.zeros(len(rows), np.int64)
-    names += listed(take_texts(messages.ids.texts, rows).texts)
-    places = dict[bytes | None, int]()
-    times_ms = np.full(len(names), np.nan)
+    known_ids = found.some(is_known).texts(kernels.ID)
+    ids, n_ids = _numbered(known_ids, take_texts(messages.ids.texts, rows).texts, memory.hashed)
+    n_known, numbers = len(known_ids.ends), np.zeros(len(rows), np.int64)
+    times_ms = np.full(len(ids), np.nan)
     if arrivals is not None:
         times_ms[:n_known] = waiting_times(found, memory.n_fields)[is_known]
         times_ms[n_known:] = arrivals.times_ms[rows]
     known_kinds, known_offsets, known_labels = spans[is_known, : kernels.ID].T
     events = kernels.Events(
-        np.array([places.setdefault(name, len(places)) for name in names], np.int64),
+        ids,
         np.concatenate((found.numbers[is_known], numbers)),
         np.concatenate((known_kinds, kinds[rows])),
         np.concatenate((known_offsets, messages.offsets[rows])),
@@ -393,11 +393,11 @@ def fold(
     )
     was_remembered = kinds != _NOTHING
     before = (np.cumsum(was_remembered) - was_remembered)[rows]
-    takers = np.full(len(names), kernels.NOBODY)
+    takers = np.full(len(ids), kernels.NOBODY)
     counts = np.zeros(len(_COUNTS), np.int64)
     window_ms = -1.0 if arrivals is None else arrivals.window_ms
     kernels.fold(
-        events, kernels.no_chains(len(places), len(names)),
+        events, kernels.no_chains(n_ids, len(ids)),
         messages.operations[rows].astype(np.int64), before, memory.n,
         learned_memory.SEGMENT_RECORDS, memory.records_max, window_ms, takers, counts,
     )  # fmt: skip
@@ -415,6 +415,15 @@ def fold(
         rows[done == CONSUMED].tolist(),
         {name: n for name, n in zip(_COUNTS, counts.tolist(), strict=True) if n},
     )
+
+
+def _numbered(known: Texts, own: Texts, hashed: Hashed) -> tuple[Longs, int]:
+    """Return a number from 0 for each id of records and of messages, and how many there are."""
+    hashes = np.concatenate((hashed(known), hashed(own)))
+    n, ids = len(hashes), np.empty(len(hashes), np.int64)
+    heads = np.full(1 << n.bit_length(), kernels.NOBODY, np.int32)
+    n_ids = kernels.number_ids(known, own, hashes, heads, np.empty(n, np.int32), ids)
+    return ids, int(n_ids)
 
 
 def _kept_labels(

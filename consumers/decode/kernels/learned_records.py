@@ -15,7 +15,7 @@ import numpy as np
 
 from consumers.decode.kernels.json_scan import Raw
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int, load_eight
+from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int, Texts, load_eight
 
 MAGIC = int.from_bytes(b"SNL1", "little")
 HEAD_BYTES, FIELD_BYTES = 32, 16
@@ -171,6 +171,42 @@ def note_known(wanted: U64, hashes: U64, heads: I32, after: I32, known: Flags) -
         while at != NOBODY and not known[i]:
             known[i] = hashes[at] == wanted[i]
             at = after[at]
+
+
+@inner
+def _is_same(left: Texts, i: Int, right: Texts, j: Int) -> bool:
+    begin, other = int(left.starts[i]), int(right.starts[j])
+    size = int(left.ends[i]) - begin
+    if int(right.ends[j]) - other != size:
+        return False
+    k = 0
+    while k < size and left.data[begin + k] == right.data[other + k]:
+        k += 1
+    return k == size
+
+
+@kernel
+def number_ids(known: Texts, own: Texts, hashes: U64, heads: I32, after: I32, ids: I64) -> Int:
+    """Give each id of two sets of texts, one behind the other, a number; return how many there are.
+
+    `heads` has a power of two of them, all at `NOBODY`.
+    """
+    n_known, n = len(known.ends), 0
+    for i in range(len(hashes)):
+        texts, row = (known, i) if i < n_known else (own, i - n_known)
+        slot = np.int64(hashes[i] & np.uint64(len(heads) - 1))
+        at = heads[slot]
+        while at != NOBODY:
+            other, place = (known, at) if at < n_known else (own, at - n_known)
+            if hashes[at] == hashes[i] and _is_same(texts, row, other, place):
+                break
+            at = after[at]
+        if at != NOBODY:
+            ids[i] = ids[at]
+            continue
+        ids[i], n = n, n + 1
+        after[i], heads[slot] = heads[slot], i
+    return n
 
 
 # As in `learned_records`, and of `consumers.messages`.

@@ -15,7 +15,7 @@ from consumers.decode.kernels import learned_records as kernels
 from consumers.messages import NO_LABEL, OPERATIONS, Operation
 from consumers.pipeline import learned_memory, learned_records
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.learned_records import LearnedRecord
+from consumers.pipeline.learned_records import Hashes, LearnedRecord
 from consumers.pipeline.revision import Fold, fold
 from consumers.pipeline.waiting_messages import (
     Arrivals,
@@ -24,9 +24,10 @@ from consumers.pipeline.waiting_messages import (
     texts_of,
     waiting_messages,
 )
+from streamnb.kernels.layout import Texts
 from tests.consumers.decoded_messages import decoder
 from tests.consumers.pipeline.plain_fold import PlainFold, plain_living, plain_waiting
-from tests.consumers.pipeline.revised_log import FIELDS, LOG, Said, raw
+from tests.consumers.pipeline.revised_log import FIELDS, LOG, Run, Said, raw
 
 CLASSES = ("positive", "negative")
 WINDOW_MS = 2.0
@@ -158,3 +159,20 @@ def test_the_kernel_knows_the_kinds_by_the_same_numbers() -> None:
     names = {name for name in ours.keys() & theirs.keys() if isinstance(ours[name], int)}
     assert names >= {"CREATED", "CONSUMED", "CORRECTED", "TAKEN_BACK", "WAITING", "LATE_UPDATE"}
     assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
+
+
+def test_ids_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids themselves are compared, so a delete takes back its own message alone."""
+
+    def hashed(_: LearnedMemory, texts: Texts) -> Hashes:
+        return np.zeros(len(texts.ends), np.uint64)
+
+    monkeypatch.setattr(LearnedMemory, "hashed", hashed)
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    log += [Said("delete", "m3"), Said("update", "m5", "other", "positive"), Said("delete", "m")]
+    run = Run(None)
+    run.read(log, 6)
+    run.read(log, len(log))
+    left = [f"word{i}" for i in range(8) if i not in (3, 5)]
+    assert sorted(run.learner.model.words()) == ["other", *left]
+    run.memory.close()
