@@ -20,9 +20,11 @@ from streamnb.kernels import word_table
 from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
 NGRAM_MAX = 8  # the longest n-gram, in words
+GAP_MAX = 4  # words between those of a pair
 # Tokens and distinct n-grams of one text; `kernels.bernoulli` relies on it.
 GRAMS_MAX = (1 << 17) - 1
 _SCRATCH_KEPT_BYTES = 1 << 16
+Size = TypeVar("Size", int, NDArray[np.int64])
 
 EMOTICONS = (  # noqa: SIM905 -- easier to read in a row
     ":) :-) :] :-] :} :'-) :') =) =] ;) ;-) ;] ;D ;-D :D :-D =D xD XD :P :-P :p :-p =P =p ;P ;p"
@@ -52,6 +54,13 @@ class Tokenizer:
     case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
         Unicode case folding; `@name` as one word; links as one word; `soooo` as `soo`; emoticons as
         words.
+    punctuation : bool
+        Commas and runs of `!` and `?`, and of dots, as words: `,`, `!`, `!!`, `?`, `??`, `?!`, `.`
+        and `...`.
+    ends : bool
+        Let the beginning and the end of a text stand in its n-grams: `^ thanks` and `bye $`.
+    gap : int
+        Pairs of words with up to so many others between them, as `so … good`.
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -61,11 +70,34 @@ class Tokenizer:
     fold_links: bool = True
     squeeze: bool = True
     emoticons: bool = True
+    punctuation: bool = False
+    ends: bool = False
+    gap: int = 0
 
     def __post_init__(self) -> None:
         check_ngrams(self.ngrams)
-        for each in fields(self)[1:]:
+        for each in fields(self)[1:-1]:
             check_bool(each.name, getattr(self, each.name))
+        if type(self.gap) is not int or not 0 <= self.gap <= GAP_MAX:
+            raise InputError(f"gap must be a whole number from 0 to {GAP_MAX}. Got {self.gap!r}.")
+        if self.ends and self.ngrams[1] == 1:
+            raise InputError(
+                "ends=True speaks of n-grams with the text's beginning and end. Take ngrams=(1, 2)"
+                f" or longer. Got {self.ngrams!r} instead."
+            )
+
+    def tokens_max(self, n_bytes: Size) -> Size:
+        """Return the most tokens that `n_bytes` of text can hold.
+
+        `a:)b:)` has four in six bytes, and with punctuation `!.!.` as many as bytes.
+        """
+        words = n_bytes if self.punctuation else (2 * n_bytes + 2) // 3
+        return words + 2 * self.ends
+
+    @property
+    def grams_per_token(self) -> int:
+        """How many n-grams and pairs may begin at one token."""
+        return self.ngrams[1] + self.gap
 
     def reader(self, hash_key: int, *, occurrence: bool) -> TokenizerTables:
         """Return the arrays that the kernels read text by.
@@ -81,6 +113,8 @@ class Tokenizer:
         options[characters.OPT_NEGATION] = self.negation
         options[characters.OPT_NGRAM_MIN], options[characters.OPT_NGRAM_MAX] = self.ngrams
         options[characters.OPT_OCCURRENCE] = occurrence
+        options[characters.OPT_PUNCTUATION] = self.punctuation
+        options[characters.OPT_ENDS], options[characters.OPT_GAP] = self.ends, self.gap
         key = hash_key_words(hash_key)
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
@@ -100,6 +134,7 @@ class Tokenizer:
             expansions,
             trie,
             accepts,
+            fingerprints([*characters.EDGES.tobytes().decode(), word_table.GAP], key),
         )
 
 
@@ -215,14 +250,6 @@ def _emoticon_trie() -> tuple[np.ndarray, np.ndarray]:
     return trie, accepts
 
 
-Size = TypeVar("Size", int, NDArray[np.int64])
-
-
-def tokens_max(n_bytes: Size) -> Size:
-    """Return the most tokens that `n_bytes` of text can hold: `a:)b:)` has four in six bytes."""
-    return (2 * n_bytes + 2) // 3
-
-
 class _ThreadTokens(threading.local):
     scratch: Scratch | None = None
 
@@ -230,18 +257,18 @@ class _ThreadTokens(threading.local):
 _kept = _ThreadTokens()
 
 
-def scratch_for(n_bytes: int, longest_ngram: int) -> Scratch:
+def scratch_for(n_bytes: int, grams_per_token: int) -> Scratch:
     """Return buffers for a text of `n_bytes`; each thread keeps those of common size."""
     if n_bytes <= _SCRATCH_KEPT_BYTES:
         if _kept.scratch is None:
-            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, NGRAM_MAX)
+            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, NGRAM_MAX + GAP_MAX)
         return _kept.scratch
-    return _make_scratch(n_bytes, longest_ngram)
+    return _make_scratch(n_bytes, grams_per_token)
 
 
-def _make_scratch(n_bytes: int, longest_ngram: int) -> Scratch:
-    n_tokens = min(tokens_max(n_bytes), GRAMS_MAX)
-    n_grams = min(n_tokens * longest_ngram, GRAMS_MAX)
+def _make_scratch(n_bytes: int, grams_per_token: int) -> Scratch:
+    n_tokens = min(n_bytes + 2, GRAMS_MAX)  # the most that any tokeniser finds
+    n_grams = min(n_tokens * grams_per_token, GRAMS_MAX)
     n_seen = 1 << (2 * n_grams).bit_length()
     # A character may fold to three, and `@a` becomes `<user>`: at most three times as long, and
     # eight bytes more for each token.

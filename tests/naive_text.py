@@ -161,10 +161,23 @@ def _pieces(text: str, options: Tokenizer) -> Iterator[tuple[str, str]]:  # noqa
             if name := re.match(r"@\w+", rest, flags=re.ASCII):
                 yield "sign", "<user>"
             at += name.end() if name else 1
+        elif what == "clause":
+            yield "clause", ""
+            run = re.match(r"[.。…]+|[!！?？]+|[,，、]", rest) if options.punctuation else None
+            yield from [("sign", _mark(run[0]))] if run else []
+            at += run.end() if run else 1
         else:
-            if what == "clause":
-                yield "clause", ""
             at += 1
+
+
+def _mark(run: str) -> str:
+    dots = len(run) + run.count("…")
+    if run[0] in ".。…":
+        return "." if dots == 1 else "..."
+    if run in ",，、":
+        return ","
+    signs = set(run.replace("！", "!").replace("？", "?"))
+    return "?!" if len(signs) == 2 else "".join(signs) * min(len(run), 2)
 
 
 def tokens(text: str, options: Tokenizer) -> list[str]:
@@ -187,10 +200,17 @@ def tokens(text: str, options: Tokenizer) -> list[str]:
 
 def grams(text: str | None, options: Tokenizer, *, occurrence: bool = True) -> Counter[str]:
     """Return a text's n-grams with their counts, in order of first occurrence."""
-    found = tokens(text or "", options)
+    words = tokens(text or "", options)
+    found = ["^", *words, "$"] if options.ends and words else words
     counted: Counter[str] = Counter()
     shortest, longest = options.ngrams
     for first in range(len(found)):
+        is_word = found is words or 0 < first < len(found) - 1
         for last in range(first + shortest, min(first + longest, len(found)) + 1):
-            counted[" ".join(found[first:last])] += 1
+            if is_word or last > first + 1:
+                counted[" ".join(found[first:last])] += 1
+        if is_word:
+            at = first if found is words else first - 1
+            for last_word in words[at + 2 : at + options.gap + 2]:
+                counted[f"{found[first]} … {last_word}"] += 1
     return counted if occurrence else Counter(dict.fromkeys(counted, 1))

@@ -67,10 +67,14 @@ def likelihoods() -> st.SearchStrategy[Bernoulli | Multinomial]:
 @st.composite
 def groups(draw: st.DrawFn, *, max_words: tuple[int, ...] = (1, 3, 6, 9, 14, 1000)) -> Words:
     """Draw a group of words; its bound is mostly so small that words leave."""
+    ngrams = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 3)]))
     return Words(
         draw(likelihoods()),
-        ngrams=draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 3)])),
+        ngrams=ngrams,
         negation=draw(st.booleans()),
+        punctuation=draw(st.booleans()),
+        ends=ngrams[1] > 1 and draw(st.booleans()),
+        gap=draw(st.sampled_from([0, 0, 1, 3])),
         counts=draw(st.sampled_from([None, "presence"])),
         max_words=draw(st.sampled_from(max_words)),
     )

@@ -99,6 +99,7 @@ Count = Annotated[float, between(LEAST)]
 Mean = Annotated[float, between(-LARGEST)]
 
 NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
+GAP_MAX = 4  # the same, of words between those of a pair
 
 
 class GroupSettings(Section):
@@ -129,6 +130,9 @@ class WordsSettings(GroupSettings):
     fold_links: bool = True
     squeeze: bool = True
     emoticons: bool = True
+    punctuation: bool = False  # commas, and runs of `!`, `?` and dots, as words
+    ends: bool = False  # a text's beginning and end stand in its n-grams
+    gap: int = Field(default=0, ge=0, le=GAP_MAX)  # words between those of a pair
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
     hybrid: bool = False  # whether weights are learned beside the multinomial's counts
@@ -156,6 +160,15 @@ class WordsSettings(GroupSettings):
                 f"must be [shortest, longest] with 1 ≤ shortest ≤ longest ≤ {NGRAM_MAX}, in words"
             )
         return ngrams
+
+    @model_validator(mode="after")
+    def _ends_fit(self) -> Self:
+        if self.ends and self.ngrams[1] == 1:
+            raise wrong(
+                "ends lets a text's beginning and end stand in its runs of words: with it take "
+                "ngrams of two words or more, as [1, 2]"
+            )
+        return self
 
     @model_validator(mode="after")
     def _counts_fit(self) -> Self:

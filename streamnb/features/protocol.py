@@ -367,12 +367,20 @@ def at_row(row: int, n: int) -> str:
     return f", row {row}" if n > 1 else ""
 
 
+# Options that 0.1.0 did not have: a file without them is one of its files.
+_LATER = {"hybrid": None, "punctuation": False, "ends": False, "gap": 0}
+
+
 def plain_values(spec: Any) -> dict[str, Any]:
     """Return a specification's values in their order, as a model's header holds them."""
     values = {each.name: getattr(spec, each.name) for each in fields(spec)}
-    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-    hybrid: Any = plain.pop("hybrid", None)
-    if hybrid is not None:  # without one a file is that of 0.1.0
+    plain = {
+        name: list(v) if isinstance(v, tuple) else v
+        for name, v in values.items()
+        if name not in _LATER or v != _LATER[name]
+    }
+    hybrid: Any = plain.get("hybrid")
+    if hybrid is not None:
         plain["hybrid"] = asdict(hybrid)
     return plain | {"likelihood": spec.likelihood.to_dict()}
 

@@ -21,7 +21,7 @@ from streamnb.labels import unlabelled
 from streamnb.likelihoods import Multinomial, WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
-from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for, tokens_max
+from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for
 from streamnb.vocabulary import Vocabulary
 
 
@@ -51,7 +51,7 @@ class Words:
         nothing. By default words join as they come.
     hybrid : Hybrid, optional
         Weights learned beside the counts, for sharper answers; needs a `Multinomial`.
-    case_fold, fold_mentions, fold_links, squeeze, emoticons : bool
+    case_fold, fold_mentions, fold_links, squeeze, emoticons, punctuation, ends, gap
         See `Tokenizer`.
 
     Examples
@@ -74,6 +74,9 @@ class Words:
     emoticons: bool = True
     dictionary: tuple[str, ...] | None = None
     hybrid: Hybrid | None = None
+    punctuation: bool = False
+    ends: bool = False
+    gap: int = 0
 
     def __post_init__(self) -> None:
         check_words("Words", self.likelihood, self.field)
@@ -172,7 +175,9 @@ class WordsState(CountedState):
 
     def __init__(self, spec: Words, name: str, n_classes: int, hash_key: int) -> None:
         self.field = spec.field or name
-        self.reader = spec.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
+        self.tokenizer = spec.tokenizer
+        self._grams_per_token = self.tokenizer.grams_per_token
+        self.reader = self.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
         super().__init__(spec, name, n_classes, self.reader.key, spec.dictionary)
 
     @property
@@ -220,10 +225,10 @@ class WordsState(CountedState):
         texts = text.piece(begin, end)
         n = end - begin
         sizes = np.maximum(texts.ends - texts.starts, 0)
-        longest = self.spec.ngrams[1]
-        room = int(np.minimum(tokens_max(sizes) * longest, GRAMS_MAX).sum())
+        each = self._grams_per_token
+        room = int(np.minimum(self.tokenizer.tokens_max(sizes) * each, GRAMS_MAX).sum())
         rows = Rows(np.empty(room, dtype=np.int32), np.empty(room), np.zeros(n + 1, dtype=np.int64))
-        scratch = scratch_for(int(sizes.max(initial=0)), longest)
+        scratch = scratch_for(int(sizes.max(initial=0)), each)
         self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
         return Batch(rows, texts.ends >= 0)
 
@@ -234,7 +239,7 @@ class WordsState(CountedState):
 
     def encode_one(self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool) -> Batch:
         """Return one short text as `encode` does, in the thread's own buffers."""
-        tokens = scratch_for(scratch.put_text(x[self.field]), self.spec.ngrams[1])
+        tokens = scratch_for(scratch.put_text(x[self.field]), self._grams_per_token)
         labels = _FIRST if learn else _NONE
         learn = learn and not self.n_declared
         rows = scratch.batch.rows
@@ -244,7 +249,7 @@ class WordsState(CountedState):
     def rekey(self, hash_key: int) -> None:
         """Go on with another hash key; see `GroupState`."""
         super().rekey(hash_key)
-        self.reader = self.spec.tokenizer.reader(hash_key, occurrence=self.spec.counts_occurrences)
+        self.reader = self.tokenizer.reader(hash_key, occurrence=self.spec.counts_occurrences)
 
     def _encode(
         self,

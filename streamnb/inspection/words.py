@@ -202,11 +202,13 @@ class WordsView(GroupView):
         Counts have the form of the group's fields.
         """
         spec = self.state.spec
-        if isinstance(self.state, WordsState) and (spec.ngrams != (1, 1) or spec.negation):
+        if isinstance(self.state, WordsState) and (
+            spec.ngrams != (1, 1) or spec.negation or spec.gap
+        ):
             raise InputError(
                 f"group {self.state.name!r}: a text cannot be sampled n-gram by n-gram, nor with"
                 " words that negate others, for no text is made of them one by one. Sample a model"
-                " with ngrams=(1, 1) and negation=False."
+                " with ngrams=(1, 1), negation=False and gap=0."
             )
         drawn: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(labels)
         for c in np.unique(labels).tolist():

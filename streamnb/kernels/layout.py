@@ -45,6 +45,7 @@ class TokenizerTables(NamedTuple):
     expansions: I32Grid  # characters that fold to several
     trie: I16Grid  # emoticons: node, byte → node
     accepts: U8  # nodes at which an emoticon ends
+    signs: U64  # fingerprints of a text's beginning and end, and of a gap between words
 
 
 class Texts(NamedTuple):

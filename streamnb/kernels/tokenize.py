@@ -13,8 +13,8 @@ from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables, load
 )
 # Places in the options array.
 OPT_CASE, OPT_MENTIONS, OPT_LINKS, OPT_SQUEEZE, OPT_EMOTICONS, OPT_NEGATION = range(6)
-OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE = 6, 7, 8
-N_OPTIONS = 9
+OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE, OPT_PUNCTUATION, OPT_ENDS, OPT_GAP = range(6, 12)
+N_OPTIONS = 12
 WORD_BYTES_MAX = 64
 BLANK = 32
 
@@ -130,6 +130,12 @@ def read_short(
 ZERO_WIDTH_JOINER = 0x200D
 LINK = np.frombuffer(b"<link>", dtype=np.uint8)
 USER = np.frombuffer(b"<user>", dtype=np.uint8)
+# What stands in n-grams for the beginning and the end of a text; no word looks like them.
+EDGES = np.frombuffer(b"^$", dtype=np.uint8)
+_STOP, _WIDE_STOP, _DOTS, _EXCLAMATION, _WIDE_EXCLAMATION, _QUESTION, _WIDE_QUESTION = map(
+    ord, ".。…!！?？"
+)
+_COMMA, _WIDE_COMMA, _LIST_COMMA = map(ord, ",，、")
 
 
 @inner
@@ -238,6 +244,42 @@ def read_mention(data: U8, at: int, end: int, text: U8, out: int) -> tuple[int, 
     while i < end and (48 <= data[i] <= 57 or 97 <= data[i] | 32 <= 122 or data[i] == 95):
         i += 1
     return i, put(text, out, USER) if i > at + 1 else out
+
+
+@inner
+def read_punctuation(data: U8, at: int, end: int, text: U8, out: int) -> tuple[int, int]:
+    """Read a comma, a run of dots, or of `!` and `?`, as a word; other signs are passed over.
+
+    A run is written as one sign or as two (`!`, `!!`), dots as three, and a mixed run as `?!`.
+    """
+    i = at
+    n_dots, n_exclamations, n_questions = 0, 0, 0
+    while i < end:
+        point, size = decode(data, i, end)
+        if i == at and point in (_COMMA, _WIDE_COMMA, _LIST_COMMA):
+            text[out] = _COMMA
+            return at + size, out + 1
+        if n_exclamations + n_questions == 0 and point in (_STOP, _WIDE_STOP, _DOTS):
+            n_dots += 2 if point == _DOTS else 1
+        elif n_dots == 0 and point in (_EXCLAMATION, _WIDE_EXCLAMATION):
+            n_exclamations += 1
+        elif n_dots == 0 and point in (_QUESTION, _WIDE_QUESTION):
+            n_questions += 1
+        else:
+            break
+        i += size
+    n_written = 0
+    first = last = 0
+    if n_dots > 0:
+        first = last = _STOP
+        n_written = 1 if n_dots == 1 else 3
+    elif i > at:
+        first = _QUESTION if n_questions > 0 else _EXCLAMATION
+        last = _EXCLAMATION if n_exclamations > 0 else _QUESTION
+        n_written = 1 if n_exclamations + n_questions == 1 else 2
+    for k in range(n_written):
+        text[out + k] = first if k == 0 else last
+    return max(i, at + decode(data, at, end)[1]), out + n_written
 
 
 @inner
@@ -400,23 +442,40 @@ def read_closely(
     if kind == AT and reader.options[OPT_MENTIONS] and not glued:
         i, last = read_mention(data, at, end, text, out)
         return i, last, AT
+    if kind == CLAUSE and reader.options[OPT_PUNCTUATION]:
+        i, last = read_punctuation(data, at, end, text, out)
+        return i, last, kind
     return at + size, out, kind
+
+
+@inner
+def put_edge(scratch: Scratch, n: int, out: int, which: int, reader: TokenizerTables) -> int:
+    """Write the beginning or the end of a text as token `n`; return where its text ends."""
+    begin = (out + 7) & ~7
+    scratch.text[begin] = EDGES[which]
+    scratch.begins[n] = begin
+    scratch.ends[n] = begin + 1
+    scratch.fingerprints[n] = reader.signs[which]
+    scratch.marks[n] = False
+    return begin + 1
 
 
 @inner
 def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scratch) -> int:
     """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
 
-    Tokens beyond the scratch's room are left out.
+    Tokens beyond the scratch's room are left out. With `OPT_ENDS` the first and the last token
+    stand for the text's beginning and end, if there is one between them.
     """
     negating = reader.options[OPT_NEGATION] != 0
+    n_edges = np.int64(1) if reader.options[OPT_ENDS] != 0 else np.int64(0)
     text = scratch.text
-    n = 0
-    out = 0
+    n = n_edges
+    out = put_edge(scratch, 0, 0, 0, reader) if n_edges > 0 else 0
     i = at
     reach = np.int64(0)  # how many words the last negation still governs
     word_end = at - 1
-    while i < end and n < len(scratch.begins):
+    while i < end and n < len(scratch.begins) - n_edges:
         if data[i] == BLANK:
             i += 1
             continue
@@ -451,4 +510,9 @@ def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scra
         scratch.fingerprints[n] = fingerprint
         scratch.marks[n] = marked
         n += 1
-    return n
+    if n_edges > 0:
+        if n == 1:
+            return 0
+        put_edge(scratch, int(n), out, 1, reader)
+        n += 1
+    return int(n)

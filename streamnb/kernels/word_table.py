@@ -34,7 +34,14 @@ from streamnb.kernels.layout import (
     prefetch,
     store_eight,
 )
-from streamnb.kernels.tokenize import OPT_NGRAM_MAX, OPT_NGRAM_MIN, OPT_OCCURRENCE, tokenise
+from streamnb.kernels.tokenize import (
+    OPT_ENDS,
+    OPT_GAP,
+    OPT_NGRAM_MAX,
+    OPT_NGRAM_MIN,
+    OPT_OCCURRENCE,
+    tokenise,
+)
 
 PROBES_MAX = 128
 DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
@@ -42,6 +49,8 @@ DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
 N_WORDS, TEXT_BYTES = range(2)
 WORD_ROOM = 80  # bytes of text that one word may take: mark, space and what a copy writes too much
 _MARK = np.frombuffer("¬".encode(), dtype=np.uint8)
+GAP = "…"  # what a pair has for the words between
+_GAP = np.frombuffer(f" {GAP} ".encode(), dtype=np.uint8)
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
 
@@ -191,66 +200,98 @@ def fingerprint_many(texts: Texts, key: U64, scratch: Scratch, out: U64) -> None
 
 
 @inner
+def append_token(scratch: Scratch, t: int, words: U8, at: int) -> int:
+    """Write a token behind `words[:at]`; return where it ends."""
+    if scratch.marks[t]:
+        for k in range(len(_MARK)):
+            words[at + k] = _MARK[k]
+        at += len(_MARK)
+    size = scratch.ends[t] - scratch.begins[t]
+    # Eight bytes at a time, which is more than the token: there is room, and what is too much
+    # is written over by what follows.
+    for k in range(0, size, 8):
+        store_eight(words, at + k, scratch.text_words[(scratch.begins[t] + k) >> 3])
+    return int(at + size)
+
+
+@inner
+def append_pair(scratch: Scratch, first: int, last: int, words: U8, at: int) -> int:
+    """Write two tokens with a gap between them behind `words[:at]`; return where they end."""
+    at = append_token(scratch, first, words, at)
+    for k in range(len(_GAP)):
+        words[at + k] = _GAP[k]
+    return append_token(scratch, last, words, at + len(_GAP))
+
+
+@inner
 def append_text(scratch: Scratch, first: int, last: int, words: U8, at: int) -> int:
     """Write the n-gram of tokens `first` to `last` behind `words[:at]`; return where it ends."""
     for t in range(first, last + 1):
         if t > first:
             words[at] = 32
             at += 1
-        if scratch.marks[t]:
-            for k in range(len(_MARK)):
-                words[at + k] = _MARK[k]
-            at += len(_MARK)
-        size = scratch.ends[t] - scratch.begins[t]
-        # Eight bytes at a time, which is more than the token: there is room, and what is too much
-        # is written over by what follows.
-        for k in range(0, size, 8):
-            store_eight(words, at + k, scratch.text_words[(scratch.begins[t] + k) >> 3])
-        at += size
+        at = append_token(scratch, t, words, at)
     return at
 
 
 @inner
-def collect(n_tokens: int, options: I64, scratch: Scratch) -> int:
+def add_gram(
+    gram: np.uint64, last: int, size: int, n: int, mask: Int, occurrence: Int, scratch: Scratch
+) -> int:
+    """Count an n-gram of a text that has `n` distinct ones so far; return how many it has then."""
+    seen, grams = scratch.seen, scratch.grams
+    at = np.int64(gram >> _HALF) & mask
+    while seen[at] != 0 and grams[seen[at] - 1] != gram:
+        at = (at + 1) & mask
+    if seen[at] != 0:
+        scratch.counts[seen[at] - 1] += occurrence
+    elif n < len(grams):
+        grams[n] = gram
+        scratch.lasts[n] = last
+        scratch.sizes[n] = size
+        scratch.counts[n] = 1
+        n += 1
+        seen[at] = n
+    return n
+
+
+@inner
+def collect(n_tokens: int, reader: TokenizerTables, scratch: Scratch) -> int:
     """Count the distinct n-grams of a text, in order of first occurrence; return how many.
 
+    A pair of words with others between them has a negative size: first and last are as far apart.
     `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the
     scratch's room are left out.
     """
     n = 0
-    seen = scratch.seen
-    grams = scratch.grams
-    shortest = options[OPT_NGRAM_MIN]
-    longest = options[OPT_NGRAM_MAX]
+    options = reader.options
+    fps = scratch.fingerprints
+    shortest, longest = options[OPT_NGRAM_MIN], options[OPT_NGRAM_MAX]
+    gap, n_edges = options[OPT_GAP], options[OPT_ENDS]
     # No more of the scratch than the text needs, so that it stays in the nearest cache.
     n_slots = 64
-    while n_slots < 2 * n_tokens * (longest - shortest + 1) and n_slots < len(seen):
+    while n_slots < 2 * n_tokens * (longest - shortest + 1 + gap) and n_slots < len(scratch.seen):
         n_slots *= 2
-    mask = n_slots - 1
+    mask = np.int64(n_slots - 1)
     occurrence = options[OPT_OCCURRENCE]
     for first in range(n_tokens):
-        gram = scratch.fingerprints[first]
+        gram = fps[first]
+        is_word = n_edges <= first < n_tokens - n_edges
         for size in range(1, longest + 1):
             last = first + size - 1
             if last >= n_tokens:
                 break
             if size > 1:
-                gram = join(gram, scratch.fingerprints[last])
-            if size < shortest:
-                continue
-            at = np.int64(gram >> _HALF) & mask
-            while seen[at] != 0 and grams[seen[at] - 1] != gram:
-                at = (at + 1) & mask
-            if seen[at] != 0:
-                scratch.counts[seen[at] - 1] += occurrence
-            elif n < len(grams):
-                grams[n] = gram
-                scratch.lasts[n] = last
-                scratch.sizes[n] = size
-                scratch.counts[n] = 1
-                n += 1
-                seen[at] = n
-    seen[:n_slots] = 0
+                gram = join(gram, fps[last])
+            if size >= shortest and (size > 1 or is_word):
+                n = add_gram(gram, int(last), size, n, mask, occurrence, scratch)
+        if gap > 0 and is_word:
+            begun = join(fps[first], reader.signs[2])
+            for last in range(first + 2, min(first + gap + 2, n_tokens - n_edges)):
+                n = add_gram(
+                    join(begun, fps[last]), last, first - last, n, mask, occurrence, scratch
+                )
+    scratch.seen[:n_slots] = 0
     return n
 
 
@@ -295,9 +336,12 @@ def enter(scratch: Scratch, k: int, table: Table) -> int:
     """Give n-gram `k` the next column; return it, or -1 if the table must grow first."""
     column = claim(scratch.grams[k], table)
     if column >= 0:
-        last = scratch.lasts[k]
-        first = last - scratch.sizes[k] + 1
-        end = append_text(scratch, first, last, table.words, table.state[TEXT_BYTES])
+        last, size = scratch.lasts[k], scratch.sizes[k]
+        at = table.state[TEXT_BYTES]
+        if size > 0:
+            end = append_text(scratch, last - size + 1, last, table.words, at)
+        else:
+            end = append_pair(scratch, last + size, last, table.words, at)
         close_word(table, column, end)
     return int(column)
 
@@ -321,16 +365,18 @@ def encode(
     """
     n = rows.indptr[row]
     state = table.state
+    # A pair with a gap has two words.
+    longest = max(reader.options[OPT_NGRAM_MAX], 2 * min(reader.options[OPT_GAP], 1))
     for i in range(row, len(texts.starts)):
         n_tokens = 0
         if texts.ends[i] >= 0:
             n_tokens = tokenise(texts.data, texts.starts[i], texts.ends[i], reader, scratch)
-        n_grams = collect(n_tokens, reader.options, scratch)
+        n_grams = collect(n_tokens, reader, scratch)
         first = n
         known = state[N_WORDS] if learn else n_known
         n, n_new = look_up(n_grams, scratch, table, known, learn and labels[i] >= 0, rows, n)
         if n_new > 0:
-            n_bytes = n_new * WORD_ROOM * reader.options[OPT_NGRAM_MAX]
+            n_bytes = n_new * WORD_ROOM * longest
             why, wanted = room_wanted(table, n_new, n_bytes)
             if why != DONE:
                 return i, why, wanted

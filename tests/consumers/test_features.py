@@ -153,7 +153,7 @@ def test_the_model_is_what_the_settings_say() -> None:
     own: dict[str, Any] = {
         "ngrams": (2, 3), "negation": False, "counts": "presence", "max_words": 77,
         "case_fold": False, "fold_mentions": False, "fold_links": False, "squeeze": False,
-        "emoticons": False,
+        "emoticons": False, "punctuation": True, "ends": True, "gap": 2,
     }  # fmt: skip
     settings = ModelSettings(
         classes=("a", "b", "c"),

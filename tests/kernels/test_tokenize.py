@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -92,6 +94,47 @@ def test_every_rule_can_be_switched_off() -> None:
     text = "Soooo :) @Me http://x.y Straße"
     expected = ["Soooo", "Me", "http", "x", "y", "Straße"]
     assert words_of(text, group) == expected == list(naive_text.grams(text, PLAIN))
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "so good... not bad!! really?!": (
+        {"punctuation": True, "negation": True},
+        ["so", "good", "...", "not", "¬bad", "!!", "really", "?!"],
+    ),
+    "a,b、c，，d; e": ({"punctuation": True}, ["a", ",", "b", "c", "d", "e"]),
+    "3.5 is ok. no？？ yes！": (
+        {"punctuation": True},
+        ["3", ".", "5", "is", "ok", "no", "??", "yes", "!"],
+    ),
+    "hi there": (
+        {"ends": True, "ngrams": (1, 2)},
+        ["^ hi", "hi", "hi there", "there", "there $"],
+    ),
+    "hi": ({"ends": True, "ngrams": (2, 3)}, ["^ hi", "^ hi $", "hi $"]),
+    " ": ({"ends": True, "ngrams": (2, 3)}, []),
+    "a b c d": ({"gap": 2}, ["a", "a … c", "a … d", "b", "b … d", "c", "d"]),
+    "a not b": ({"gap": 1, "negation": True}, ["a", "a … ¬b", "not", "¬b"]),
+    "a b c": (
+        {"gap": 1, "ends": True, "ngrams": (1, 2)},
+        ["^ a", "a", "a b", "a … c", "b", "b c", "c", "c $"],
+    ),
+}
+
+
+@pytest.mark.parametrize("text", OPTIONS)
+def test_options(text: str) -> None:
+    """Signs, ends and gaps are words and pairs if a group asks for them, and so says the twin."""
+    options, expected = OPTIONS[text]
+    group = Words(Multinomial(), **options)
+    assert words_of(text, group) == list(naive_text.grams(text, group.tokenizer)) == expected
+
+
+def test_signs_of_any_number_fit() -> None:
+    """A text that is a token a byte, with ends and pairs beside it, overruns no array."""
+    group = Words(Multinomial(), ngrams=(1, 8), punctuation=True, ends=True, gap=4)
+    for n in (1, 2, 3, 255, 256, 257):
+        twin = naive_text.grams(".!" * n, group.tokenizer)
+        assert read([".!" * n] * 2, group) == [dict(twin)] * 2
 
 
 def test_links_are_links_in_capitals_too() -> None:

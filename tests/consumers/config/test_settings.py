@@ -86,6 +86,7 @@ port: 1
         ("model: {features: {}}", "model.features: must hold at least one feature group"),
         ("model: {features: {text: {ngrams: [2, 1]}}}", "1 ≤ shortest ≤ longest"),
         ("model: {features: {text: {ngrams: [1, 9]}}}", "longest ≤ 8"),
+        ("model: {features: {text: {ngrams: [1, 1], ends: true}}}", "two words or more"),
         (
             "model: {features: {text: {likelihood: bernoulli, counts: occurrence}}}",
             "take the multinomial",
