@@ -1,13 +1,19 @@
-"""`python -m benchmarks.accuracy`: how right and how sure the hybrid and the plain model are.
+"""`python -m benchmarks.accuracy`: how right and how sure named models are, one beside the other.
 
 Each tweet is judged before it is learned, in time order; 20,000 balanced tweets from before the
-stream's turn are never learned, and judged without the class prior once it has ended. With
-`--parts N` the tweets are dealt out in pieces as to N partitions.
+stream's turn are never learned, and judged without the class prior once it has ended. Names are
+those of `CHOICES`, options of words and of the hybrid, and of `PEERS`, other libraries; without a
+name it judges the plain model and the hybrid. With `--parts N` the tweets are dealt out in pieces
+as to N partitions, with `--late N` each is learned once N more have been judged.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,17 +21,52 @@ import typer
 from numpy.typing import NDArray
 
 import streamnb as nb
+from benchmarks.against_vw import write_tweets
+from benchmarks.peers import require
 from benchmarks.tweets import CLASSES, Tweets, load
 
 PIECE = 4096
 HELD_OUT = 10_000  # of each class
+MAX_WORDS = 2_000_000  # as the daemon's default
 BINS = 20  # of the calibration error
 PARTS_PIECE = 512
+SIGNS: dict[str, Any] = {"punctuation": True, "ends": True}
+CHOICES: dict[str, dict[str, Any]] = {
+    "plain": {"hybrid": None},
+    "hybrid": {},
+    "punctuation": {"punctuation": True},
+    "ends": {"ends": True},
+    "signs": SIGNS,
+    "gap": {"gap": 1},
+    "signs-gap": SIGNS | {"gap": 1},
+    "trigrams": {"ngrams": (1, 3)},
+    "smoothing-1": {"hybrid": nb.Hybrid(smoothing=1.0)},
+    "shrinkage-0.07": {"hybrid": nb.Hybrid(shrinkage=0.07)},
+    "shrinkage-0.14": {"hybrid": nb.Hybrid(shrinkage=0.14)},
+}
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 
-def judge(
-    log_posteriors: NDArray[np.float64], truth: NDArray[np.int64]
-) -> tuple[float, float, float]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a model said, and the processor time a tweet that it took.
+
+    Attributes
+    ----------
+    stream, held : ndarray of shape (n, 2)
+        Log-posteriors of each row of the stream before it was learned, and of the held-out rows.
+    learn_s, predict_s : float
+        Seconds a tweet, to judge and learn, and to judge alone.
+    """
+
+    stream: Floats
+    held: Floats
+    learn_s: float
+    predict_s: float
+
+
+def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
     """Return accuracy, log-loss and expected calibration error."""
     said = log_posteriors.argmax(axis=1)
     sure = np.exp(log_posteriors.max(axis=1))
@@ -36,34 +77,149 @@ def judge(
     return float(right.mean()), float(log_loss), float(np.abs(gaps).sum() / len(truth))
 
 
-def model_of(hybrid: nb.Hybrid | None) -> nb.NaiveBayes:
-    """Return the model of words and pairs that the daemon learns by default."""
-    words = nb.Words(
-        nb.Multinomial(), ngrams=(1, 2), negation=True, counts="presence", hybrid=hybrid
-    )
+def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
+    """Return a model of words and pairs, as the daemon's default, with a choice's options."""
+    pairs: dict[str, Any] = {
+        "ngrams": (1, 2),
+        "negation": True,
+        "counts": "presence",
+        "hybrid": nb.Hybrid(),
+    }
+    words = nb.Words(nb.Multinomial(), max_words=max_words, **(pairs | options))
     return nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=1)
 
 
+def columns_of(tweets: Tweets, rows: Places) -> dict[str, Any]:
+    """Return the texts of some rows."""
+    return {"text": [tweets.texts[row] for row in rows.tolist()]}
+
+
 def learn(
-    model: nb.NaiveBayes, tweets: Tweets, rows: NDArray[np.int64], parts: int
-) -> tuple[NDArray[np.float64], float]:
-    """Learn rows in order; return the log-posteriors from before each, and the seconds of work."""
+    model: nb.NaiveBayes, tweets: Tweets, rows: Places, parts: int = 0, late: int = 0
+) -> Floats:
+    """Learn rows in order; return the log-posteriors from before each."""
+    size = PARTS_PIECE if parts > 1 else PIECE
+    found = []
+    for i, first in enumerate(range(0, len(rows), size)):
+        piece = rows[first : first + size]
+        part = str(i % parts) if parts else None
+        if late:
+            found.append(model.predict_log_proba_many(columns_of(tweets, piece)))
+            piece = rows[max(0, first - late) : max(0, first - late + size)]
+        labels = [tweets.labels[row] for row in piece.tolist()]
+        judged = model.prequential_many(columns_of(tweets, piece), labels, part=part)
+        if not late:
+            found.append(judged)
+    return np.concatenate(found)
+
+
+def ours(tweets: Tweets, rows: Places, held: Places, choice: dict[str, Any], **how: int) -> Judged:
+    """Judge a model of `CHOICES`."""
+    parts, late, max_words = how["parts"], how["late"], how["max_words"]
+    learn(model_of(max_words, **choice), tweets, rows[:100], parts)  # compile
+    model = model_of(max_words, **choice)
+    began = time.process_time()
+    stream = learn(model, tweets, rows, parts, late)
+    learned = time.process_time()
+    asked = model.without_prior()
+    columns = columns_of(tweets, held)
+    predicting = time.process_time()
+    found = asked.predict_log_proba_many(columns)
+    seconds = time.process_time() - predicting
+    return Judged(stream, found, (learned - began) / len(rows), seconds / len(held))
+
+
+def vowpal_wabbit(tweets: Tweets, rows: Places, held: Places) -> Judged:
+    """Judge Vowpal Wabbit's logistic model of words and pairs, read from a file by its driver."""
+    require("vowpalwabbit")
+    import pylibvw  # noqa: PLC0415 -- a peer
+
+    with tempfile.TemporaryDirectory(prefix="streamnb-accuracy-") as folder:
+        data, said = Path(folder) / "tweets.vw", Path(folder) / "said"
+        order = np.concatenate([rows, held]).tolist()
+        texts, labels = ([of[row] for row in order] for of in (tweets.texts, tweets.labels))
+        write_tweets(data, Tweets(texts, labels, tweets.origin), len(rows))
+        options = ["--quiet", "--no_stdin", "--loss_function", "logistic", "--link", "logistic"]
+        files = ["--data", str(data), "--predictions", str(said)]
+        model = pylibvw.vw([*options, "--ngram", "2", "-b", "24", *files])
+        began = time.process_time()
+        model.run_parser()
+        seconds = time.process_time() - began
+        model.finish()
+        found = two_columns(np.loadtxt(said))
+    stream, of_held = found[: len(rows)], found[len(rows) :]
+    return Judged(stream, of_held, seconds / len(found), float("nan"))
+
+
+def sgd(tweets: Tweets, rows: Places, held: Places) -> Judged:
+    """Judge scikit-learn's logistic SGDClassifier of words and pairs, a thousand tweets a step."""
+    require("scikit-learn")
+    from sklearn.feature_extraction.text import HashingVectorizer  # noqa: PLC0415 -- a peer
+    from sklearn.linear_model import SGDClassifier  # noqa: PLC0415 -- a peer
+
+    read = HashingVectorizer(n_features=1 << 22, ngram_range=(1, 2), binary=True)
+    model = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=1)
     found = []
     began = time.process_time()
-    for i, first in enumerate(range(0, len(rows), PIECE if parts < 2 else PARTS_PIECE)):
-        piece = rows[first : first + (PIECE if parts < 2 else PARTS_PIECE)].tolist()
-        columns: dict[str, Any] = {"text": [tweets.texts[row] for row in piece]}
-        labels = [tweets.labels[row] for row in piece]
-        part = str(i % parts) if parts else None
-        found.append(model.prequential_many(columns, labels, part=part))
-    return np.concatenate(found), time.process_time() - began
+    for first in range(0, len(rows), 1000):
+        piece = rows[first : first + 1000]
+        x = read.transform([tweets.texts[row] for row in piece.tolist()])
+        found.append(model.predict_proba(x)[:, 1] if first else np.full(len(piece), 0.5))
+        model.partial_fit(x, [tweets.labels[row] for row in piece.tolist()], classes=CLASSES)
+    learned = time.process_time()
+    of_held = model.predict_proba(read.transform([tweets.texts[row] for row in held.tolist()]))
+    seconds = time.process_time() - learned
+    return Judged(
+        two_columns(np.concatenate(found)),
+        two_columns(of_held[:, 1]),
+        (learned - began) / len(rows),
+        seconds / len(held),
+    )
+
+
+def two_columns(p: Floats) -> Floats:
+    """Return log-posteriors of both classes from the second one's probability."""
+    safe = np.clip(p, 1e-15, 1.0 - 1e-15)
+    return np.log(np.column_stack([1.0 - safe, safe]))
+
+
+PEERS: dict[str, Callable[[Tweets, Places, Places], Judged]] = {
+    "vowpal-wabbit": vowpal_wabbit,
+    "sgd": sgd,
+}
+
+
+def show(name: str, judged: Judged, turn: int, truth: Places, truth_held: Places) -> None:
+    """Print a model's figures, with half the width of the 95 % interval of each accuracy."""
+    for what, log_posteriors, labels in (
+        ("to the turn", judged.stream[:turn], truth[:turn]),
+        ("whole stream", judged.stream, truth),
+        ("held out, without prior", judged.held, truth_held),
+    ):
+        accuracy, log_loss, ece = judge(log_posteriors, labels)
+        width = 1.96 * (accuracy * (1.0 - accuracy) / len(labels)) ** 0.5
+        print(f"{name:<15} {what:<24} {accuracy:7.2%} ±{width:5.2%}  {log_loss:8.4f}  {ece:6.4f}")
+    said = judged.held.argmax(axis=1)
+    recalls = [(said[truth_held == c] == c).mean() for c in (0, 1)]
+    print(
+        f"{name:<15} recalls {recalls[0]:.1%} and {recalls[1]:.1%}; learning"
+        f" {1e6 * judged.learn_s:.2f} µs a tweet ({1.0 / judged.learn_s:,.0f} a second), predicting"
+        f" {1e6 * judged.predict_s:.2f} µs",
+        flush=True,
+    )
 
 
 def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Of CHOICES and PEERS.")] = None,
     parts: Annotated[int, typer.Option(help="Partitions; 0 keeps the model whole.")] = 0,
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
+    late: Annotated[int, typer.Option(help="By how many tweets labels are late.")] = 0,
+    max_words: Annotated[int, typer.Option(help="Bound of the vocabulary.")] = MAX_WORDS,
 ) -> None:
-    """Judge both models on the recorded tweets."""
+    """Judge models on the recorded tweets."""
+    unknown = set(names or ()) - CHOICES.keys() - PEERS.keys()
+    if unknown:
+        raise typer.BadParameter(f"no model is named {', '.join(sorted(unknown))}")
     stream = load()
     truth = np.array([CLASSES.index(label) for label in stream.labels])[: tweets or None]
     turn = int(np.flatnonzero(truth == 1)[-1]) + 1
@@ -73,31 +229,14 @@ def main(
         [random.permutation(np.flatnonzero(truth[:turn] == c))[:n_held] for c in range(2)]
     )
     rows = np.setdiff1d(np.arange(len(truth)), held)
-    to_turn = rows < turn
-    print("model   what                     accuracy  log-loss     ECE")
-    for name, hybrid in (("plain", None), ("hybrid", nb.Hybrid())):
-        model = model_of(hybrid)
-        learn(model_of(hybrid), stream, rows[:100], parts)  # compile
-        found, seconds = learn(model, stream, rows, parts)
-        columns = {"text": [stream.texts[row] for row in held]}
-        began = time.process_time()
-        model.predict_log_proba_many(columns)
-        predicting = time.process_time() - began
-        without_prior = model.without_prior().predict_log_proba_many(columns)
-        for what, log_posteriors, labels in (
-            ("to the turn", found[to_turn], truth[rows][to_turn]),
-            ("whole stream", found, truth[rows]),
-            ("held out, without prior", without_prior, truth[held]),
-        ):
-            accuracy, log_loss, ece = judge(log_posteriors, labels)
-            print(f"{name:<7} {what:<24} {accuracy:8.2%}  {log_loss:8.4f}  {ece:6.4f}")
-        recalls = [(without_prior.argmax(axis=1)[truth[held] == c] == c).mean() for c in (0, 1)]
-        print(
-            f"{name:<7} recalls {recalls[0]:.1%} and {recalls[1]:.1%}; learning"
-            f" {1e6 * seconds / len(rows):.2f} µs, predicting {1e6 * predicting / len(held):.2f} µs"
-            " a tweet",
-            flush=True,
-        )
+    print(f"{'model':<15} {'what':<24} accuracy          log-loss     ECE")
+    for name in names or ["plain", "hybrid"]:
+        if name in PEERS:
+            judged = PEERS[name](stream, rows, held)
+        else:
+            how = {"parts": parts, "late": late, "max_words": max_words}
+            judged = ours(stream, rows, held, CHOICES[name], **how)
+        show(name, judged, int((rows < turn).sum()), truth[rows], truth[held])
 
 
 if __name__ == "__main__":

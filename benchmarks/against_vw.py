@@ -55,7 +55,7 @@ def _compared(
         some = tweets.first(size)
         with tempfile.TemporaryDirectory(prefix="streamnb-vw-") as folder:
             path = Path(folder) / "tweets.vw"
-            _write(some, path)
+            write_tweets(path, some)
             timed = {
                 "streamnb": in_one_call(words, some, n_threads=2),
                 "streamnb, one thread": in_one_call(words, some),
@@ -75,11 +75,12 @@ def _compared(
     return result
 
 
-def _write(tweets: Tweets, path: Path) -> None:
-    """Write the tweets as Vowpal Wabbit reads them."""
+def write_tweets(path: Path, tweets: Tweets, n_labelled: int | None = None) -> None:
+    """Write tweets as Vowpal Wabbit reads them; without labels behind `n_labelled`."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for text, label in zip(tweets.texts, tweets.labels, strict=True):
-            file.write(f"{_TARGETS[label]} | {_SIGNS.sub(' ', text)}\n")
+        for i, (text, label) in enumerate(zip(tweets.texts, tweets.labels, strict=True)):
+            target = _TARGETS[label] if n_labelled is None or i < n_labelled else ""
+            file.write(f"{target} | {_SIGNS.sub(' ', text)}\n")
 
 
 def _driver(path: Path, bits: int, options: tuple[str, ...], n: int) -> Callable[[], float]:

@@ -64,7 +64,7 @@ def judge_tweets(tweets: int, coverage: float) -> None:
     turn = int(np.flatnonzero(truth == 1)[-1]) + 1
     print("model   what                         accuracy  log-loss     ECE")
     for name, hybrid in (("hybrid", nb.Hybrid()), ("plain", None)):
-        stated, _ = learn(model_of(hybrid), stream, np.arange(len(truth)), 0)
+        stated = learn(model_of(hybrid=hybrid), stream, np.arange(len(truth)))
         calibrated = in_pieces(nb.Calibrator(), stated, truth)
         for what, answers in (("stated", stated), ("calibrated", calibrated)):
             show(name, f"{what}, to the turn", answers[:turn], truth[:turn])

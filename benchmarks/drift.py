@@ -133,7 +133,7 @@ def recorded(order: str, tweets: int, hybrid: nb.Hybrid | None) -> Iterator[np.n
     from benchmarks.accuracy import model_of  # noqa: PLC0415 -- needs the recording's packages
     from benchmarks.tweets import load  # noqa: PLC0415
 
-    stream, model = load(), model_of(hybrid)
+    stream, model = load(), model_of(hybrid=hybrid)
     rows = np.arange(len(stream))
     if order == "random":
         rows = np.random.default_rng(1).permutation(rows)
