@@ -7,7 +7,7 @@ configuration file.
 from streamnb.calibration import Calibrator, ReliabilityBin
 from streamnb.columns import TextColumn
 from streamnb.decay import HalfLife
-from streamnb.decisions import ConformalSets, cheapest, expected_costs
+from streamnb.decisions import AnswerRule, Confidence, ConformalSets, cheapest, expected_costs
 from streamnb.drift import DriftMartingale, MovedWord, WordCounts, count_words, moved_words
 from streamnb.errors import StreamnbError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
@@ -44,6 +44,7 @@ __all__ = [
     "MAXIMUM_LIKELIHOOD",
     "AdjustedShares",
     "Answer",
+    "AnswerRule",
     "Bag",
     "Bernoulli",
     "Beta",
@@ -52,6 +53,7 @@ __all__ = [
     "Categories",
     "Codes",
     "Complement",
+    "Confidence",
     "ConformalSets",
     "Dirichlet",
     "DriftMartingale",

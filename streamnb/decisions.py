@@ -1,14 +1,25 @@
-"""What to answer when a probability is not enough: prediction sets, and the cheapest decision."""
+"""What to answer when a probability is not enough: prediction sets, and the cheapest decision.
+
+`Confidence` learns what answers are worth beside a model that learns; its `rule` is what a snapshot
+answers by.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamnb.calibration import Floats, checked_log_posteriors, checked_places
+from streamnb.calibration import (
+    Calibrator,
+    Floats,
+    calibrated,
+    checked_log_posteriors,
+    checked_places,
+)
 from streamnb.errors import InputError
 from streamnb.priors import check
 
@@ -215,17 +226,11 @@ def expected_costs(log_posteriors: ArrayLike, costs: ArrayLike) -> Floats:
     [[0.8, 2.0, 1.5]]
     """
     given = checked_log_posteriors(log_posteriors)
-    try:
-        table = np.asarray(costs, dtype=np.float64)
-    except (TypeError, ValueError):
-        table = np.empty(0)
-    if table.ndim != 2 or len(table) != given.shape[1] or not table.size:
+    table = _checked_costs(costs)
+    if len(table) != given.shape[1]:
         raise InputError(
-            f"costs must have a row for each of {given.shape[1]} classes, and a column for each"
-            f" decision. Got shape {table.shape} instead."
+            f"costs must have a row for each of {given.shape[1]} classes. Got {len(table)} instead."
         )
-    if not np.isfinite(table).all() or table.min() < 0.0:
-        raise InputError(f"costs must be finite, from 0 on. Got {table.tolist()} instead.")
     found: Floats = np.exp(given) @ table
     return found
 
@@ -258,3 +263,138 @@ def cheapest(log_posteriors: ArrayLike, costs: ArrayLike) -> NDArray[np.intp]:
     """
     found: NDArray[np.intp] = expected_costs(log_posteriors, costs).argmin(axis=1)
     return found
+
+
+def _checked_costs(costs: ArrayLike) -> Floats:
+    """Return costs as an array, or refuse them."""
+    try:
+        table = np.asarray(costs, dtype=np.float64)
+    except (TypeError, ValueError):
+        table = np.empty(0)
+    if table.ndim != 2 or not table.size:
+        raise InputError(
+            "costs must have a row for each class, and a column for each decision. Got shape"
+            f" {table.shape} instead."
+        )
+    if not np.isfinite(table).all() or table.min() < 0.0:
+        raise InputError(f"costs must be finite, from 0 on. Got {table.tolist()} instead.")
+    return table
+
+
+# ---- beside a model that learns ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRule:
+    """What is made of a model's log-posteriors at one moment: a value, for any thread.
+
+    Attributes
+    ----------
+    curve : ndarray or None
+        A `Calibrator`'s; None: what is stated is answered.
+    threshold : float or None
+        A `ConformalSets`'; None: there are no prediction sets.
+    costs : ndarray of shape (n_classes, n_classes) or None
+        What it costs to say class j if i is the true one; None: the likeliest class is said.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rule = AnswerRule(threshold=0.9, costs=np.array([[0.0, 10.0], [1.0, 0.0]]))
+    >>> log_posteriors = np.log([[0.2, 0.8], [0.02, 0.98]])
+    >>> rule.sets(log_posteriors).tolist(), rule.labels(log_posteriors).tolist()
+    ([[True, True], [False, True]], [0, 1])
+    """
+
+    curve: Floats | None = None
+    threshold: float | None = None
+    costs: Floats | None = None
+
+    def calibrated(self, log_posteriors: Floats) -> Floats:
+        """Return what is answered for stated log-posteriors of shape (n, n_classes), in nats."""
+        return log_posteriors if self.curve is None else calibrated(self.curve, log_posteriors)
+
+    def sets(self, log_posteriors: Floats) -> Sets | None:
+        """Return which classes are in the sets of calibrated log-posteriors; None without sets."""
+        return None if self.threshold is None else prediction_sets(self.threshold, log_posteriors)
+
+    def labels(self, log_posteriors: Floats) -> NDArray[np.intp]:
+        """Return the place of the class that is said for each row of calibrated log-posteriors."""
+        if self.costs is not None:
+            return cheapest(log_posteriors, self.costs)
+        likeliest: NDArray[np.intp] = log_posteriors.argmax(axis=1)
+        return likeliest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was learned as JSON values: the costs are not."""
+        return {
+            "curve": None if self.curve is None else self.curve.tolist(),
+            "threshold": self.threshold,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], costs: Floats | None = None) -> Self:
+        """Return the rule that `to_dict` described, with these costs."""
+        curve = values["curve"]
+        return cls(None if curve is None else np.array(curve), values["threshold"], costs)
+
+
+class Confidence:
+    """Learns what answers are worth: a calibrator, prediction sets and costs, each if wanted.
+
+    A `Learner` with it counts each example that it judges, and its snapshots answer by the rule
+    that held when they were published.
+
+    Parameters
+    ----------
+    calibrator : Calibrator, optional
+    conformal : ConformalSets, optional
+        Made of calibrated probabilities, if there is a calibrator.
+    costs : array_like of shape (n_classes, n_classes), optional
+        See `AnswerRule`.
+
+    Raises
+    ------
+    InputError
+        If the costs are not a square of finite numbers from 0 on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> confidence = Confidence(Calibrator(), ConformalSets(0.8))
+    >>> answers = confidence.learn(np.log([[0.01, 0.99]] * 100), np.array([0, 1] * 50))
+    >>> rule = confidence.rule()
+    >>> np.exp(rule.calibrated(np.log([[0.01, 0.99]]))).round(1).tolist()
+    [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        calibrator: Calibrator | None = None,
+        conformal: ConformalSets | None = None,
+        costs: ArrayLike | None = None,
+    ) -> None:
+        self.calibrator = calibrator
+        self.conformal = conformal
+        self.costs = None if costs is None else _checked_costs(costs)
+        if self.costs is not None and self.costs.shape != self.costs.T.shape:
+            raise InputError(
+                "costs must have as many columns as rows, one for each class. Got shape"
+                f" {self.costs.shape} instead."
+            )
+
+    def learn(self, log_posteriors: Floats, truth: NDArray[np.integer[Any]]) -> Floats:
+        """Learn from stated log-posteriors in order; return what each was answered before that."""
+        if self.calibrator is not None:
+            log_posteriors = self.calibrator.prequential_many(log_posteriors, truth)
+        if self.conformal is not None:
+            self.conformal.prequential_many(log_posteriors, truth)
+        return log_posteriors
+
+    def rule(self) -> AnswerRule:
+        """Return what is answered by from now on."""
+        return AnswerRule(
+            None if self.calibrator is None else self.calibrator.curve,
+            None if self.conformal is None else self.conformal.threshold,
+            self.costs,
+        )

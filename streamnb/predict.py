@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.calibration import calibrated
 from streamnb.columns import count_rows, first_present, to_mapping
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats
@@ -52,7 +53,7 @@ def log_posteriors(state: ModelState, columns: Any) -> Floats:
     """Return log p(c | x), ndarray of shape (n, n_classes), in nats; never nan."""
     joint, prior = joint_and_prior(state, columns)
     posterior.normalise(joint, prior)
-    return joint
+    return joint if state.calibration is None else calibrated(state.calibration, joint)
 
 
 def judge(state: ModelState, columns: Any) -> tuple[Floats, NDArray[np.bool_]]:
@@ -60,6 +61,8 @@ def judge(state: ModelState, columns: Any) -> tuple[Floats, NDArray[np.bool_]]:
     joint, prior = joint_and_prior(state, columns)
     by_prior: NDArray[np.bool_] = np.isneginf(joint).all(axis=1)  # type: ignore[assignment]  # of a grid it is an array
     posterior.normalise(joint, prior)
+    if state.calibration is not None:
+        joint = calibrated(state.calibration, joint)
     return joint, by_prior
 
 
@@ -104,6 +107,8 @@ def log_posteriors_one(state: ModelState, x: Mapping[str, Any]) -> Floats:
     found = run_one(state, x, UNLABELLED)
     if found is None:
         found = log_posteriors(state, to_columns(state, x))[0]
+    elif state.calibration is not None:
+        found = calibrated(state.calibration, found[np.newaxis])[0]
     return found
 
 

@@ -98,6 +98,7 @@ class ModelState:
     n_examples: int = 0  # learned, each counting one whatever its weight
     n_threads: int = 1
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
+    calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by
     is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior
 
     def __post_init__(self) -> None:
@@ -151,9 +152,9 @@ class ModelState:
     def raw(self) -> ModelState:
         """Return a state over the same counts that answers by them alone; this one if it does."""
         if not self.is_hybrid:
-            return self
+            return self if self.calibration is None else replace(self, calibration=None)
         groups = {name: group.without_hybrid() for name, group in self.groups.items()}
-        return replace(self, groups=groups, parts={})
+        return replace(self, groups=groups, parts={}, calibration=None)
 
     def without_prior(self) -> ModelState:
         """Return a state over the same counts whose class prior is uniform."""

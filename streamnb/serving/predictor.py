@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from streamnb.decisions import AnswerRule
 from streamnb.errors import (
     InputError,
     PredictorError,
@@ -47,12 +48,15 @@ class Answer:
         The snapshot that answered.
     n_examples : int
         How many examples that snapshot had seen.
+    rule : AnswerRule
+        The snapshot's: by it the posteriors are calibrated, and sets and labels follow from them.
     """
 
     log_posteriors: Floats
     classes: tuple[Label, ...]
     version: int
     n_examples: int
+    rule: AnswerRule = field(default_factory=AnswerRule)
 
 
 class Predictor:
@@ -263,7 +267,9 @@ class Predictor:
 
 def _judge(snapshot: Snapshot, columns: Any) -> Answer:
     posteriors = snapshot.predict_log_proba_many(columns)
-    return Answer(posteriors, snapshot.classes, snapshot.version, snapshot.n_examples)
+    return Answer(
+        posteriors, snapshot.classes, snapshot.version, snapshot.n_examples, snapshot.rule
+    )
 
 
 # ---- one class of work ---------------------------------------------------------------------------

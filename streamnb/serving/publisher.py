@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
+from streamnb import predict
+from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.labels import Codes, Label
+from streamnb.labels import Codes, Label, read_labels, to_indices
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
@@ -31,17 +34,42 @@ class Snapshot(ModelReader):
     ----------
     version : int
         Rises by one with each snapshot published.
+    rule : AnswerRule
+        What is made of the posteriors: they are calibrated by it; see `AnswerRule.sets`.
     n_examples : int
         How many examples it has seen.
     """
 
     version: int
+    rule: AnswerRule
 
-    def __init__(self, model: ModelReader, version: int) -> None:
+    def __init__(self, model: ModelReader, version: int, rule: AnswerRule | None = None) -> None:
         check_kind("model", model, ModelReader)
         check_whole("version", version, 0)
+        state, rule = model.state.frozen_copy(with_parts=False), rule or AnswerRule()
+        state.calibration = rule.curve
         object.__setattr__(self, "version", version)
-        object.__setattr__(self, "state", model.state.frozen_copy(with_parts=False))
+        object.__setattr__(self, "rule", rule)
+        object.__setattr__(self, "state", state)
+
+    def stated(self, columns: Any) -> Floats:
+        """Return log p(c | x) as the model states it, before calibration; see its `rule`.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence, or data frame
+            As for `predict_log_proba_many`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+
+        Raises
+        ------
+        InputError
+            For a value that cannot be used.
+        """
+        return predict.log_posteriors(replace(self.state, calibration=None), columns)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         """Refuse: a snapshot is a value."""
@@ -164,6 +192,8 @@ class Learner:
         the policy goes on from it. Without it, the model as it is now is published.
     is_current : bool
         Whether the model has learned nothing since that `snapshot`.
+    confidence : Confidence, optional
+        Learns from each example that is judged; snapshots answer by its rule.
     """
 
     def __init__(
@@ -175,12 +205,14 @@ class Learner:
         snapshot: Snapshot | None = None,
         *,
         is_current: bool = False,
+        confidence: Confidence | None = None,
     ) -> None:
         check_kind("model", model, NaiveBayes)
         check_has("board", board, "publish", "current")
         check_has("policy", policy, "is_due", "published")
         check_has("clock", clock, "__call__")
         self.model = model
+        self.confidence = confidence
         self._board = board
         self._policy = policy
         self._clock = clock
@@ -246,7 +278,7 @@ class Learner:
         Returns
         -------
         ndarray of shape (n, n_classes), in nats
-            Log-posteriors from before each was learned.
+            Log-posteriors from before each was learned, calibrated if there is a calibrator.
 
         Raises
         ------
@@ -256,6 +288,9 @@ class Learner:
         posteriors = self.model.prequential_many(
             columns, labels, weights=weights, times_s=times_s, part=part
         )
+        if self.confidence is not None:
+            truth = to_indices(read_labels(labels, len(posteriors)), self.model.classes)
+            posteriors = self.confidence.learn(posteriors, truth)
         self.publish_if_due()
         return posteriors
 
@@ -351,7 +386,8 @@ class Learner:
         """Publish now."""
         began = self._clock()
         self._version += 1
-        snapshot = self._snapshot = Snapshot(self.model, self._version)
+        rule = None if self.confidence is None else self.confidence.rule()
+        snapshot = self._snapshot = Snapshot(self.model, self._version, rule)
         self._board.publish(snapshot)
         self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)

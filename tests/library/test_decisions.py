@@ -169,3 +169,90 @@ def test_what_cannot_be_used_is_refused(make: Any, said: str) -> None:
         make()
     with pytest.raises(TypeError):
         _ = nb.ConformalSets() + 1
+
+
+# ---- beside a model that learns ------------------------------------------------------------------
+
+
+def learner_of(confidence: nb.Confidence | None) -> nb.Learner:
+    """Return a learner of a model of numbers, which publishes each 10 examples."""
+    model = nb.NaiveBayes(["a", "b"], features={"x": nb.Numbers(nb.Gaussian(), fields=["x"])})
+    policy = nb.EveryExamples(10)
+    return nb.Learner(model, nb.SnapshotBoard(), policy, lambda: 0.0, confidence=confidence)
+
+
+def numbers(n: int) -> tuple[dict[str, list[float]], list[str]]:
+    """Return numbers that are copied thirty times, as it were: a model of them is too sure."""
+    random = np.random.default_rng(3)
+    truth = random.integers(2, size=n)
+    x = random.normal(size=n) + 0.5 * truth
+    return {"x": (x * 100).tolist()}, ["ab"[each] for each in truth]
+
+
+def test_a_snapshot_answers_by_the_rule_that_held_when_it_was_published() -> None:
+    """Answers are those of the calibrator as it stood; the model's own are there beside them."""
+    columns, labels = numbers(200)
+    confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets(0.8), [[0, 5], [1, 0]])
+    learner, plain = learner_of(confidence), learner_of(None)
+    twin, sets = nb.Calibrator(), nb.ConformalSets(0.8)
+    kept = None
+    for first in range(0, 200, 10):
+        own = {"x": columns["x"][first : first + 10]}, labels[first : first + 10]
+        truth = ["ab".index(label) for label in own[1]]
+        expected = twin.prequential_many(plain.learn("p", *own), truth)
+        sets.prequential_many(expected, truth)
+        assert learner.learn("p", *own).tobytes() == expected.tobytes()
+        snapshot = learner.snapshot
+        asked = snapshot.predict_log_proba_many(columns)
+        stated = plain.snapshot.predict_log_proba_many(columns)
+        assert asked.tobytes() == twin.calibrate(stated).tobytes()
+        assert snapshot.stated(columns).tobytes() == stated.tobytes()
+        assert snapshot.raw().predict_log_proba_many(columns).tobytes() == stated.tobytes()
+        one = snapshot.predict_log_proba_one({"x": columns["x"][7]})
+        np.testing.assert_allclose([*one.values()], asked[7], rtol=1e-12)
+        judged = snapshot.judge_one({"x": columns["x"][7]})
+        assert [*judged.log_posteriors.values()] == asked[7].tolist()
+        assert snapshot.predict_many(columns) == plain.snapshot.predict_many(columns)
+        found = snapshot.rule.sets(asked)
+        assert found is not None
+        assert found.tolist() == sets.sets(asked).tolist()
+        cheap = nb.cheapest(asked, [[0, 5], [1, 0]])
+        assert snapshot.rule.labels(asked).tolist() == cheap.tolist()
+        if first == 50:
+            kept = snapshot, asked
+    assert kept is not None
+    assert kept[0].predict_log_proba_many(columns).tobytes() == kept[1].tobytes()
+    assert kept[1].tobytes() != learner.snapshot.predict_log_proba_many(columns).tobytes()
+
+
+def test_a_rule_is_kept_as_json_and_a_predictor_hands_it_on() -> None:
+    """What a snapshot answered by can be restored with it."""
+    confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets())
+    learner = learner_of(confidence)
+    columns, labels = numbers(50)
+    learner.learn("p", columns, labels)
+    rule = nb.AnswerRule.from_dict(json.loads(json.dumps(learner.snapshot.rule.to_dict())))
+    again = nb.Snapshot(learner.model, 9, rule)
+    expected = learner.snapshot.predict_log_proba_many(columns)
+    assert again.predict_log_proba_many(columns).tobytes() == expected.tobytes()
+    board = nb.SnapshotBoard()
+    board.publish(again)
+    predictor = nb.Predictor(board)
+    predictor.start()
+    try:
+        answer = predictor.predict_many(columns)
+    finally:
+        predictor.stop()
+    assert answer.rule is rule
+    assert answer.log_posteriors.tobytes() == expected.tobytes()
+
+
+def test_without_anything_to_learn_answers_are_the_models_own() -> None:
+    """An empty rule changes nothing, and says no sets."""
+    rule = nb.Confidence().rule()
+    log_posteriors = normalised([[1.0, 2.0], [2.0, 1.0]])
+    assert rule.calibrated(log_posteriors) is log_posteriors
+    assert rule.sets(log_posteriors) is None
+    assert rule.labels(log_posteriors).tolist() == [1, 0]
+    with pytest.raises(InputError, match="as many columns as rows"):
+        nb.Confidence(costs=[[0, 1, 2], [1, 0, 2]])
