@@ -8,7 +8,14 @@ from streamnb.calibration import Calibrator, ReliabilityBin
 from streamnb.columns import TextColumn
 from streamnb.decay import HalfLife
 from streamnb.decisions import AnswerRule, Confidence, ConformalSets, cheapest, expected_costs
-from streamnb.drift import DriftMartingale, MovedWord, WordCounts, count_words, moved_words
+from streamnb.drift import (
+    DriftMartingale,
+    HalfLives,
+    MovedWord,
+    WordCounts,
+    count_words,
+    moved_words,
+)
 from streamnb.errors import StreamnbError
 from streamnb.export import export_arrow, export_dict, export_json, to_arrow
 from streamnb.features.bag import Bag
@@ -65,6 +72,7 @@ __all__ = [
     "Folds",
     "Gaussian",
     "HalfLife",
+    "HalfLives",
     "Hybrid",
     "Judgement",
     "Learner",

@@ -1,4 +1,4 @@
-"""Drift: an alarm when losses grow beyond what chance explains, and the words that moved.
+"""Streams that change: alarms, the words that moved, and half-lives side by side.
 
 **The alarm** is a conformal test martingale (Vovk, Gammerman and Shafer 2022, *Algorithmic learning
 in a random world*, 2nd edition, part III) on the prequential losses. Each loss gets a p-value, its
@@ -16,26 +16,52 @@ a factor of e^19, beside the 1/α.
 **The words** are ranked by how much their log-odds of a class against the others changed between
 two windows, in standard errors, beyond what the classes' own shares changed (Monroe, Colaresi and
 Quinn 2008, "Fightin' words", *Political Analysis* 16).
+
+**Half-lives side by side.** What to forget, nobody knows beforehand: after a sudden change the
+shortest half-life is right, and in a stable stream the longest. So each word has its counts under
+every half-life, in one row of memory, and a text is read and looked up once. As in `decay`, nothing
+that was counted is touched: weights grow instead, and priors with them.
+
+An answer is the mixture Σ_h w_h·p_h. The weights w_h follow each half-life's recent log-loss, with
+a forgetting of their own (dynamic model averaging; Raftery, Kárný and Ettler 2010, "Online
+prediction under model uncertainty via dynamic model averaging", *Technometrics* 52). As naive Bayes
+is far too sure of itself, and the more so the more it has counted, log-losses of the bare
+posteriors would prefer half-lives that have counted little. So each half-life's log-odds are
+tempered first: p_h ∝ exp(β_h·s_hc/√(n + 1)), n the known words, where β_h follows the gradient of
+its log-loss, each step divided by the curvature seen so far.
 """
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamnb import storage
 from streamnb.decay import Clock
-from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.features.counted_words import CountedState
 from streamnb.features.protocol import Floats
+from streamnb.features.words import Words
 from streamnb.inspection.words import word_view
 from streamnb.kernels import drift as kernel
-from streamnb.labels import Label
+from streamnb.kernels.layout import Counts, RowUpdates, RunOptions
+from streamnb.labels import Codes, Label, read_labels, to_indices, unlabelled_rows
+from streamnb.likelihoods import Multinomial
+from streamnb.likelihoods.base import Batch
+from streamnb.model import NaiveBayes
+from streamnb.predict import BATCH_ROWS, read
 from streamnb.priors import check
 from streamnb.reader import ModelReader
 
 _STAKES = np.array([0.05, 0.15, 0.4, 0.95])
+_GROUP = "text"
+_SAVED = ("ages", "log_weights", "tempers")
 _PSEUDO = 0.5  # of an occurrence, in each class and window: no log-odds are infinite
 
 
@@ -301,3 +327,199 @@ def change_of_log_odds(
         variance += 1.0 / own + 1.0 / others
     z: Floats = found / np.sqrt(variance)
     return z
+
+
+# ---- half-lives side by side ---------------------------------------------------------------------
+
+
+class HalfLives:
+    """Naive Bayes of words under several half-lives at once, mixed by their recent log-loss.
+
+    Parameters
+    ----------
+    classes : iterable of str, int or bool
+        All classes there are; a class prior counts each once more than it came.
+    words : Words
+        The group of words, under a `Multinomial` with one number for its prior.
+    half_lives : sequence of float
+        In examples, each at least 10; infinity never forgets.
+    memory : float
+        Half-life of the log-losses by which the half-lives are weighed, in examples.
+    hash_key : int, optional
+        As for `NaiveBayes`.
+
+    Attributes
+    ----------
+    model : NaiveBayes
+        The counts: its classes are one for each half-life and class, ``"0:ham"`` and so on.
+
+    Examples
+    --------
+    >>> import streamnb as nb
+    >>> model = HalfLives(["ham", "spam"], nb.Words(nb.Multinomial()), [50, float("inf")])
+    >>> for truth in (["ham", "spam"], ["spam", "ham"]):
+    ...     model.learn_many({"text": ["lunch", "prize"] * 400}, truth * 400)
+    >>> model.predict_many({"text": ["lunch", "prize"]})
+    ['spam', 'ham']
+    >>> [round(share, 3) for share in model.shares()]
+    [1.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        classes: Iterable[Label],
+        words: Words,
+        half_lives: Sequence[float] = (1_000.0, 10_000.0, 100_000.0, 1_000_000.0, math.inf),
+        *,
+        memory: float = 1_000.0,
+        hash_key: int | None = None,
+    ) -> None:
+        check_kind("words", words, Words)
+        if not isinstance(words.likelihood, Multinomial) or words.hybrid is not None:
+            raise InputError("words must be under a Multinomial(), without a hybrid.")
+        self.alpha = check("the prior of words", words.likelihood.prior.concentration, above=0.0)
+        self.classes = tuple(classes)
+        self.half_lives = tuple(float(each) for each in half_lives)
+        if not self.classes or not self.half_lives or not min(self.half_lives) >= 10.0:
+            raise InputError(
+                "classes and half_lives must not be empty, and no half-life below 10 examples. Got"
+                f" {self.classes!r} and {self.half_lives!r} instead."
+            )
+        self.memory = check("memory", memory, above=1.0)
+        names = [f"{h}:{label}" for h in range(len(self.half_lives)) for label in self.classes]
+        n_lives, n_classes = len(self.half_lives), len(self.classes)
+        self._lives = kernel.Lives(
+            1.0 / np.array(self.half_lives),
+            np.zeros(n_lives),
+            np.zeros(n_lives),
+            np.tile([kernel.TEMPER_START, 1.0], (n_lives, 1)),
+            np.empty((n_lives * n_classes, 2)),
+            np.empty(n_lives),
+            np.empty((n_lives, n_classes)),
+            np.empty((n_lives, n_classes)),
+            np.empty(n_lives),
+        )
+        self._count_in(NaiveBayes(names, features={_GROUP: words}, hash_key=hash_key))
+
+    def _count_in(self, model: NaiveBayes) -> None:
+        """Take a model's counts as those of the half-lives."""
+        self.model = model
+        self._group = cast(CountedState, model.state.groups[_GROUP])
+        self._group.estimator = _SideBySide(self._lives, self.alpha, 0.5 ** (1.0 / self.memory))
+
+    def learn_many(self, columns: Any, labels: Sequence[Label] | Codes) -> None:
+        """Learn examples in their order; see `prequential_many`."""
+        self.prequential_many(columns, labels)
+
+    def prequential_many(self, columns: Any, labels: Sequence[Label] | Codes) -> Floats:
+        """Learn examples in order; return the log-posteriors that stood before each was learned.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence, or data frame
+            The field of text, of length n.
+        labels : sequence of str, int or bool, or Codes, of length n
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            Of the mixture, however the stream is cut.
+
+        Raises
+        ------
+        InputError
+            For a value or label that cannot be used; nothing was learned.
+        """
+        fields, n = read(self.model.state, columns)
+        codes = read_labels(labels, n, self.classes)
+        other = [label for label in codes.classes if label not in self.classes]
+        if other:
+            raise InputError(f"labels must be among {self.classes!r}. Got {other[0]!r} instead.")
+        ones = np.ones(n)
+        return self._run(
+            fields[_GROUP], RowUpdates(to_indices(codes, self.classes), ones, ones), True
+        )
+
+    def predict_log_proba_many(self, columns: Any) -> Floats:
+        """Return log p(c | x) of the mixture, ndarray of shape (n, n_classes), in nats."""
+        fields, n = read(self.model.state, columns)
+        return self._run(fields[_GROUP], unlabelled_rows(n, 1.0), False)
+
+    def predict_many(self, columns: Any) -> list[Label]:
+        """Return the most probable class of each example; of classes that tie, the first."""
+        found = self.predict_log_proba_many(columns)
+        return [self.classes[c] for c in found.argmax(axis=1).tolist()]
+
+    def shares(self) -> list[float]:
+        """Return the weight of each half-life in the mixture; they add up to 1."""
+        found = np.exp(self._lives.log_weights - self._lives.log_weights.max())
+        return [float(each) for each in found / found.sum()]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save to one file, safely; see `streamnb.save`."""
+        arrays = {"half_lives": np.array(self.half_lives)}
+        arrays |= {name: getattr(self._lives, name) for name in _SAVED}
+        notes = {"classes": list(self.classes), "memory": self.memory}
+        storage.save(self.model, path, notes=notes, extras=arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return what `save` wrote; it goes on bit for bit.
+
+        Raises
+        ------
+        StoreError
+            If the file is damaged, or holds no half-lives side by side.
+        """
+        stored = storage.read(path)
+        try:
+            notes, words = stored.header["notes"], stored.model.state.groups[_GROUP].spec
+            found = cls(
+                notes["classes"],
+                words,
+                stored.extras["half_lives"].tolist(),
+                memory=notes["memory"],
+            )
+            for name in _SAVED:
+                getattr(found._lives, name)[:] = stored.extras[name]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{path}: no half-lives side by side, but another model.") from error
+        found._count_in(stored.model)
+        return found
+
+    def _run(self, text: Any, updates: RowUpdates, learn: bool) -> Floats:
+        out = np.empty((len(updates.labels), len(self.classes)))
+        for begin in range(0, len(out), BATCH_ROWS):
+            end = min(begin + BATCH_ROWS, len(out))
+            own = updates.rows(begin, end)
+            batch = self._group.encode(text, begin, end, own.labels, learn=learn)
+            self._group.run(batch, own, out[begin:end], learn=learn)
+        return out
+
+
+class _SideBySide:
+    """The estimator of a group whose classes are those of several half-lives."""
+
+    def __init__(self, lives: kernel.Lives, alpha: float, kept: float) -> None:
+        self._lives, self._alpha, self._kept = lives, alpha, kept
+
+    def run(
+        self,
+        counts: Counts,
+        batch: Batch,
+        updates: RowUpdates,
+        options: RunOptions,
+        n_words: int,  # noqa: ARG002 -- part of the protocol
+        out: Floats,
+    ) -> tuple[int, int, int]:
+        """Predict, then learn, as every estimator does."""
+        return kernel.half_lives(
+            counts, self._lives, self._alpha, self._kept, batch.rows, updates, options, out
+        )
+
+    def rebuild(self, counts: Counts, n_words: int) -> None:
+        """Do nothing: there is no cache."""
+
+    def copy(self) -> Self:
+        """Return this object: it has no cache."""
+        return self

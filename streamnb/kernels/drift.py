@@ -1,18 +1,45 @@
-"""A conformal test martingale: capital that grows if losses are larger than those before them.
+"""For a stream that changes: a test martingale, and a multinomial under several half-lives at once.
 
-Losses are counted in bins, four an octave, so that memory stays bounded. The bins are losses too,
-only coarser, so every statement holds for them exactly.
+**The martingale** is capital that grows if losses are larger than those before them. Losses are
+counted in bins, four an octave, so that memory stays bounded. The bins are losses too, only
+coarser, so every statement holds for them exactly.
+
+**Half-lives**: a place of `Counts.by_word` is half-life · k + class, so that all counts of a word
+lie side by side. Weights grow as 2^age; an age that reaches `SPAN` has its counts brought back by
+that power of two, which is exact, with the example that it reaches it by.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from streamnb.kernels.counting import (
+    ADDED,
+    FULL,
+    count_new,
+    has_no_room,
+    is_unknown,
+    prefetch_row,
+    vocabulary_size,
+)
 from streamnb.kernels.hashing import mix
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, I64, U64, Int
+from streamnb.kernels.layout import (
+    F64,
+    I64,
+    LIVE,
+    U64,
+    Counts,
+    F64Grid,
+    Int,
+    Rows,
+    RowUpdates,
+    RunOptions,
+)
+from streamnb.kernels.posterior import log_product, multiply_power, start_products
 
 PER_OCTAVE = 4
 FIRST_OCTAVE = -24  # a loss below 2⁻²⁵ is as good as none
@@ -89,3 +116,165 @@ def bet(
             for k in range(len(stakes)):
                 capital[k] = 0.0
     return n_alarms
+
+
+# ---- half-lives side by side ---------------------------------------------------------------------
+
+SPAN = 128.0  # half-lives
+_PRECISION_MAX = 500.0  # of a temper: it follows a stream that changes
+TEMPER_START = 2.0
+
+
+class Lives(NamedTuple):
+    """What half-lives side by side know beside the counts, and room for one row; H of them."""
+
+    steps: F64  # (H,): half-lives that an example takes; 0 never forgets
+    ages: F64  # (H,): half-lives since counts were brought back
+    log_weights: F64  # (H,): decayed sums of log p(true class), from the best one
+    tempers: F64Grid  # (H, 2): gradients and precisions of how much log-odds count
+    products: F64Grid  # (H·k, 2)
+    growths: F64  # (H,): 2^age
+    scores: F64Grid  # (H, k): joint log-likelihoods, from their best
+    probabilities: F64Grid  # (H, k)
+    shares: F64  # (H,): of the mixture
+
+
+@inner
+def score_lives(counts: Counts, alpha: float, rows: Rows, i: int, lives: Lives) -> float:
+    """Write the joint log-likelihoods of row `i` under each half-life; return its known tokens."""
+    n_lives, n_classes = lives.scores.shape
+    start_products(lives.products)
+    n_tokens = 0.0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if is_unknown(counts, column):
+            continue
+        n_tokens += rows.counts[at]
+        for h in range(n_lives):
+            added = alpha * lives.growths[h]
+            for c in range(h * n_classes, (h + 1) * n_classes):
+                factor = counts.by_word[column, c] + added
+                multiply_power(lives.products, c, factor, rows.counts[at])
+    v = float(vocabulary_size(counts))
+    for h in range(n_lives):
+        best = -np.inf
+        for c in range(n_classes):
+            place = h * n_classes + c
+            found = np.log(counts.examples[place] + lives.growths[h])
+            if n_tokens > 0.0:
+                total = counts.tokens[place] + alpha * v * lives.growths[h]
+                found += log_product(lives.products, place) - n_tokens * np.log(total)
+            lives.scores[h, c] = found
+            best = max(best, found)
+        for c in range(n_classes):
+            lives.scores[h, c] -= best
+    return n_tokens
+
+
+@inner
+def mix_lives(lives: Lives, x: float, out: F64Grid, i: int) -> None:
+    """Write the log-posteriors of the half-lives' mixture."""
+    n_lives, n_classes = lives.scores.shape
+    best = -np.inf
+    for h in range(n_lives):
+        best = max(best, lives.log_weights[h])
+    weights = 0.0
+    for c in range(n_classes):
+        out[i, c] = 0.0
+    for h in range(n_lives):
+        total = 0.0
+        factor = x * lives.tempers[h, 0] / lives.tempers[h, 1]
+        for c in range(n_classes):
+            lives.probabilities[h, c] = np.exp(factor * lives.scores[h, c])
+            total += lives.probabilities[h, c]
+        lives.shares[h] = np.exp(lives.log_weights[h] - best)
+        weights += lives.shares[h]
+        for c in range(n_classes):
+            lives.probabilities[h, c] /= total
+            out[i, c] += lives.shares[h] * lives.probabilities[h, c]
+    for c in range(n_classes):
+        out[i, c] = np.log(out[i, c] / weights)
+
+
+@inner
+def judge_lives(lives: Lives, y: int, x: float, kept: float) -> None:
+    """Weigh the half-lives by what each said of the true class, and temper them."""
+    n_lives, n_classes = lives.scores.shape
+    best = -np.inf
+    for h in range(n_lives):
+        p = max(lives.probabilities[h, y], 1e-15)
+        lives.log_weights[h] = kept * lives.log_weights[h] + np.log(p)
+        best = max(best, lives.log_weights[h])
+        mean, square = 0.0, 0.0
+        for c in range(n_classes):
+            mean += lives.probabilities[h, c] * lives.scores[h, c]
+            square += lives.probabilities[h, c] * lives.scores[h, c] ** 2
+        gained = x * x * (square - mean * mean)
+        temper = lives.tempers[h, 0] / lives.tempers[h, 1]
+        # Newton's step: by the gradient over all curvature so far, this row's too.
+        moved = lives.tempers[h, 0] + x * (lives.scores[h, y] - mean) + gained * temper
+        lives.tempers[h, 0] = max(moved, 0.0)  # below, it would say the reverse of its counts
+        lives.tempers[h, 1] += gained
+        if lives.tempers[h, 1] > _PRECISION_MAX:
+            lives.tempers[h, 0] *= _PRECISION_MAX / lives.tempers[h, 1]
+            lives.tempers[h, 1] = _PRECISION_MAX
+    for h in range(n_lives):
+        lives.log_weights[h] -= best
+
+
+@kernel
+def half_lives(
+    counts: Counts,
+    lives: Lives,
+    alpha: float,
+    kept: float,
+    rows: Rows,
+    updates: RowUpdates,
+    options: RunOptions,
+    out: F64Grid,
+) -> tuple[int, int, int]:
+    """Write each row's log-posteriors, then learn the row where it has a label.
+
+    `kept` is the share of the weights of half-lives that an example leaves. Returns as
+    `multinomial` does.
+    """
+    labels, weights, _ = updates
+    n_lives, n_classes = lives.scores.shape
+    for i in range(options.row, len(labels)):
+        prefetch_row(counts, rows, i + 1)
+        for h in range(n_lives):
+            lives.growths[h] = np.exp2(lives.ages[h])
+        y = labels[i]
+        learn = options.learn and y >= 0
+        if i >= options.n_predicted:
+            n_tokens = score_lives(counts, alpha, rows, i, lives)
+            x = 1.0 / np.sqrt(n_tokens + 1.0)
+            mix_lives(lives, x, out, i)
+            if learn:
+                judge_lives(lives, y, x, kept)
+        if not learn:
+            continue
+        n_new = count_new(counts.by_word, rows, i)
+        if has_no_room(counts, n_new, options.n_max):
+            return i, FULL, n_new
+        counts.state[LIVE] += n_new
+        n_all = 0.0
+        for at in range(rows.indptr[i], rows.indptr[i + 1]):
+            n_all += rows.counts[at]
+            for h in range(n_lives):
+                weight = weights[i] * lives.growths[h]
+                counts.by_word[rows.columns[at], h * n_classes + y] += weight * rows.counts[at]
+        for h in range(n_lives):
+            place = h * n_classes + y
+            weight = weights[i] * lives.growths[h]
+            counts.examples[place] += weight
+            counts.tokens[place] += weight * n_all
+            lives.ages[h] += lives.steps[h]
+            if lives.ages[h] >= SPAN:
+                lives.ages[h] -= SPAN
+                for c in range(h * n_classes, (h + 1) * n_classes):
+                    counts.examples[c] *= 2.0**-SPAN
+                    counts.tokens[c] *= 2.0**-SPAN
+                    for column in range(len(counts.by_word)):
+                        counts.by_word[column, c] *= 2.0**-SPAN
+    return len(labels), ADDED, 0

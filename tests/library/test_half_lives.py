@@ -1,0 +1,183 @@
+"""Half-lives side by side: against a plain twin, cut anywhere, saved, on streams that change."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamnb as nb
+from benchmarks.drift import CLASSES, PlantedStream
+from streamnb.errors import InputError, StoreError
+
+WORDS = nb.Words(nb.Multinomial(nb.Dirichlet(0.5)))
+LIVES = (10.0, 40.0, math.inf)
+
+
+class PlainHalfLives:
+    """The mixture as it is written down: counts in dictionaries, multiplied by what is left."""
+
+    def __init__(self, half_lives: tuple[float, ...], memory: float) -> None:
+        self.left = [0.5 ** (1 / each) for each in half_lives]
+        self.kept = 0.5 ** (1 / memory)
+        self.examples = [[0.0, 0.0] for _ in half_lives]
+        self.words: list[Any] = [(defaultdict(float), defaultdict(float)) for _ in half_lives]
+        self.vocabulary: set[str] = set()
+        self.log_weights = [0.0] * len(half_lives)
+        self.tempers = [(2.0, 1.0)] * len(half_lives)
+
+    def learns(self, text: str, y: int) -> list[float]:
+        """Return the mixture's probabilities, then learn."""
+        words = text.split()
+        known = [word for word in words if word in self.vocabulary]
+        x = 1 / math.sqrt(len(known) + 1)
+        mixed, weights, heaviest = [0.0, 0.0], 0.0, max(self.log_weights)
+        for h, left in enumerate(self.left):
+            scores = []
+            for c in range(2):
+                total = sum(self.words[h][c].values()) + 0.5 * len(self.vocabulary)
+                score = math.log(self.examples[h][c] + 1.0)
+                for word in known:
+                    score += math.log((self.words[h][c][word] + 0.5) / total)
+                scores.append(score)
+            scores = [each - max(scores) for each in scores]
+            gradient, precision = self.tempers[h]
+            odds = [math.exp(each * x * gradient / precision) for each in scores]
+            p = [each / sum(odds) for each in odds]
+            share = math.exp(self.log_weights[h] - heaviest)
+            weights += share
+            mixed = [before + share * each for before, each in zip(mixed, p, strict=True)]
+            mean = sum(each * score for each, score in zip(p, scores, strict=True))
+            square = sum(each * score**2 for each, score in zip(p, scores, strict=True))
+            gained = x * x * (square - mean**2)
+            # Newton's step: the temper moves by its gradient over the precision so far.
+            temper = gradient / precision + x * (scores[y] - mean) / (precision + gained)
+            temper, precision = max(temper, 0.0), min(precision + gained, 500.0)
+            self.tempers[h] = (temper * precision, precision)
+            for word in words:
+                self.words[h][y][word] += 1.0
+            self.examples[h][y] += 1.0
+            for c in range(2):
+                self.examples[h][c] *= left
+                for word in self.words[h][c]:
+                    self.words[h][c][word] *= left
+            p_true = max(p[y], 1e-15)
+            self.log_weights[h] = self.kept * self.log_weights[h] + math.log(p_true)
+        best = max(self.log_weights)
+        self.log_weights = [each - best for each in self.log_weights]
+        self.vocabulary |= set(words)
+        return [each / weights for each in mixed]
+
+
+def some_texts(seed: int, n: int) -> tuple[list[str], list[str]]:
+    """Return texts of a few words, some without any."""
+    random = np.random.default_rng(seed)
+    texts = [" ".join(f"w{j}" for j in random.integers(0, 12, k)) for k in random.integers(0, 6, n)]
+    return texts, [CLASSES[c] for c in random.integers(0, 2, n).tolist()]
+
+
+def test_it_is_its_plain_twin() -> None:
+    """Over more half-lives than a landmark lasts, each mixture is the twin's."""
+    texts, labels = some_texts(1, 1_500)
+    plain = PlainHalfLives(LIVES, 50.0)
+    wanted = [plain.learns(text, CLASSES.index(y)) for text, y in zip(texts, labels, strict=True)]
+    model = nb.HalfLives(CLASSES, WORDS, LIVES, memory=50.0)
+    found = model.prequential_many({"text": texts}, labels)
+    np.testing.assert_allclose(np.exp(found), wanted, rtol=1e-9)
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(0, 300), max_size=4), seed=st.integers(0, 5))
+def test_however_it_is_cut_and_bounded_it_is_the_same(cuts: list[int], seed: int) -> None:
+    """Batches change no bit, words leaving a full vocabulary or not."""
+    texts, labels = some_texts(seed, 300)
+    words = nb.Words(nb.Multinomial(), max_words=8)
+    whole = nb.HalfLives(CLASSES, words, LIVES, hash_key=1)
+    wanted = whole.prequential_many({"text": texts}, labels)
+    model, found = nb.HalfLives(CLASSES, words, LIVES, hash_key=1), []
+    ends = sorted({*cuts, 300})
+    for begin, end in zip([0, *ends], ends, strict=False):
+        found.append(model.prequential_many({"text": texts[begin:end]}, labels[begin:end]))
+    assert np.concatenate(found).tobytes() == wanted.tobytes()
+    assert model.shares() == whole.shares()
+    assert model.model.vocabulary_size <= 8
+
+
+def test_it_goes_on_from_a_file(tmp_path: Path) -> None:
+    """Saved and loaded, it answers and learns on bit for bit; another model's file is refused."""
+    texts, labels = some_texts(3, 2_000)
+    model = nb.HalfLives(CLASSES, WORDS, LIVES)
+    model.learn_many({"text": texts}, labels)
+    model.save(tmp_path / "lives")
+    again = nb.HalfLives.load(tmp_path / "lives")
+    assert (again.classes, again.half_lives) == (CLASSES, LIVES)
+    for _ in range(2):
+        said = model.predict_log_proba_many({"text": texts})
+        assert again.predict_log_proba_many({"text": texts}).tobytes() == said.tobytes()
+        found = model.prequential_many({"text": texts}, labels[::-1])
+        assert again.prequential_many({"text": texts}, labels[::-1]).tobytes() == found.tobytes()
+    nb.save(nb.NaiveBayes(features={"text": WORDS}), tmp_path / "other")
+    with pytest.raises(StoreError):
+        nb.HalfLives.load(tmp_path / "other")
+
+
+def accuracy_of(found: Any, labels: list[str]) -> Any:
+    """Return for each row whether it was right."""
+    return found.argmax(axis=1) == np.array([CLASSES.index(each) for each in labels])
+
+
+def test_a_sudden_change_is_recovered_from_and_a_stable_stream_loses_nothing() -> None:
+    """Within 1 point of a fresh model after 20,000 tweets; within 0.3 of the best half-life."""
+    stable, n = 60_000, 90_000
+    turned = np.zeros(n)
+    turned[stable:] = 1.0
+    texts, labels = PlantedStream(7).draw(turned.tolist())
+    lives = (1_000.0, 10_000.0, 100_000.0, 1_000_000.0, math.inf)
+
+    def right(half_lives: tuple[float, ...], begin: int, end: int) -> Any:
+        model = nb.HalfLives(CLASSES, WORDS, half_lives)
+        own = labels[begin:end]
+        return accuracy_of(model.prequential_many({"text": texts[begin:end]}, own), own)
+
+    mixed = right(lives, 0, n)
+    best = max(right((each,), 0, stable).mean() for each in lives)
+    assert mixed[:stable].mean() > best - 0.003
+    fresh = right(lives, stable, n)
+    assert mixed[stable + 20_000 :].mean() > fresh[20_000:].mean() - 0.01
+    kept = right((math.inf,), 0, n)
+    assert kept[stable + 20_000 :].mean() < fresh[20_000:].mean() - 0.05  # what is lost without
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"classes": []},
+        {"half_lives": []},
+        {"half_lives": [5.0]},
+        {"half_lives": [math.nan]},
+        {"memory": 0.0},
+        {"words": nb.Words(nb.Bernoulli())},
+        {"words": nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())},
+        {"words": nb.Words(nb.Multinomial(nb.Dirichlet([1.0, 2.0])))},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_used_are_refused(wrong: dict[str, Any]) -> None:
+    """They are errors of the caller."""
+    plain: dict[str, Any] = {"classes": CLASSES, "words": WORDS}
+    with pytest.raises(InputError):
+        nb.HalfLives(**(plain | wrong))
+
+
+def test_an_unknown_label_is_refused_and_nothing_learned() -> None:
+    """Classes are declared; a batch with another one teaches nothing."""
+    model = nb.HalfLives(CLASSES, WORDS)
+    with pytest.raises(InputError, match="'neutral'"):
+        model.learn_many({"text": ["a", "b"]}, ["positive", "neutral"])
+    assert model.model.vocabulary_size == 0
