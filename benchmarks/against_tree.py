@@ -154,7 +154,10 @@ def compare(
 
 
 def _daemon_of(tree: Path, source: str, settings: Mapping[str, Any]) -> Seconds:
-    return lambda: daemon(tree, source, settings)
+    # Both without the hybrid: version 0.1.0 had none, and knows no key for it.
+    has_hybrid = "hybrid" in (tree / "config.yaml").read_text(encoding="utf-8")
+    plain = {"model": {"features": {"text": {"hybrid": False}}}} if has_hybrid else {}
+    return lambda: daemon(tree, source, {**settings, **plain})
 
 
 def _case_of(run: Callable[[str], float], case: str) -> Seconds:

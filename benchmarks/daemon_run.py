@@ -30,8 +30,10 @@ CHECKPOINT_INTERVAL_S: Final = 5.0
 _NEVER_S: Final = 1e6
 _PATIENCE_S: Final = 600.0
 
-UNIGRAMS: Final = {"ngrams": [1, 1], "negation": False}
-PAIRS: Final[dict[str, Any]] = {}  # the daemon's own default: words and pairs, negations marked
+# Without the hybrid, as earlier versions were and as the library is that they are compared with.
+UNIGRAMS: Final[dict[str, Any]] = {"ngrams": [1, 1], "negation": False, "hybrid": False}
+# The daemon's own default else: words and pairs, negations marked.
+PAIRS: Final[dict[str, Any]] = {"hybrid": False}
 
 
 @dataclass(frozen=True, slots=True)

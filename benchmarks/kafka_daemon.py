@@ -3,7 +3,8 @@
 A million JSON tweets of about 300 bytes in two partitions; the daemon reads, decodes, judges and
 learns all of them, publishes ten snapshots a second and writes a checkpoint each five seconds. The
 two clients do nothing with what they get. Broker and client share this machine's cores. The daemon
-runs as it does by default, with page, store and corrections, and once more on the other client.
+runs as it does by default but without the hybrid, with page, store and corrections, and once more
+on the other client.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 from consumers.config.settings import Settings
-from consumers.features import build_model
+from consumers.features import build_model, without_hybrid
 from consumers.process import SWITCH_INTERVAL_S
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 
@@ -69,7 +69,7 @@ def _percentile_ms(rounds_s: list[NDArray[np.float64]], percent: float) -> float
 
 
 class _Learning:
-    """The thread that learns: the daemon's default model, batches and snapshots."""
+    """The thread that learns: the daemon's model without the hybrid, batches and snapshots."""
 
     def __init__(self, tweets: Tweets) -> None:
         self.n_learned = 0
@@ -81,7 +81,8 @@ class _Learning:
             settings.learning.publish_share_max,
             time.monotonic,
         )
-        self._learner = Learner(build_model(settings.model), board, policy, time.monotonic)
+        model = build_model(without_hybrid(settings.model))
+        self._learner = Learner(model, board, policy, time.monotonic)
         self.predictor = Predictor(board)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._learn, name="learn", daemon=True)

@@ -31,7 +31,7 @@ _PATIENCE_S: Final = 10.0
 
 
 def pages(tweets: Tweets, show: Show) -> Result:
-    """Learn a file with the daemon's default model, with pages open and without."""
+    """Learn a file with the daemon's plain model, with pages open and without."""
     said: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="streamnb-pages-") as folder:
         source = write_lines(Path(folder), tweets, MESSAGES)

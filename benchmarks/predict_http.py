@@ -39,6 +39,7 @@ SETTLED: Final = 200_000  # messages; by then the vocabulary hardly grows
 _CONFIG: Final = """\
 generator: {rate_per_s: 0}
 http: {port: 0}
+model: {features: {text: {hybrid: false}}}
 view: log
 """
 

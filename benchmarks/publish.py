@@ -72,7 +72,8 @@ ROWS: Final = (
         "vw vw_pairs",
     ),
     Row(
-        "the daemon on Kafka with its defaults, page on; JSON of 300 bytes, unigrams",
+        "the daemon on Kafka with its defaults, page on, but `hybrid: false`, as in all rows of the"
+        " daemon; JSON of 300 bytes, unigrams",
         "[kafka_daemon: daemon, unigrams] messages/s, all learned: [kafka_daemon: daemon, unigrams:"
         " faster than kafka-python] times what kafka-python only drains, [kafka_daemon: daemon,"
         " unigrams: speed of confluent-kafka] times confluent-kafka's",
@@ -127,7 +128,8 @@ ROWS: Final = (
         "vocabulary",
     ),
     Row(
-        "1,600,000 tweets in time order, the daemon's default model, prequential",
+        "1,600,000 tweets in time order, the daemon's model with `hybrid: false`, prequential; with"
+        " it see [accuracy](docs/accuracy.md)",
         "accuracy [whole_stream: accuracy] %, log-loss [whole_stream: log-loss] nats",
         "whole_stream",
     ),

@@ -44,7 +44,7 @@ def model(likelihood: Any = None, **words: Any) -> nb.NaiveBayes:
 
 
 def pairs() -> nb.NaiveBayes:
-    """Return the daemon's default model."""
+    """Return the daemon's default model without the hybrid."""
     return model(counts="presence", ngrams=(1, 2), negation=True)
 
 
@@ -79,7 +79,7 @@ def complement() -> Timed:
 
 
 def of_pairs() -> Timed:
-    """Judge and learn in one call, as the daemon does by default."""
+    """Judge and learn in one call, as the daemon does without the hybrid."""
     return _in_one_call(pairs())
 
 

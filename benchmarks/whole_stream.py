@@ -1,4 +1,4 @@
-"""The whole stream through the library, with the model that the daemon learns by default.
+"""The whole stream through the library, with the daemon's words and pairs, without the hybrid.
 
 It is fed as the daemon feeds it: in pieces, as one part. Each tweet is judged before it is learned;
 accuracy and log-loss are over all of them. The recorded stream drifts: its last sixth is negative
@@ -15,7 +15,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
 from consumers.config.settings import Settings
-from consumers.features import build_model
+from consumers.features import build_model, without_hybrid
 from consumers.monitoring.prequential import Prequential
 
 PIECE = 5_000  # messages learned at a time
@@ -24,7 +24,7 @@ PIECE = 5_000  # messages learned at a time
 def whole_stream(tweets: Tweets, show: Show) -> Result:
     """Judge and learn every tweet, in order."""
     settings = Settings()
-    model = build_model(settings.model)
+    model = build_model(without_hybrid(settings.model))
     prequential = Prequential(settings.learning.window)
     seconds = 0.0
     for first in show.track(range(0, len(tweets), PIECE)):

@@ -135,7 +135,15 @@ class WordsSettings(GroupSettings):
     gap: int = Field(default=0, ge=0, le=GAP_MAX)  # words between those of a pair
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
-    hybrid: bool = False  # whether weights are learned beside the multinomial's counts
+    hybrid: bool = True  # weights learned beside the multinomial's counts; others have none
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hybrid_by_likelihood(cls, values: Any) -> Any:
+        """Leave the hybrid out beside another likelihood, if it is not asked for."""
+        if isinstance(values, dict) and values.get("likelihood", "multinomial") != "multinomial":
+            return {"hybrid": False} | values
+        return values
 
     @field_validator("fields")
     @classmethod

@@ -221,9 +221,10 @@ def test_the_focus_is_never_lost(book: Book, open_page: Callable[..., Opened]) -
 
 @pytest.fixture(scope="module")
 def odd(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
-    """Return a daemon of nine classes with odd names."""
+    """Return a daemon of nine classes with odd names, whose model has credible intervals."""
     assert browser.is_connected()
-    with open_book(tmp_path_factory.mktemp("odd"), model={"classes": ODD_CLASSES}) as book:
+    model = {"classes": ODD_CLASSES, "features": {"text": {"hybrid": False}}}
+    with open_book(tmp_path_factory.mktemp("odd"), model=model) as book:
         yield book
 
 
@@ -236,6 +237,7 @@ def test_nearly_certain_is_not_certain(odd: Book, open_page: Callable[..., Opene
     page.get_by_test_id("try-text").fill(f"{gloom} so awful")
     shares = page.get_by_test_id("try-share")
     expect(shares.first).to_have_text("> 99.99%")
+    expect(page.get_by_test_id("try-label").locator(".note")).to_contain_text("%")
     told = page.get_by_test_id("try-posterior").inner_text()
     assert "< 0.01%" in told
     assert not re.search(r"100(\.0+)?%|(?<![\d.])0(\.0+)?%", told)
@@ -258,6 +260,8 @@ def test_odd_classes(odd: Book, open_page: Callable[..., Opened], size: dict[str
     beside = chooser["x"] >= words["x"] + words["width"]
     assert beside or chooser["y"] + chooser["height"] <= words["y"]
     assert overflow(page) == []
+    row.get_by_test_id("message-why").click()
+    expect(row.get_by_test_id("credible-interval")).to_contain_text("%")
     page.get_by_test_id("tab-model").click()
     expect(page.get_by_test_id("telling")).to_have_count(9)
     expect(page.get_by_test_id("confusion").locator("tbody tr")).to_have_count(9)

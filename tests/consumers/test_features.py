@@ -34,6 +34,7 @@ from streamnb import (
     Dirichlet,
     Flags,
     Gaussian,
+    Hybrid,
     Multinomial,
     NormalInverseGamma,
     Numbers,
@@ -170,7 +171,7 @@ def test_the_model_is_what_the_settings_say() -> None:
     specs = {name: group.spec for name, group in model.state.groups.items()}
     assert specs == {
         "text": Words(Bernoulli(Beta(0.5, 2.0)), **own),
-        "user": Words(Multinomial(Dirichlet(0.125)), **own),
+        "user": Words(Multinomial(Dirichlet(0.125)), hybrid=Hybrid(), **own),
         "bio": Words(Complement(Dirichlet(0.25), normalise=True), **own),
     }
 

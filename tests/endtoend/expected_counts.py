@@ -81,7 +81,7 @@ def state_at(folder: Path) -> dict[str, Any]:
             columns = own.pop("columns", None)
             texts = _texts(arrays, f"groups/{name}")
             for key, array in own.items():
-                if columns is not None and key in {"by_word", "by_value"}:
+                if columns is not None and key in {"by_word", "by_value", "hybrid_words"}:
                     rows = zip(columns.tolist(), array, strict=True)
                     state[f"{name}/{key}"] = {texts[at]: row.tobytes() for at, row in rows}
                 else:

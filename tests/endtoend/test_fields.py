@@ -21,7 +21,7 @@ from river.datasets import Shuttle
 
 from consumers.config.settings import GeneratorSettings
 from consumers.errors import MismatchError
-from consumers.sources.generator import LoanMaker
+from consumers.sources.generator import LoanMaker, TweetMaker
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
@@ -31,7 +31,7 @@ from tests.endtoend.test_restart_laws import run_on
 
 N = 20_000
 PARTITIONS = 2
-ACCURACY_MIN = {"shuttle": 0.95, "loan": 0.89}
+ACCURACY_MIN = {"shuttle": 0.95, "loan": 0.89, "tweets": 0.8}
 
 
 def shuttle() -> Iterator[bytes]:
@@ -45,16 +45,27 @@ def loan() -> Iterator[bytes]:
     yield from LoanMaker(GeneratorSettings(stream="loans")).make(0, N)
 
 
+def tweets() -> Iterator[bytes]:
+    """Yield made-up tweets as messages, for the default configuration: words and the hybrid."""
+    yield from TweetMaker(GeneratorSettings()).make(0, N)
+
+
 def saved(file: Path) -> int:
     """Return how many messages stand in a checkpoint."""
     return sum(read(file).positions.values())
 
 
-STREAMS: dict[str, Callable[[], Iterator[bytes]]] = {"shuttle": shuttle, "loan": loan}
+STREAMS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "shuttle": shuttle,
+    "loan": loan,
+    "tweets": tweets,
+}
 
 
 def example(name: str, **changed: Any) -> dict[str, Any]:
-    """Return an example configuration of the guides, some of its sections changed."""
+    """Return an example configuration of the guides, or the default, with changed sections."""
+    if name == "tweets":
+        return changed
     text = (ROOT / "docs" / "examples" / f"{name}.yaml").read_text(encoding="utf-8")
     sections: dict[str, Any] = yaml.safe_load(text)
     return sections | changed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def lines() -> list[bytes]:
     return found
 
 
-def configure(folder: Path, **more: object) -> Path:
-    """Write the configuration beside the input."""
+def configure(folder: Path, words: Mapping[str, Any], **more: object) -> Path:
+    """Write the configuration beside the input, with more settings of the words and of all."""
     return write_config(
         folder / "config.yaml",
         source=f"file:{INPUT}",
@@ -53,7 +54,7 @@ def configure(folder: Path, **more: object) -> Path:
         rejects={"to": "none"},
         model={
             "features": {
-                "text": {"kind": "words", "ngrams": [1, 2], "negation": True},
+                "text": {"kind": "words", "ngrams": [1, 2], "negation": True, **words},
                 "kinds": {"kind": "categories", "fields": ["lang"]},
                 "answers": {"kind": "flags", "fields": ["verified"]},
                 "measures": {"kind": "numbers", "fields": ["score"]},
@@ -68,7 +69,7 @@ def write_state(folder: Path) -> None:
     every = lines()
     stream = folder / INPUT
     stream.write_bytes(b"\n".join(every[:READ_FIRST]) + b"\n")
-    config = configure(folder)
+    config = configure(folder, {})
     with Daemon(config) as daemon:
         daemon.until_page(f"/v1/messages/m{READ_FIRST - 2}", 200)
         daemon.until(lambda: _is_open(daemon), "a desk")
@@ -108,14 +109,18 @@ def ask(daemon: Daemon, method: str, path: str, body: object = None) -> Any:
         return json.loads(answer.read())
 
 
-def go_on(folder: Path) -> dict[str, Any]:
-    """Let a state go on to the end of the input; return what is known and answered then."""
+def go_on(folder: Path, **words: Any) -> dict[str, Any]:
+    """Let a state go on to the end of the input; return what is known and answered then.
+
+    `words` are further settings of the model's words, which an older tree may not know.
+    """
     # The first version took nothing back that the stream deletes.
-    config = configure(folder, learned={"messages_max": 0})
+    config = configure(folder, words, learned={"messages_max": 0})
     (folder / INPUT).write_bytes(b"\n".join(lines()) + b"\n")
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0, daemon.lines[-5:]
         refused = daemon.count("correction_refused")
+        changed = daemon.count("hybrid_changed")
     counts = inspected(folder)
     with Daemon(config) as daemon:
         daemon.until(lambda: _is_open(daemon), "a page")
@@ -123,6 +128,8 @@ def go_on(folder: Path) -> dict[str, Any]:
         found = ask(daemon, "GET", "/v1/search?q=coffee&limit=200")
         kept = [ask(daemon, "GET", f"/v1/messages/m{i}") for i in (12, 10, 100, 355, 440)]
         assert daemon.stop() == 0
+        assert changed == words.get("hybrid", False)
+        assert not daemon.count("hybrid_changed")
     return {
         "refused": refused,
         "counts": counts,

@@ -22,7 +22,7 @@ from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import Blocks, JudgedExamples, figures
 from consumers.cli.report import check_report
-from consumers.config.settings import Settings, load
+from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
 from streamnb import NaiveBayes, Numbers, save
@@ -63,6 +63,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         figures_module, "REPLICATES", 20
     )  # enough where their spread is not the point
+
+
+def words(*, hybrid: bool) -> dict[str, WordsSettings]:
+    """Return a group of words with a hybrid or without."""
+    return {"text": WordsSettings(hybrid=hybrid)}
 
 
 def texts(examples: list[Example]) -> dict[str, list[str]]:
@@ -113,9 +118,13 @@ def test_the_last_share_is_judged_by_a_model_of_the_rest(tmp_path: Path, share: 
     assert_judged(judge(settings, Method(hold_out=share)), expected, examples[n:])
 
 
-def test_a_fold_is_judged_by_a_model_that_never_saw_it(tmp_path: Path) -> None:
-    """For each message there is a training without its fold that gives its posteriors."""
-    settings, examples = settings_of(tmp_path, stream()), stream()
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_fold_is_judged_by_a_model_that_never_saw_it(tmp_path: Path, hybrid: bool) -> None:
+    """For each message there is a training without its fold that gives its posteriors.
+
+    Weights of a hybrid are learned fold by fold, as in a model of parts.
+    """
+    settings, examples = settings_of(tmp_path, stream(), features=words(hybrid=hybrid)), stream()
     judged = judge(settings, Method(folds=3, seed=5))
     assert [judged.classes[c] for c in judged.labels] == labels(examples)
     fold_of = np.full(N, -1)
@@ -128,10 +137,13 @@ def test_a_fold_is_judged_by_a_model_that_never_saw_it(tmp_path: Path) -> None:
         fold_of[begin : begin + n], left = every[:n], every[n:]
     assert np.ptp(np.bincount(fold_of)) <= 1
     for fold in range(3):
-        others = [each for each, own in zip(examples, fold_of, strict=True) if own != fold]
         own = [each for each, own in zip(examples, fold_of, strict=True) if own == fold]
         model = build_model(settings.model)
-        model.learn_many(texts(others), labels(others))
+        for other in {0, 1, 2} - {fold} if hybrid else [None]:
+            rows_of = fold_of != fold if other is None else fold_of == other
+            some = [each for each, is_in in zip(examples, rows_of, strict=True) if is_in]
+            part = None if other is None else str(other)
+            model.learn_many(texts(some), labels(some), part=part)
         expected = model.predict_log_proba_many(texts(own)).astype(np.float32)
         assert np.array_equal(judged.log_posteriors[fold_of == fold], expected)
 

@@ -22,7 +22,7 @@ from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, 
 LOANS = {
     "classes": ["granted", "refused"],
     "features": {
-        "words": {"kind": "words", "fields": ["purpose"]},
+        "words": {"kind": "words", "fields": ["purpose"], "hybrid": False},
         "bands": {"kind": "categories", "fields": ["income"]},
         "answers": {"kind": "flags", "fields": ["has_car"]},
         "measures": {"kind": "numbers", "fields": ["age"]},
@@ -70,6 +70,13 @@ def apis(of: Settings, model: NaiveBayes) -> Iterator[Api]:
 def tweets() -> Iterator[Api]:
     """Yield a model of texts."""
     of = settings()
+    yield from apis(of, taught(of))
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Api]:
+    """Yield a model of texts without a hybrid."""
+    of = settings(model={"features": {"text": {"hybrid": False}}})
     yield from apis(of, taught(of))
 
 
@@ -139,11 +146,11 @@ def test_those_who_ask_together_each_get_their_own(tweets: Api) -> None:
         assert found.predictions == alone[i % 7]
 
 
-def test_an_explanation_adds_up(tweets: Api, loans: Api) -> None:
+def test_an_explanation_adds_up(plain: Api, loans: Api) -> None:
     """The scores and the prior's are the log-odds of the label against the other class."""
     text = {"text": "a good lovely day"}
     form = {"purpose": "a new car", "income": "low", "has_car": True, "age": 40}
-    for api, asked in ((tweets, {"text": text["text"]}), (loans, {"message": form})):
+    for api, asked in ((plain, {"text": text["text"]}), (loans, {"message": form})):
         (found,) = api.ask(asked | {"explain": True, "interval": 0.9}).predictions
         why, how_sure = found.explanation, found.interval
         assert why is not None
@@ -161,20 +168,18 @@ def test_an_explanation_adds_up(tweets: Api, loans: Api) -> None:
     assert groups["measures"].likelihoods == {}
 
 
-def test_a_hybrid_explains_itself_and_has_no_interval() -> None:
+def test_a_hybrid_explains_itself_and_has_no_interval(tweets: Api) -> None:
     """The scores add up with its weights too; the interval that was asked for is null."""
-    of = settings(model={"features": {"text": {"hybrid": True}}})
-    for api in apis(of, taught(of)):
-        asked = {"text": "a good lovely day", "explain": True, "interval": 0.9}
-        assert api.post(asked).json()["predictions"][0]["interval"] is None
-        (found,) = api.ask(asked).predictions
-        why = found.explanation
-        assert why is not None
-        odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
-        assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
-        raw = api.model.raw().predict_log_proba_one({"text": asked["text"]})
-        assert found.log_posteriors != raw
-        assert api.model.state.groups["text"].hybrid == Hybrid()
+    asked = {"text": "a good lovely day", "explain": True, "interval": 0.9}
+    assert tweets.post(asked).json()["predictions"][0]["interval"] is None
+    (found,) = tweets.ask(asked).predictions
+    why = found.explanation
+    assert why is not None
+    odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
+    assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
+    raw = tweets.model.raw().predict_log_proba_one({"text": asked["text"]})
+    assert found.log_posteriors != raw
+    assert tweets.model.state.groups["text"].hybrid == Hybrid()
 
 
 def test_an_explained_word_has_what_was_learned_of_it(tweets: Api) -> None:
