@@ -30,7 +30,6 @@ from consumers.config.addresses import StreamRange
 from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import CheckpointError, ConsumerError, MismatchError
 from consumers.factories import (
-    Publishing,
     build_decoder,
     build_erasure,
     build_group,
@@ -44,7 +43,7 @@ from consumers.factories import (
     serve,
     stream_identity,
 )
-from consumers.features import DecayTimes, build_model, hash_key_of
+from consumers.features import DecayTimes, build_confidence, build_model, hash_key_of
 from consumers.http import server
 from consumers.http.server import raise_priority
 from consumers.messages import Partition
@@ -54,7 +53,7 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Summary
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.checkpoint_writer import CheckpointWriter, Publishing
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
@@ -316,6 +315,8 @@ class Daemon:
         labels = self._labels
         consumed += [] if labels is None else [labels.join]
         consumed += [] if self._decay is None else [self._decay]
+        saved = build_confidence(settings.model)
+        consumed += [] if saved is None else [saved]
         self._checkpoint.restore_entries((*consumed, *predicted))
         if memory is not None:
             self._begin_memory(memory, positions)
@@ -324,7 +325,8 @@ class Daemon:
         self._classes.grow(model.classes)
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
-        learner = publishing.learner(model, self._board, self._clock)
+        confidence = statistics.confidence = None if saved is None else saved.learned
+        learner = publishing.learner(model, self._board, self._clock, confidence)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
                 self._predictor.ask(lambda _snapshot: raise_priority())

@@ -37,9 +37,12 @@ from consumers.messages import Column, Messages, Partition, part_name, partition
 from streamnb import (
     Bernoulli,
     Beta,
+    Calibrator,
     Categorical,
     Categories,
     Complement,
+    Confidence,
+    ConformalSets,
     Dirichlet,
     Fixed,
     Flags,
@@ -140,6 +143,71 @@ def _words(settings: WordsSettings) -> Words:
     own = settings.model_dump(include=options)
     own["hybrid"] = Hybrid() if settings.hybrid else None
     return Words(likelihood, field=settings.fields[0] if settings.fields else None, **own)
+
+
+class SavedConfidence:
+    """What was learned of the answers' worth, as an entry of the checkpoint.
+
+    It counts every labelled message that was judged. What is deleted later stays counted: it says
+    how right the answers were, and holds no word and no id.
+    """
+
+    name = "confidence"
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.learned = Confidence(
+            Calibrator() if settings.calibration else None,
+            None if settings.coverage is None else ConformalSets(settings.coverage),
+            costs_of(settings),
+        )
+
+    def pack(self) -> CheckpointEntry:
+        """Return all of the state."""
+        learned = self.learned
+        return CheckpointEntry(
+            {
+                "calibrator": None if learned.calibrator is None else learned.calibrator.to_dict(),
+                "conformal": None if learned.conformal is None else learned.conformal.to_dict(),
+            }
+        )
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on, but with what the settings did not ask for before, or otherwise, begin anew."""
+        learned, known = self.learned, restored_confidence(entry.values)
+        if learned.calibrator is not None and known.calibrator is not None:
+            learned.calibrator = known.calibrator
+        old, new = known.conformal, learned.conformal
+        if new is not None and old is not None and old.coverage == new.coverage:
+            learned.conformal = old
+
+
+def build_confidence(settings: ModelSettings) -> SavedConfidence | None:
+    """Return what learns how much the answers are worth; None if the settings ask for nothing."""
+    if settings.calibration or settings.coverage is not None or settings.costs is not None:
+        return SavedConfidence(settings)
+    return None
+
+
+def restored_confidence(values: Mapping[str, Any]) -> Confidence:
+    """Return what a checkpoint's entry holds."""
+    calibrator, conformal = values["calibrator"], values["conformal"]
+    return Confidence(
+        None if calibrator is None else Calibrator.from_dict(calibrator),
+        None if conformal is None else ConformalSets.from_dict(conformal),
+    )
+
+
+def costs_of(settings: ModelSettings) -> Floats | None:
+    """Return what each class costs (column) if another is true (row): 1 if nothing is said."""
+    if settings.costs is None:
+        return None
+    classes = settings.classes
+    return np.array(
+        [
+            [settings.costs.get(true, {}).get(said, float(said != true)) for said in classes]
+            for true in classes
+        ]
+    )
 
 
 def kinds_of(settings: ModelSettings) -> dict[str, Kind]:

@@ -40,6 +40,7 @@ def build_status(
     """Return the status of a run's source, figures and model, without ages and health."""
     seen = source_status or SourceStatus()
     prequential = statistics.prequential
+    sets_covered, set_size = statistics.prediction_sets()
     return Status(
         source=source,
         classes=tuple(statistics.classes),
@@ -54,6 +55,9 @@ def build_status(
         log_loss=prequential.log_loss,
         window_accuracy=prequential.window_accuracy,
         window_log_loss=prequential.window_log_loss,
+        stated_error=statistics.stated_error(),
+        sets_covered=sets_covered,
+        set_size=set_size,
         vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
         words_dropped=snapshot.words_dropped if snapshot else 0,
         n_features=n_features(snapshot.state) if snapshot else 0,

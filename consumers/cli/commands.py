@@ -249,9 +249,9 @@ def predict(
 
     stored, troubles = answers.read_model(model or answers.newest_checkpoint(config))
     _warn(troubles)
-    console = Console()
+    console, answering = Console(), answers.answering(stored, config)
     for example, text in _examples(stored.model, texts or [], given or [], message or [], config):
-        answer = answers.predict(stored.model, example, text)
+        answer = answers.predict(answering, example, text)
         if as_json:
             print_json(answer)
         else:

@@ -10,15 +10,20 @@ import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from consumers.cli.conventions import find_config
 from consumers.config.settings import Settings, load
 from consumers.errors import CheckpointError, ConfigError
+from consumers.features import costs_of, restored_confidence
 from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
-from streamnb import NaiveBayes, StoreWarning
+from consumers.sinks.records import decided_by
+from streamnb import NaiveBayes, Snapshot, StoreWarning
 from streamnb.inspection.summary import (
     flag_rows,
     n_features,
@@ -62,13 +67,28 @@ def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stor
     return settings, stored, troubles
 
 
+def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
+    """Return what a checkpoint answers by: its model, calibrated if it knows how.
+
+    The costs are those of the configuration, if its classes are the model's.
+    """
+    entries = stored.header["notes"].get("entries", {})
+    if "confidence" not in entries:
+        return stored.model
+    settings = load(find_config(config), os.environ).model
+    costs = costs_of(settings) if settings.classes == stored.model.classes else None
+    rule = restored_confidence(entries["confidence"]).rule()
+    return Snapshot(stored.model, 0, replace(rule, costs=costs))
+
+
 def predict(
-    model: NaiveBayes, example: Mapping[str, Any], text: str | None = None
+    model: NaiveBayes | Snapshot, example: Mapping[str, Any], text: str | None = None
 ) -> dict[str, Any]:
     """Judge one example; `text` was asked about, where that is all the example holds.
 
     Returns ``text``, or ``fields`` where it was no text; ``label``, the most probable class;
-    ``probabilities`` by class; ``words`` and ``features``, those that weigh most, each with its
+    ``probabilities`` by class; ``prediction_set`` and ``decision``, where the checkpoint has them;
+    ``words`` and ``features``, those that weigh most, each with its
     score: above 0 it speaks for the label, below 0 against.
     """
     label = model.predict_one(example)
@@ -82,11 +102,16 @@ def predict(
         ]
         scores.sort(key=lambda each: (-abs(each[1]), each[0]))
     there = {field: value for field, value in example.items() if not _is_missing(value)}
+    decided: dict[str, Any] = {}
+    if isinstance(model, Snapshot):
+        logs = np.array([[*model.predict_log_proba_one(example).values()]])
+        decided = decided_by(model.rule, [str(each) for each in model.classes], logs)[0]
     asked = {"text": text} if text is not None and len(there) <= 1 else {"fields": there}
     return {
         **asked,
         "label": label,
         "probabilities": model.predict_proba_one(example),
+        **decided,
         "words": [{"word": value, "score": score} for value, score, is_word in scores if is_word][
             :FEATURES_MAX
         ],
@@ -100,9 +125,9 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _groups(model: NaiveBayes, kind: str) -> list[str]:
+def _groups(model: NaiveBayes | Snapshot, kind: str) -> list[str]:
     """Return the names of the groups of a kind."""
-    return [name for name, spec in model.describe()["groups"].items() if spec["kind"] == kind]
+    return [name for name, spec in model.state.describe()["groups"].items() if spec["kind"] == kind]
 
 
 def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]:

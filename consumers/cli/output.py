@@ -38,6 +38,10 @@ def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
     head = Text.assemble((plain(label), f"bold {colour_of(label, classes)}"), "  ")
     for name, probability in zip(classes, answer["probabilities"].values(), strict=True):
         head.append(f"{plain(name)} {probability:.4f}  ", style="" if name == label else "dim")
+    if "prediction_set" in answer:
+        head.append(f"set {{{', '.join(map(plain, answer['prediction_set']))}}}  ")
+    if "decision" in answer:
+        head.append(f"cheapest: {plain(answer['decision'])}")
     console.print(head, soft_wrap=True)
     asked = answer["text"] if "text" in answer else pairs(answer["fields"])
     if asked:

@@ -80,6 +80,18 @@ def wrong_classes(
         yield path, f"must have a number for every class; {', '.join(map(repr, missing))} has none"
 
 
+def wrong_costs(
+    costs: Mapping[str, Mapping[str, float]] | None, classes: tuple[str, ...]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find classes that costs name and the model lacks."""
+    known = ", ".join(map(repr, classes))
+    for true, own in (costs or {}).items():
+        for name in (true, *own):
+            if name not in classes:
+                path = ("model", "costs", true) if name == true else ("model", "costs", true, name)
+                yield path, f"is not in model.classes: {known}"
+
+
 def _number(value: Any, whose: str) -> float:
     if isinstance(value, str):  # what comes from a variable is always text
         try:
@@ -288,6 +300,10 @@ class ModelSettings(Section):
     class_prior: ClassPrior = 1.0
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
     half_life_s: float | None = Field(default=None, ge=1, le=1e9)  # None: nothing is forgotten
+    calibration: bool = False
+    coverage: float | None = Field(default=None, ge=0.5, le=0.999)  # None: no prediction sets
+    # By true class, what it costs to say another one; None: the likeliest class is decided for.
+    costs: dict[str, dict[str, Annotated[float, between(0)]]] | None = None
     hash_key: SecretStr | None = None  # None: drawn at random
 
     @field_validator("hash_key")
@@ -330,6 +346,10 @@ class ModelSettings(Section):
         if self.new_classes and isinstance(self.class_prior, dict):
             text = "must be one number with new_classes: a class that joins would have none"
             problems.append((("model", "class_prior"), text))
+        problems += wrong_costs(self.costs, self.classes)
+        if self.new_classes and self.costs is not None:
+            text = "must be null with new_classes: a class that joins would have none"
+            problems.append((("model", "costs"), text))
         if problems:
             text = "; ".join(f"{'.'.join(map(str, path))} {said}" for path, said in problems)
             raise PydanticCustomError("setting", "{text}", {"text": text, "problems": problems})

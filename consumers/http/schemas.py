@@ -84,7 +84,11 @@ class Interval(Struct):
 
 
 class ApiPrediction(Struct, omit_defaults=True, gc=False):
-    """What the model says of one example; log-posteriors are in nats."""
+    """What the model says of one example; log-posteriors are in nats.
+
+    `prediction_set` holds the classes that can be meant, with model.coverage, and `decision` is the
+    cheapest class, with model.costs.
+    """
 
     label: Label
     probabilities: ByClass
@@ -94,6 +98,8 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
         Interval | UnsetType | None,
         Meta(description="There if it was asked for. Null if the model has none: with a hybrid."),
     ] = UNSET
+    prediction_set: list[Label] | None = None
+    decision: Label | None = None
 
 
 class PredictAnswer(Struct):

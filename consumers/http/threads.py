@@ -19,6 +19,7 @@ import numpy as np
 
 from consumers.http.requests import RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
+from consumers.sinks.records import decided_by
 from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError
 
@@ -91,6 +92,11 @@ def predict_columns(snapshot: Snapshot, columns: Any) -> PredictAnswer:
     labels = map(classes.__getitem__, logs.argmax(axis=1).tolist())
     shares, own = (map(by_class, *values.T.tolist()) for values in (np.exp(logs), logs))
     predictions = list(map(ApiPrediction, labels, shares, own))
+    if snapshot.rule.threshold is not None or snapshot.rule.costs is not None:
+        decided = decided_by(snapshot.rule, classes, logs)
+        for prediction, each in zip(predictions, decided, strict=True):
+            prediction.prediction_set = each.get("prediction_set")
+            prediction.decision = each.get("decision")
     return PredictAnswer(classes, snapshot.version, snapshot.n_examples, predictions)
 
 

@@ -18,7 +18,7 @@ from consumers.checkpoint_entry import CheckpointEntry
 from consumers.messages import KnownClasses, Messages
 from consumers.monitoring.prequential import Prequential, predicted_classes
 from consumers.monitoring.status import Judged
-from streamnb import Answer
+from streamnb import Answer, Confidence
 
 _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
@@ -78,6 +78,7 @@ class RunStatistics:
         self.revisions: Mapping[str, int] = {}
         self.remembered = 0, 0
         self.n_untaught = 0
+        self.confidence: Confidence | None = None  # the learner's, if it has any
         self.labels: Mapping[str, int] = {}  # that came later, by what became of them
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()
@@ -159,8 +160,20 @@ class RunStatistics:
         self._count_classes(self.learned_by_class, truth)
         self._remember(messages, rows, posteriors, self._predicted, self.n_messages)
 
+    def stated_error(self) -> float | None:
+        """Return how far the model's own probabilities are off; None without a calibrator."""
+        calibrator = None if self.confidence is None else self.confidence.calibrator
+        return None if calibrator is None else calibrator.calibration_error()
+
+    def prediction_sets(self) -> tuple[float | None, float | None]:
+        """Return the share of sets that held the true class and their mean size, if there are."""
+        sets = None if self.confidence is None else self.confidence.conformal
+        return (None, None) if sets is None else (sets.covered, sets.mean_size)
+
     def learned_late(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
-        """Count examples whose label came later, by what was first predicted of them."""
+        """Count examples whose label came later, by what the model first stated of them."""
+        if self.confidence is not None:
+            posteriors = self.confidence.learn(posteriors, truth)
         self.n_learned += len(truth)
         self.prequential.update(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)

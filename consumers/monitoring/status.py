@@ -258,6 +258,9 @@ class Status:
     log_loss: float | None = None  # in nats
     window_accuracy: float | None = None  # over the last `learning.window` examples
     window_log_loss: float | None = None
+    stated_error: float | None = None  # mean distance of probability and share, before calibration
+    sets_covered: float | None = None  # share of the prediction sets that held the true class
+    set_size: float | None = None  # mean number of classes in them
     vocabulary_size: int = 0
     words_dropped: int = 0  # words that left because the vocabulary was full, all runs together
     n_features: int = 0  # words, values of categories, flags and numbers

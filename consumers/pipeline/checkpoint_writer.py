@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
+from consumers.config.sections import LearningSettings
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Partition
 from consumers.monitoring.logs import span
@@ -27,7 +28,18 @@ from consumers.pipeline.checkpoint import (
 )
 from consumers.process import return_freed_memory
 from consumers.sinks.base import Flushable
-from streamnb import NaiveBayes, Predictor
+from streamnb import (
+    AnswerRule,
+    Confidence,
+    EveryExamples,
+    EveryInterval,
+    Learner,
+    NaiveBayes,
+    Predictor,
+    Snapshot,
+    SnapshotBoard,
+    serialization,
+)
 from streamnb.errors import PredictorError, QueueFullError
 from streamnb.state import ModelState
 
@@ -209,3 +221,71 @@ def _wait_for(safe: Future[Entries], deadline: _Deadline) -> Entries:
                     f"messages still wait to be judged after {deadline.waited_s:.0f} s; a sink may "
                     "be slow, or the stream faster than the predictor"
                 ) from None
+
+
+class Publishing:
+    """Makes the learner that publishes as the settings say, and saves its last snapshot.
+
+    By time, a run that begins publishes what it restored. By examples, what leaves is to be a
+    function of the log: messages behind a checkpoint are judged by the snapshot before it, whose
+    version goes on too. If the model has learned since, the checkpoint holds that snapshot beside
+    the model.
+    """
+
+    name = "snapshot"
+
+    def __init__(self, settings: LearningSettings) -> None:
+        self._settings = settings
+        self._by_examples = settings.publish == "examples"
+        self._learner: Learner | None = None
+        self._version = 0  # of the restored snapshot; 0 if there is none
+        self._known: NaiveBayes | None = None  # what it knew, if the model knows more
+        self._rule: Mapping[str, Any] | None = None  # what it answered by
+
+    @property
+    def entries(self) -> Sequence[Checkpointed]:
+        """The component itself if checkpoints are to hold the snapshot, else none."""
+        return (self,) if self._by_examples else ()
+
+    def learner(
+        self,
+        model: NaiveBayes,
+        board: SnapshotBoard,
+        clock: Callable[[], float],
+        confidence: Confidence | None = None,
+    ) -> Learner:
+        """Return the learner of a model, with its first snapshot published."""
+        settings = self._settings
+        if not self._by_examples:
+            by_time = EveryInterval(settings.publish_interval_s, settings.publish_share_max, clock)
+            return Learner(model, board, by_time, clock, confidence=confidence)
+        known, self._known = self._known, None
+        rule = None if confidence is None else confidence.rule()
+        if confidence is not None and self._rule is not None:
+            rule = AnswerRule.from_dict(self._rule, confidence.costs)
+        snapshot = Snapshot(known or model, self._version, rule) if self._version else None
+        policy = EveryExamples(settings.publish_examples)
+        self._learner = Learner(
+            model, board, policy, clock, snapshot, is_current=known is None, confidence=confidence
+        )
+        return self._learner
+
+    def pack(self) -> CheckpointEntry:
+        """Return the snapshot's version, and what it knows if the model knows more by now."""
+        assert self._learner is not None
+        snapshot = self._learner.snapshot
+        values: dict[str, Any] = {"version": snapshot.version}
+        if self._learner.confidence is not None:
+            values["rule"] = snapshot.rule.to_dict()
+        if self._learner.is_current:
+            return CheckpointEntry(values)
+        header, arrays = serialization.pack(snapshot.state, {})
+        return CheckpointEntry(values | {"model": header}, arrays)
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Keep the snapshot for `learner`."""
+        self._version = entry.values["version"]
+        self._rule = entry.values.get("rule")
+        if "model" in entry.values:
+            state, _ = serialization.unpack(entry.values["model"], dict(entry.arrays))
+            self._known = NaiveBayes.of(state)

@@ -523,5 +523,5 @@ def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Lear
         end = min(n, begin + (learner.n_until_due() or n))
         rows = np.arange(begin, end)
         own = {name: rows_of(column, rows) for name, column in values.items()}
-        learner.learn(part, own, Codes(labels.codes[begin:end], labels.classes))
+        learner.learn(part, own, Codes(labels.codes[begin:end], labels.classes), judged=False)
         begin = end

@@ -38,7 +38,7 @@ from consumers.pipeline.reader import Handover, KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
 from consumers.sinks.base import NoSink, Sink
-from consumers.sinks.records import prediction_record, reject_record
+from consumers.sinks.records import decided_by, prediction_record, reject_record
 from streamnb import Answer, Codes, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 from streamnb.labels import to_indices
@@ -337,9 +337,12 @@ class Pipeline:
                 self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
                 return
             # Here, as what is first predicted is remembered with the message.
-            said = snapshot.predict_log_proba_many(columns)
-            self.labels.join.judged(messages.offsets[rows], said)
-            answer = Answer(said, snapshot.classes, snapshot.version, snapshot.n_examples)
+            stated, rule = snapshot.stated(columns), snapshot.rule
+            self.labels.join.judged(messages.offsets[rows], stated)
+            answer = Answer(
+                rule.calibrated(stated), snapshot.classes, snapshot.version, snapshot.n_examples,
+                rule,
+            )  # fmt: skip
             self._after_predictions(partial(then, answer))
 
     def _apply_corrections(self) -> bool:
@@ -409,12 +412,13 @@ class Pipeline:
         classes = [str(label) for label in answer.classes]
         records = [
             prediction_record(
-                envelope, classes, row, answer.version, place=(messages.partition, offset)
+                envelope, classes, row, answer.version, decided, place=(messages.partition, offset)
             )
-            for envelope, row, offset in zip(
+            for envelope, row, offset, decided in zip(
                 messages.envelopes(rows),
                 answer.log_posteriors.tolist(),
                 messages.offsets[rows].tolist(),
+                decided_by(answer.rule, classes, answer.log_posteriors),
                 strict=True,
             )
         ]

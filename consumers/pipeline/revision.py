@@ -296,11 +296,11 @@ class Reviser:
             fields = {name: self._column(name, said.example) for name in self._fields}
         if said.label is not None:
             try:
-                learner.learn(part, fields, [said.label])
+                learner.learn(part, fields, [said.label], judged=False)
             except InputError:
                 if record is not None:
                     codes = Codes(found.labels, tuple(learner.model.classes))
-                    learner.learn(taught_part, found.columns(self._fields), codes)
+                    learner.learn(taught_part, found.columns(self._fields), codes, judged=False)
                 raise
             keep_classes(learner.model)
         self._note(said, record, fields, part, learner)

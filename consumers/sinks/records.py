@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from consumers.messages import Envelope, Partition, Reason, Reject
 from consumers.sinks.base import Record
+from streamnb import AnswerRule
 
 _TEXT_BYTES_MAX = 4096
 _SHORT_FROM_BYTES = 1 << 16  # no topic refuses smaller records
@@ -35,6 +40,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     label: str  # the most probable class
     probabilities: dict[str, float]
     log_posterior: dict[str, float]  # null for an impossible class: JSON has no infinity
+    prediction_set: list[str] | msgspec.UnsetType = msgspec.UNSET  # with model.coverage
+    decision: str | msgspec.UnsetType = msgspec.UNSET  # the cheapest class, with model.costs
     snapshot_version: int
 
 
@@ -65,14 +72,15 @@ def prediction_record(
     classes: Sequence[str],
     log_posteriors: Sequence[float],
     snapshot_version: int,
+    decided: Mapping[str, Any] = MappingProxyType({}),
     *,
     with_text: bool = True,
     place: tuple[Partition, int] | None = None,
 ) -> Record:
     """Return the record of one prediction, keyed by the message's id.
 
-    The log-posteriors are normalised, one a class; `-inf` is allowed. A large record has a short
-    form, without text and fields.
+    The log-posteriors are normalised, one a class; `-inf` is allowed. `decided` is of `decided_by`.
+    A large record has a short form, without text and fields.
     """
     includes_text = with_text and bool(envelope.text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
@@ -85,6 +93,7 @@ def prediction_record(
         probabilities={name: math.exp(log) for name, log in logs.items()},
         log_posterior=logs,
         snapshot_version=snapshot_version,
+        **decided,
     )
     value = _encode(prediction)
     if len(value) < _SHORT_FROM_BYTES:
@@ -94,6 +103,21 @@ def prediction_record(
         prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
     )
     return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)), place)
+
+
+def decided_by(
+    rule: AnswerRule, classes: Sequence[str], log_posteriors: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """Return what a rule says of each row of calibrated log-posteriors, by the record's names."""
+    found: list[dict[str, Any]] = [{} for _ in range(len(log_posteriors))]
+    sets = rule.sets(log_posteriors)
+    if sets is not None:
+        for each, row in zip(found, sets.tolist(), strict=True):
+            each["prediction_set"] = list(itertools.compress(classes, row))
+    if rule.costs is not None:
+        for each, place in zip(found, rule.labels(log_posteriors).tolist(), strict=True):
+            each["decision"] = classes[place]
+    return found
 
 
 def reject_record(reject: Reject) -> Record:
@@ -158,6 +182,7 @@ _TEXTS = {"text", "fields"}
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
+_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision"}
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
 _ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')
@@ -211,7 +236,7 @@ def _is_record(line: bytes) -> bool:
         return False
     if found >= _IN_EVERY_REJECT:
         return found <= set(RejectedMessage.__struct_fields__)
-    return set(_WITHOUT_TEXT) <= found <= set(Prediction.__struct_fields__)
+    return _IN_EVERY_PREDICTION <= found <= set(Prediction.__struct_fields__)
 
 
 def _is_json(line: bytes) -> bool:

@@ -257,6 +257,7 @@ class Learner:
         *,
         weights: Sequence[float] | Floats | None = None,
         times_s: Sequence[float] | Floats | None = None,
+        judged: bool = True,
     ) -> Floats:
         """Judge, then learn examples of one part, and publish if the policy says so.
 
@@ -274,6 +275,8 @@ class Learner:
             How many examples each counts as, 1 by default; 0 teaches nothing.
         times_s : sequence of float, of length n, optional
             When each was, in seconds: for a half-life in seconds.
+        judged : bool
+            Whether the `confidence` learns from them: not if they were judged at another time.
 
         Returns
         -------
@@ -288,7 +291,7 @@ class Learner:
         posteriors = self.model.prequential_many(
             columns, labels, weights=weights, times_s=times_s, part=part
         )
-        if self.confidence is not None:
+        if self.confidence is not None and judged:
             truth = to_indices(read_labels(labels, len(posteriors)), self.model.classes)
             posteriors = self.confidence.learn(posteriors, truth)
         self.publish_if_due()

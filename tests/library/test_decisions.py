@@ -225,6 +225,16 @@ def test_a_snapshot_answers_by_the_rule_that_held_when_it_was_published() -> Non
     assert kept[1].tobytes() != learner.snapshot.predict_log_proba_many(columns).tobytes()
 
 
+def test_what_was_judged_at_another_time_is_learned_and_not_counted() -> None:
+    """A label that comes late is no judgement of now."""
+    confidence = nb.Confidence(nb.Calibrator())
+    learner = learner_of(confidence)
+    columns, labels = numbers(20)
+    learner.learn("p", columns, labels, judged=False)
+    assert confidence.calibrator is not None
+    assert (learner.model.n_examples, confidence.calibrator.n) == (20, 0)
+
+
 def test_a_rule_is_kept_as_json_and_a_predictor_hands_it_on() -> None:
     """What a snapshot answered by can be restored with it."""
     confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets())

@@ -91,6 +91,17 @@ from tests.consumers.config.test_settings import mistakes, write
             "model.class_prior.negatve: is not in model.classes: 'negative', 'positive'; found '1'",
         ),
         ("model: {class_prior: {positive: 1}}", "'negative' has none"),
+        ("model: {coverage: 1}", "model.coverage: must be"),
+        (
+            "model: {costs: {negative: {psitive: 2}}}",
+            "model.costs.negative.psitive: is not in model.classes: 'negative', 'positive'",
+        ),
+        ("model: {costs: {neutral: {positive: 2}}}", "model.costs.neutral: is not in"),
+        ("model: {costs: {negative: {positive: -2}}}", "must be a number between 0 and 1e+60"),
+        (
+            "model: {new_classes: true, costs: {negative: {positive: 2}}}",
+            "model.costs: must be null with new_classes",
+        ),
         (
             "model: {class_prior: {fixed: {positive: 0.5, negative: 0.6}}}",
             "must hold probabilities that add up to 1, not to 1.1",

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
-from streamnb import Hybrid, NaiveBayes
+from consumers.http.threads import predict_columns
+from streamnb import AnswerRule, Hybrid, NaiveBayes, Snapshot
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
 
 LOANS = {
@@ -29,6 +30,23 @@ LOANS = {
     },
 }
 ODD = 'say "no" \\ \n'  # a class whose name JSON has to escape
+
+
+def test_a_rule_says_set_and_decision_beside_each_prediction() -> None:
+    """Probabilities are the snapshot's, the set by its threshold, the decision by its costs."""
+    of = settings()
+    model = taught(of)
+    costs = np.array([[0.0, 1e9], [1.0, 0.0]])
+    snapshot = Snapshot(model, 3, AnswerRule(threshold=1.0, costs=costs))
+    found = msgspec.json.decode(
+        msgspec.json.encode(predict_columns(snapshot, {"text": ["sun", "rain"]}))
+    )
+    classes = [str(each) for each in model.classes]
+    for each in found["predictions"]:
+        assert each["prediction_set"] == classes
+        assert each["decision"] == classes[0]
+    plain = predict_columns(Snapshot(model, 3), {"text": ["sun"]})
+    assert b"prediction_set" not in msgspec.json.encode(plain)
 
 
 class Api:

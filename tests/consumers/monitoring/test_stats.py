@@ -20,7 +20,7 @@ from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reaso
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.reporter import build_status
-from streamnb import Answer
+from streamnb import Answer, Calibrator, Confidence, ConformalSets
 from streamnb.testing import ManualClock
 from tests.consumers import raw_batches as decoding
 
@@ -92,6 +92,23 @@ def answer(*of_positive: float) -> Answer:
 def reject(reason: Reason) -> Reject:
     """Return a rejected message."""
     return Reject(reason, "why", PLACE, 0, -1, None, b"")
+
+
+def test_what_answers_are_worth_is_measured_where_it_is_learned(room: Figures) -> None:
+    """A late label counts by what was stated, and its figures are of what is answered."""
+    for name in ("stated_calibration_error_ratio", "prediction_set_classes"):
+        assert np.isnan(room.value(name))
+    confidence = room.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
+    stated, truth = posteriors(*[0.99] * 200), np.array([1, 0] * 100)
+    room.statistics.learned_late(stated, truth)
+    assert confidence.calibrator is not None
+    assert confidence.calibrator.n == 200
+    assert room.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)
+    log_loss = room.value("prequential_log_loss_nats_total") / 200
+    assert log_loss < 1.0  # of 99 % sure and wrong each second time it would be 2.3
+    assert confidence.conformal is not None
+    assert room.value("prediction_sets_covered_ratio") == confidence.conformal.covered
+    assert room.value("prediction_set_classes") == confidence.conformal.mean_size
 
 
 def test_a_message_without_text_is_remembered_by_its_fields() -> None:
