@@ -146,10 +146,16 @@ def test_tutorial_works(
     words = ["run", "-c", "mine.yaml", "--until-end", "--view", "log"]
     get_command(app).main(words, standalone_mode=False)
     told = capsys.readouterr().out.strip()
-    (summary,) = [block for block in blocks("docs/tutorial.md", "") if block.startswith("ended")]
+    summary, judged = blocks("docs/tutorial.md", "")
     # The log-loss over judged messages is exact too: each is judged before it is learned.
     speed = re.compile(r"in [\d.]+ s, [\d,]+ a second")
     assert speed.sub("", told) == speed.sub("", summary.strip())
+    (predict,) = (
+        words for _, *words in commands("docs/tutorial.md", "streamnb") if words[0] == "predict"
+    )
+    get_command(app).main(predict, standalone_mode=False)
+    told = capsys.readouterr().out
+    assert [line.rstrip() for line in told.splitlines()] == judged.splitlines()
     assert len(Path("predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 10_000
     for block in others:
         exec(compile(block, "docs/tutorial.md", "exec"), {})
