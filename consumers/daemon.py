@@ -61,8 +61,8 @@ from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import Reporter
-from consumers.sinks.base import NoSink, PatientSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import NoSink, PatientSink, Sink
 from consumers.sources.base import LogFacts
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed

@@ -51,9 +51,8 @@ from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import Reader
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
-from consumers.sinks.base import NoSink, Sink
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.records import without_message
+from consumers.sinks.records import NoSink, Sink, without_message
 from consumers.sources.base import Source
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource

@@ -42,7 +42,7 @@ from consumers.kafka.client import (
 )
 from consumers.kafka.patch import is_known, receive_in_large_pieces, tell_connection_errors
 from consumers.messages import Headers, Partition
-from consumers.sinks.base import Record
+from consumers.sinks.records import Record
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

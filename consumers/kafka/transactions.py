@@ -39,7 +39,7 @@ from consumers.kafka.client import (
     quiet_log,
 )
 from consumers.messages import Partition
-from consumers.sinks.base import Record
+from consumers.sinks.records import Record
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -27,7 +27,7 @@ from consumers.pipeline.checkpoint import (
     SavedCheckpoint,
 )
 from consumers.process import return_freed_memory
-from consumers.sinks.base import Flushable
+from consumers.sinks.records import Flushable
 from streamnb import (
     AnswerRule,
     Confidence,

@@ -37,8 +37,7 @@ from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import Handover, KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
-from consumers.sinks.base import NoSink, Sink
-from consumers.sinks.records import decided_by, prediction_record, reject_record
+from consumers.sinks.records import NoSink, Sink, decided_by, prediction_record, reject_record
 from streamnb import Answer, Codes, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 from streamnb.labels import to_indices

@@ -26,8 +26,7 @@ import structlog
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
 from consumers.private_files import make_private_folder, open_private, sync_names, tighten, write_at
-from consumers.sinks.base import Record
-from consumers.sinks.records import key_of
+from consumers.sinks.records import Record, key_of
 
 _WRITE_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16

@@ -18,8 +18,8 @@ from consumers.errors import CheckpointError, SinkError
 from consumers.pipeline import learned_memory
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.part_files import PartFiles
-from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import Record
 from tests.campaigns.campaign import Run
 from tests.consumers.pipeline.erasure_folder import LOG, Folder
 from tests.consumers.pipeline.revised_log import Run as Learning

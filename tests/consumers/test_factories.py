@@ -32,8 +32,8 @@ from consumers.messages import KnownClasses, Operation, Partition, RawColumns
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.sinks.base import NoSink
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import NoSink
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.recording import RecordingHead, RecordingSource

@@ -10,7 +10,7 @@ from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka import producers
 from consumers.kafka.producers import KafkaSink
-from consumers.sinks.base import Record
+from consumers.sinks.records import Record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
 

@@ -15,7 +15,7 @@ from consumers.errors import SinkError, TransactionError
 from consumers.kafka import transactions as module
 from consumers.kafka.transactions import KafkaTransactions, TransactionalSink
 from consumers.messages import Partition
-from consumers.sinks.base import PatientSink, Record
+from consumers.sinks.records import PatientSink, Record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader, until_told
 

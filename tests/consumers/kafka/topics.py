@@ -17,7 +17,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.messages import Partition, RawColumns
-from consumers.sinks.base import Sink
+from consumers.sinks.records import Sink
 from consumers.sources.base import LogFacts
 from tests.broker.broker import Broker
 

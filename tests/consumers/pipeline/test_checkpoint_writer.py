@@ -19,8 +19,8 @@ from consumers.pipeline.checkpoint import (
     SavedCheckpoint,
 )
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
-from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import NoSink, Record, Sink
 from streamnb import (
     EveryExamples,
     Learner,

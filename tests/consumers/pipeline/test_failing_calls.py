@@ -26,8 +26,8 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import FILE_NAME
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.sinks.base import Record
 from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import Record
 from consumers.terminal import make_view
 from streamnb.storage import read
 from tests.consumers.decoded_messages import messages

@@ -27,7 +27,7 @@ from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import BatchQueue, Limits, Reader
 from consumers.pipeline.revision import Reviser
-from consumers.sinks.base import NoSink, Record, Sink
+from consumers.sinks.records import NoSink, Record, Sink
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw

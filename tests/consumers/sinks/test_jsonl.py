@@ -21,9 +21,11 @@ from structlog.testing import capture_logs
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
-from consumers.sinks.base import NoSink, Record, Sink
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import (
+    NoSink,
+    Record,
+    Sink,
     key_of,
     prediction_record,
     reject_record,
