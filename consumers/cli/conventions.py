@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 PIECE_MESSAGES = 50_000
 _POLL_TIMEOUT_S = 0.5
-_READ_ONCE = {"evaluate"}  # the others read the log of a checkpoint again, or twice
+_READ_ONCE = {
+    "evaluate",
+    "compare",
+    "predict",
+}  # the others read the log of a checkpoint again, or twice
 DEFAULT_CONFIG = Path("config.yaml")
 
 ConfigOption = Annotated[
@@ -238,7 +242,7 @@ def progress_bar(*, show: bool) -> Progress:
     )
 
 
-def decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], None]) -> None:
+def decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], object]) -> None:
     """Decode a batch piece by piece, and hand each on."""
     from consumers.pipeline.reader import pieces  # noqa: PLC0415 -- heavy, as in `commands`
 

@@ -1,4 +1,4 @@
-"""The command `streamnb evaluate`; see `evaluation` for how examples are judged.
+"""The commands `evaluate` and `compare`; see `evaluation` for how examples are judged.
 
 Heavy imports are made inside the command, as in `commands`.
 """
@@ -35,6 +35,16 @@ EPILOG = (
     "  streamnb evaluate file:tweets.jsonl --hold-out 0.2\n"
     "  streamnb evaluate file:tweets.jsonl --folds 10\n"
     "  streamnb evaluate file:labelled.jsonl --model state/model.nb"
+)
+COMPARE_HELP = (
+    "Judge a source by the models of several configurations at once, each message before it is "
+    "learned: all figures side by side, McNemar's test and the difference of each pair, and the "
+    "messages on which they disagree, with what speaks for each answer. How messages are read and "
+    "labelled is the first configuration's. Nothing is written."
+)
+COMPARE_EPILOG = (
+    "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml\n"
+    "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml --report compared.html --json"
 )
 
 
@@ -115,11 +125,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     chosen = [name for name, value in given.items() if value is not None]
     if len(chosen) > 1:
         raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other; give one of them")
-    for name, share in (("--hold-out", hold_out), ("--fading", fading)):
-        if share is not None and not 0.0 < share < 1.0:
-            raise typer.BadParameter(f"must lie between 0 and 1, got {share}", param_hint=name)
-    if source == "generator" and max_messages is None:
-        raise typer.BadParameter("the made-up stream has no end: give --max-messages")
+    _check_shares({"--hold-out": hold_out, "--fading": fading})
+    _check_end(source, max_messages)
     from consumers.cli import evaluation
     from consumers.cli.figures import figures
     from consumers.cli.output import evaluation_facts, print_evaluation
@@ -147,3 +154,74 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         print_json(found)
     else:
         print_evaluation(Console(), found)
+
+
+def compare(  # noqa: PLR0913, PLR0917 -- each is an option
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    configs: Annotated[
+        list[Path], typer.Argument(metavar="CONFIG...", help="Configurations, two or more.")
+    ],
+    delay: DelayOption = 0,
+    window: WindowOption = None,
+    fading: FadingOption = None,
+    seed: SeedOption = 0,
+    disagreements: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Messages to show on which they disagree.")
+    ] = 10,
+    max_messages: MaxMessagesOption = None,
+    report: ReportOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare models on a source."""
+    if len(configs) < 2:
+        raise typer.BadParameter("give two configurations or more", param_hint="CONFIG...")
+    if len(set(configs)) < len(configs):
+        raise typer.BadParameter("each configuration once", param_hint="CONFIG...")
+    _check_shares({"--fading": fading})
+    _check_end(source, max_messages)
+    from consumers.cli import compare as comparing
+    from consumers.cli.evaluation import Method
+    from consumers.cli.figures import figures
+    from consumers.cli.output import evaluation_facts, print_comparison
+    from consumers.cli.report import check_report, comparison_sections, write_report
+
+    if report is not None:
+        check_report(report)
+    names = comparing.names_of(configs)
+    settings = {
+        name: load_settings(path, source) for name, path in zip(names, configs, strict=True)
+    }
+    method = Method(delay=delay, messages_max=max_messages)
+    show = sys.stderr.isatty()
+    done = comparing.compare(settings, method, disagreements, show=show)
+    models = {
+        name: figures(each, seed=seed, window=window, fading=fading)
+        for name, each in done.judged.items()
+    }
+    first = next(iter(done.judged.values()))
+    found: dict[str, Any] = {
+        "source": source, "method": "prequential", "delay": delay,
+        "examples": len(first.labels), "messages": first.messages,
+        "unlabelled": first.unlabelled, "deletions": first.deletions,
+        "rejected": dict(sorted(first.rejected.items())),
+        "models": models, "pairs": comparing.pairs(done.judged, seed=seed),
+        "disagreements": done.n_disagreements, "shown": done.disagreements,
+    }  # fmt: skip
+    if report is not None:
+        title, facts = f"Which is better? {source}", [evaluation_facts(found)]
+        write_report(report, title, facts, models, comparison_sections(found))
+    if as_json:
+        print_json(found)
+    else:
+        print_comparison(Console(), found)
+
+
+def _check_shares(shares: dict[str, float | None]) -> None:
+    for name, share in shares.items():
+        if share is not None and not 0.0 < share < 1.0:
+            raise typer.BadParameter(f"must lie between 0 and 1, got {share}", param_hint=name)
+
+
+def _check_end(source: str, max_messages: int | None) -> None:
+    if source == "generator" and max_messages is None:
+        raise typer.BadParameter("the made-up stream has no end: give --max-messages")

@@ -74,27 +74,63 @@ def _shown(kinds: Mapping[str, str]) -> str:
 
 def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedExamples:
     """Read the labelled messages of the source, and have a model judge each by the method."""
-    return _Evaluation(settings, method).run(show=show)
+    evaluation = Evaluation(settings, method)
+    read_messages(
+        settings, "evaluate", evaluation.known, evaluation.take, method.messages_max, show=show
+    )
+    return evaluation.result()
 
 
-class _Evaluation:
-    """One pass over a source: reads, learns, and collects what was judged."""
+def read_messages(
+    settings: Settings,
+    what: str,
+    known: KnownClasses,
+    take: Callable[[Messages], object],
+    messages_max: int | None,
+    *,
+    show: bool,
+) -> None:
+    """Read a source once for a command, `what`, and hand on its messages as they are decoded."""
+    source = source_apart(settings, what)
+    decoder = build_decoder(settings, source, known)
+    path = settings.source_address.path
+    size = path.stat().st_size if path is not None and path.exists() else None
+    n_read = 0
+    with progress_bar(show=show) as bar:
+        task = bar.add_task(source.name, total=messages_max)
+        for raw in polls(source, None, None, lambda text: bar.update(task, description=text)):
+            some = raw if messages_max is None else raw.head(messages_max - n_read)
+            decode(some, decoder, take)
+            n_read += len(some)
+            if messages_max is None:
+                total = n_read + sum(source.lag().values())
+                plain = size is not None and raw.next_offset <= size
+                done = raw.next_offset if plain else n_read
+                bar.update(task, completed=done, total=size if plain else total or None)
+            else:
+                bar.update(task, completed=n_read)
+            if n_read == messages_max:
+                return
+
+
+class Evaluation:
+    """One model, judged by a method on the messages that it takes."""
 
     def __init__(self, settings: Settings, method: Method) -> None:
         self._settings = settings
         self._method = method
-        self._kinds = kinds_of(settings.model)
+        self.kinds = kinds_of(settings.model)
         if method.folds is not None and settings.model.half_life_s is not None:
             raise ConfigError(
                 "--folds: a model with model.half_life_s cannot be learned in folds, as what it has"
                 " forgotten depends on the order of all messages. Judge it as it learns, without"
                 " --folds"
             )
-        self._model = build_model(settings.model) if method.model is None else method.model
-        own = settings.model.classes if method.model is None else map(str, self._model.classes)
+        self.model = build_model(settings.model) if method.model is None else method.model
+        own = settings.model.classes if method.model is None else map(str, self.model.classes)
         is_open = settings.model.new_classes and method.model is None
-        self._known = KnownClasses(own, open=is_open)
-        self._classes = list(self._known)
+        self.known = KnownClasses(own, open=is_open)
+        self._classes = list(self.known)
         half_life_s = settings.model.half_life_s
         self._decay = None if half_life_s is None else DecayTimes(half_life_s)
         self._random = np.random.default_rng(method.seed)
@@ -102,22 +138,36 @@ class _Evaluation:
         self._parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
         self._waiting: deque[Examples] = deque()
         self._n_waiting = self._n_seen = self._n_learned = 0
-        self._folds = None if method.folds is None else Folds(self._model, method.folds)
+        self._folds = None if method.folds is None else Folds(self.model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
-
-    def run(self, *, show: bool) -> JudgedExamples:
-        method, found = self._method, self._judged
-        takes: Callable[[Examples], None] = self._prequential
+        self._takes: Callable[[Examples], None] = self._prequential
         if method.model is not None:
-            takes = self._only_judge
+            self._takes = self._only_judge
         elif method.folds is not None:
-            takes = self._count_folds
+            self._takes = self._count_folds
         elif method.hold_out is not None:
-            takes = self._hold_out
+            self._takes = self._hold_out
         elif method.delay:
-            takes = self._late
-        self._read(takes, show=show)
+            self._takes = self._late
+
+    def take(self, messages: Messages) -> int:
+        """Judge and learn the labelled messages of a batch; return how many there were."""
+        examples = self._examples(messages)
+        n = len(examples.labels)
+        if n:
+            self._takes(examples)
+            self._n_seen += n
+        return n
+
+    def last(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return labels and log-posteriors of the batch before; of methods that judge at once."""
+        _, labels, posteriors = self._parts[-1]
+        return labels, posteriors
+
+    def result(self) -> JudgedExamples:
+        """Judge what waits, and return all that was judged, in the stream's order."""
+        method, found = self._method, self._judged
         for each in self._waiting if method.hold_out is not None else ():
             self._only_judge(each)
         for fold, held in enumerate(self._by_fold):
@@ -144,37 +194,6 @@ class _Evaluation:
         found.log_posteriors = np.concatenate(whole)[order]
         return found
 
-    # ---- reading ---------------------------------------------------------------------------------
-
-    def _read(self, takes: Callable[[Examples], None], *, show: bool) -> None:
-        settings, found = self._settings, self._judged
-        source = source_apart(settings, "evaluate")
-        decoder = build_decoder(settings, source, self._known)
-        limit = self._method.messages_max
-        path = settings.source_address.path
-        size = path.stat().st_size if path is not None and path.exists() else None
-
-        def take(messages: Messages) -> None:
-            examples = self._examples(messages)
-            if len(examples.labels):
-                takes(examples)
-                self._n_seen += len(examples.labels)
-
-        with progress_bar(show=show) as bar:
-            task = bar.add_task(source.name, total=limit)
-            for raw in polls(source, None, None, lambda text: bar.update(task, description=text)):
-                some = raw if limit is None else raw.head(limit - found.messages)
-                decode(some, decoder, take)
-                if limit is None:
-                    total = found.messages + sum(source.lag().values())
-                    plain = size is not None and raw.next_offset <= size
-                    done = raw.next_offset if plain else found.messages
-                    bar.update(task, completed=done, total=size if plain else total or None)
-                else:
-                    bar.update(task, completed=found.messages)
-                if found.messages == limit:
-                    return
-
     def _examples(self, messages: Messages) -> Examples:
         """Return the labelled messages of a batch, and count the rest."""
         found, rows = self._judged, messages.to_learn
@@ -184,16 +203,16 @@ class _Evaluation:
         found.deletions += len(messages.deleted)
         codes, classes = messages.labels[rows], messages.classes
         new = [classes[code] for code in dict.fromkeys(codes.tolist())]
-        self._classes += [label for label in new if label not in self._known]
+        self._classes += [label for label in new if label not in self.known]
         if len(self._classes) > CLASSES_MAX:
             raise QuestionError(
                 f"{self._settings.source}: its labels are more than {CLASSES_MAX} classes; declare"
                 " those that count in model.classes, and set model.new_classes to false"
             )
-        self._known.grow(tuple(self._classes))
+        self.known.grow(tuple(self._classes))
         times = ExampleTimes() if self._decay is None else self._decay.take(messages)
         return Examples(
-            columns_of(messages, rows, list(self._kinds)),
+            columns_of(messages, rows, list(self.kinds)),
             to_indices(Codes(codes, classes), self._classes),
             self._n_seen + np.arange(len(rows)),
             times,
@@ -204,7 +223,7 @@ class _Evaluation:
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
         found = self._learn(examples)
-        self._keep(examples, found, self._model.classes)
+        self._keep(examples, found, self.model.classes)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -224,7 +243,7 @@ class _Evaluation:
             weights *= both.times.weights
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
         found = self._learn(_permuted(both, order)) if len(order) else np.empty((0, 0))
-        self._keep(examples, found[np.argsort(order)[:n]], self._model.classes)
+        self._keep(examples, found[np.argsort(order)[:n]], self.model.classes)
 
     def _hold_out(self, examples: Examples) -> None:
         """Learn what cannot be among the last share any more; the rest waits."""
@@ -252,13 +271,13 @@ class _Evaluation:
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
-        found = self._model.predict_log_proba_many(examples.columns)
-        self._keep(examples, found, self._model.classes)
+        found = self.model.predict_log_proba_many(examples.columns)
+        self._keep(examples, found, self.model.classes)
 
     def _learn(self, examples: Examples) -> Floats:
         codes = Codes(examples.labels, tuple(self._classes))
         times = examples.times
-        return self._model.prequential_many(
+        return self.model.prequential_many(
             examples.columns, codes, weights=times.weights, times_s=times.times_s
         )
 

@@ -32,8 +32,10 @@ from streamnb.inspection.summary import (
     values_dropped,
 )
 from streamnb.inspection.words import MISSING
+from streamnb.labels import Label
 from streamnb.storage import Stored, read
 
+Scores = list[tuple[str, float]]
 FEATURES_MAX = 8  # of each kind, to explain a prediction
 
 
@@ -92,15 +94,10 @@ def predict(
     score: above 0 it speaks for the label, below 0 against.
     """
     label = model.predict_one(example)
-    scores: list[tuple[str, float, bool]] = []
+    words: Scores = []
+    features: Scores = []
     if len(model.classes) > 1 and label is not None:
-        words = set(_groups(model, "words"))
-        scores = [
-            (each.value, each.against_others(label), each.group in words and each.value != MISSING)
-            for each in model.explain_one(example).contributions
-            if each.group is not None
-        ]
-        scores.sort(key=lambda each: (-abs(each[1]), each[0]))
+        words, features = feature_scores(model, example, label)
     there = {field: value for field, value in example.items() if not _is_missing(value)}
     decided: dict[str, Any] = {}
     if isinstance(model, Snapshot):
@@ -112,13 +109,25 @@ def predict(
         "label": label,
         "probabilities": model.predict_proba_one(example),
         **decided,
-        "words": [{"word": value, "score": score} for value, score, is_word in scores if is_word][
-            :FEATURES_MAX
-        ],
-        "features": [
-            {"feature": value, "score": score} for value, score, is_word in scores if not is_word
-        ][:FEATURES_MAX],
+        "words": [{"word": value, "score": score} for value, score in words],
+        "features": [{"feature": value, "score": score} for value, score in features],
     }
+
+
+def feature_scores(
+    model: NaiveBayes | Snapshot, example: Mapping[str, Any], label: Label
+) -> tuple[Scores, Scores]:
+    """Return the words and the other features that weigh most for or against a label."""
+    names = set(_groups(model, "words"))
+    words: Scores = []
+    others: Scores = []
+    for each in model.explain_one(example).contributions:
+        if each.group is not None:
+            is_word = each.group in names and each.value != MISSING
+            (words if is_word else others).append((each.value, each.against_others(label)))
+    for scores in (words, others):
+        scores.sort(key=lambda each: (-abs(each[1]), each[0]))
+    return words[:FEATURES_MAX], others[:FEATURES_MAX]
 
 
 def _is_missing(value: Any) -> bool:

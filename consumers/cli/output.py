@@ -218,6 +218,41 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
         )
 
 
+def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
+    """Print the figures of several models side by side, their pairs, and where they disagree."""
+    facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
+    console.print(facts, highlight=False, markup=False, soft_wrap=True)
+    models = found["models"]
+    table = _table("figure", *map(plain, models))
+    for name in next(iter(models.values()))["figures"]:
+        cells = ("\n".join(_figure(each["figures"][name])) for each in models.values())
+        table.add_row(name.replace("_", " "), *cells)
+    _show(console, table)
+    heads = ("only 1st right", "only 2nd right", "McNemar's p", "accuracy ahead", "log-loss ahead")
+    table = _table("pair", *heads)
+    for row in found["pairs"]:
+        ahead = ("\n".join(_figure(row[key])) for key in ("accuracy", "log_loss"))
+        table.add_row(
+            Text(plain(f"{row['first']} – {row['second']}")), number(row["only_first_right"]),
+            number(row["only_second_right"]), f"{row['p_value']:.3g}", *ahead,
+        )  # fmt: skip
+    _show(console, table)
+    console.print(f"\nthey disagree on {number(found['disagreements'])} messages", highlight=False)
+    for row in found["shown"]:
+        head = Text.assemble((plain(str(row["label"])), "bold"), f"  {plain(row['message'])}")
+        console.print(head, soft_wrap=True)
+        for name, each in row["models"].items():
+            why = scores_line(each["scores"], 4)
+            said = f"{plain(each['said'])} {each['probability']:.4f}"
+            console.print(Text(f"  {plain(name)}: {said}  {why}", style="dim"), soft_wrap=True)
+
+
+def scores_line(scores: Sequence[Mapping[str, Any]], n: int) -> str:
+    """Return the `n` features that weigh most, with their scores."""
+    most = sorted(scores, key=lambda each: -abs(each["score"]))[:n]
+    return " · ".join(f"{plain(each['feature'])} {_nats(each['score'])}" for each in most)
+
+
 def evaluation_facts(found: Mapping[str, Any]) -> str:
     """Return in a sentence what was read and judged."""
     rejected = sum(found["rejected"].values())
@@ -244,7 +279,7 @@ def _size(summary: Summary) -> str:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(Text(first))
+    table.add_column(Text(first), no_wrap=True)
     for name in others:
         table.add_column(Text(name), justify="right")
     return table

@@ -17,6 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from consumers.cli.output import scores_line
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
 
@@ -57,7 +58,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .75rem .2rem 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
-th:first-child, td.text { text-align: left; }
+th:first-child, .text { text-align: left; }
 td.text { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }
 td small { color: var(--soft); display: block; }
 .matrix td { padding: .4rem .75rem; }
@@ -117,12 +118,55 @@ def write_report(
         raise SinkError(f"{path}: the report cannot be written ({error.strerror})") from error
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], n_texts: int = 0) -> str:
-    """Return a table as HTML; the first cell of a row is its head, the last `n_texts` are prose.
+def comparison_sections(found: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a comparison beside its models' figures: pairs, and disagreements."""
+    rows = [
+        [
+            f"{escape(row['first'])} – {escape(row['second'])}",
+            *(f"{row[key]:,}" for key in ("only_first_right", "only_second_right")),
+            f"{row['p_value']:.3g}",
+            *(with_interval(row[key]) for key in ("accuracy", "log_loss")),
+        ]
+        for row in found["pairs"]
+    ]
+    heads = ["pair", "only the first right", "only the second right", "p (McNemar)",
+             "accuracy ahead", "log-loss ahead"]  # fmt: skip
+    shown = [
+        [
+            escape(str(row["label"])),
+            escape(row["message"]),
+            *(
+                f"{escape(each['said'])} {each['probability']:.4f}"
+                f"<small>{escape(scores_line(each['scores'], 4))}</small>"
+                for each in row["models"].values()
+            ),
+        ]
+        for row in found["shown"]
+    ]
+    names = [escape(name) for name in found["models"]]
+    return [
+        "<h2>Pairs</h2><p>How far the first is ahead of the second. McNemar's test takes messages"
+        " for independent; the intervals, over blocks of neighbours, do not.</p>"
+        + table(heads, rows),
+        f"<h2>Where they disagree</h2><p>On {found['disagreements']:,} messages; here those for"
+        " whose true class they differ most. Below each answer, in nats, what speaks for it (above"
+        " 0) or against it in the model as it was at the end of the stream.</p>"
+        + table(["truth", "message", *names], shown, len(names) + 1),
+    ]
 
-    Cells are HTML already.
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], n_texts: int = 0, of: str = ""
+) -> str:
+    """Return a table as HTML, `of` a model; cells are HTML already.
+
+    The first cell of a row is its head, the last `n_texts` are prose.
     """
-    head = "".join(f'<th scope="col">{each}</th>' for each in heads)
+    prose = len(heads) - n_texts
+    head = "".join(
+        f'<th scope="col"{" class=text" if i >= prose else ""}>{each}</th>'
+        for i, each in enumerate(heads)
+    )
     body = []
     for first, *others in rows:
         n_numbers = len(others) - n_texts
@@ -130,8 +174,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], n_texts: int = 0)
         cells += "".join(f'<td class="text">{each}</td>' for each in others[n_numbers:])
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{heads[0]}"><table><thead><tr>'
-        f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{heads[0]}{of}"><table><thead>'
+        f"<tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -194,7 +238,7 @@ def _by_class(name: str, found: Found) -> str:
     of = f": {escape(name)}" if name else ""
     return (
         f"<h2>Classes{of}</h2>"
-        + table(["class", "examples", *(each.replace("_", " ") for each in kinds)], rows)
+        + table(["class", "examples", *(each.replace("_", " ") for each in kinds)], rows, of=of)
         + f"<h2>Confusion matrix{of}</h2><p>Rows are true classes, columns what was said; shares"
         ' are of the row.</p><div class="wide" tabindex="0" role="region" aria-label="confusion'
         f' matrix{of}"><table class="matrix"><thead><tr><th scope="col">truth</th>{heads}</tr>'

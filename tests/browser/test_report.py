@@ -1,4 +1,4 @@
-"""The report of `streamnb evaluate` in the real browser: opened from a file, with no network."""
+"""The reports of `evaluate` and `compare` in the real browser: opened from a file, offline."""
 
 from __future__ import annotations
 
@@ -19,13 +19,21 @@ INKS = "() => [...document.querySelectorAll('svg text')].map(each => getComputed
 WIDTHS = "() => [document.documentElement.scrollWidth, innerWidth]"
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["evaluate", "compare"])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the report of some made-up tweets."""
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    arguments = ["evaluate", "generator", "--max-messages", "3000", "--report", str(path)]
+    folder = tmp_path_factory.mktemp("report")
+    arguments = [request.param, "generator", "--max-messages", "3000"]
+    if request.param == "compare":
+        for name, longest in (("words", 1), ("pairs", 2)):
+            path = folder / f"{name}.yaml"
+            path.write_text(
+                f"model: {{features: {{text: {{kind: words, ngrams: [1, {longest}]}}}}}}"
+            )
+            arguments.append(str(path))
+    arguments += ["--report", str(folder / "report.html")]
     assert CliRunner().invoke(commands.app, arguments, catch_exceptions=False).exit_code == 0
-    return path
+    return folder / "report.html"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -30,7 +30,7 @@ from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, save
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
     "run", "predict", "inspect", "check-config", "replay", "record", "verify", "evaluate",
-    "warm-up", "version", "model",
+    "compare", "warm-up", "version", "model",
 ]  # fmt: skip
 EXAMPLES = [("lovely sun", "positive"), ("sad rain", "negative"), ("lovely day", "positive")]
 

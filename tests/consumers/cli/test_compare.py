@@ -1,0 +1,170 @@
+"""`streamnb compare`: each model is judged as by itself, and pairs are told apart by the book."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from consumers.cli import commands, conventions
+from consumers.cli.compare import compare, mcnemar, names_of, pairs
+from consumers.cli.evaluation import Method, judge
+from consumers.cli.figures import JudgedExamples
+from consumers.config.settings import Settings, load
+from consumers.errors import ConfigError
+
+N = 150
+WORDS = ["sun", "rain", "not", "good", "bad", "tea", "lake", "work"]
+MODELS: dict[str, Any] = {
+    "words": {"features": {"text": {"kind": "words", "ngrams": [1, 1]}}},
+    "pairs": {"features": {"text": {"kind": "words", "ngrams": [1, 2]}}},
+    "langs": {"features": {"lang": {"kind": "categories"}, "age": {"kind": "numbers"}}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the stream into pieces of seven messages."""
+    monkeypatch.setattr(conventions, "PIECE_MESSAGES", 7)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, list[Path]]:
+    """Return a source of labelled messages, and a configuration for each model."""
+    generator = np.random.default_rng(12)
+    lines = []
+    for i in range(N):
+        c = int(generator.integers(2))
+        words = generator.choice(WORDS, 4).tolist() + ["<sun>" if c else "rain"] * (i % 3 > 0)
+        message = {"id": str(i), "text": " ".join(words), "lang": "en" if c else "de", "age": i % 9}
+        lines.append(json.dumps(message | {"label": ("negative", "positive")[c]}))
+    path = tmp_path / "stream.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    configs = []
+    for name, model in MODELS.items():
+        configs.append(tmp_path / f"{name}.yaml")
+        configs[-1].write_text(json.dumps({"model": model}), encoding="utf-8")
+    return f"file:{path}", configs
+
+
+def settings_of(files: tuple[str, list[Path]]) -> dict[str, Settings]:
+    """Return the settings of each model."""
+    source, configs = files
+    return {each.stem: load(each, {}, {"source": source}) for each in configs}
+
+
+@pytest.mark.parametrize("delay", [0, 10])
+def test_each_model_is_judged_as_alone(files: tuple[str, list[Path]], delay: int) -> None:
+    """One pass gives, bit for bit, what an evaluation of each model gives."""
+    settings, method = settings_of(files), Method(delay=delay)
+    done = compare(settings, method, 5)
+    assert list(done.judged) == ["words", "pairs", "langs"]
+    best = []
+    for name, each in settings.items():
+        alone, found = judge(each, method), done.judged[name]
+        assert np.array_equal(alone.log_posteriors, found.log_posteriors)
+        assert np.array_equal(alone.labels, found.labels)
+        assert (found.messages, found.classes) == (N, ("negative", "positive"))
+        best.append(found.log_posteriors.argmax(axis=1))
+    differ = np.ptp(best, axis=0) > 0
+    assert done.n_disagreements == differ.sum() > 5
+
+
+def test_the_strongest_disagreements_are_shown_with_their_reasons(
+    files: tuple[str, list[Path]],
+) -> None:
+    """They are those whose true class had the most unlike probabilities, in that order."""
+    done = compare(settings_of(files), Method(), 4)
+    of_truth = np.array(
+        [
+            np.exp(each.log_posteriors[np.arange(N), each.labels.astype(int)])
+            for each in done.judged.values()
+        ]
+    )
+    best = np.array([each.log_posteriors.argmax(axis=1) for each in done.judged.values()])
+    spread = np.where(np.ptp(best, axis=0) > 0, np.ptp(of_truth, axis=0), -1.0)
+    assert [int(row["id"]) for row in done.disagreements] == np.argsort(-spread)[:4].tolist()
+    for row in done.disagreements:
+        i = int(row["id"])
+        for m, (name, each) in enumerate(row["models"].items()):
+            assert each["said"] == ("negative", "positive")[best[m, i]]
+            assert each["probability_of_truth"] == pytest.approx(of_truth[m, i])
+            features = {score["feature"] for score in each["scores"]}
+            assert features
+            if name == "words":
+                known = {word.strip("<>") for word in row["message"].split()}
+                assert {feature.strip("¬") for feature in features} <= known
+    assert compare(settings_of(files), Method(), 0).disagreements == []
+
+
+def test_pairs_are_tested_by_the_book() -> None:
+    """McNemar's exact test is SciPy's of a coin; differences are of the same messages."""
+    for first, second in ((0, 0), (1, 9), (30, 31), (400, 300), (1, 0)):
+        n = first + second
+        expected = stats.binomtest(first, n).pvalue if n else 1.0
+        assert mcnemar(first, second) == pytest.approx(expected)
+    assert 0 < mcnemar(150_000, 152_000) < 0.001
+    y = np.array([0, 1, 1, 0, 1])
+    said = {"a": [0.9, 0.9, 0.1, 0.8, 0.2], "b": [0.4, 0.3, 0.2, 0.9, 0.3]}
+    judged = {
+        name: JudgedExamples(
+            ("no", "yes"), y, np.log(np.stack((p, 1 - np.array(p)), axis=1)).astype(np.float32)
+        )
+        for name, p in said.items()
+    }
+    (found,) = pairs(judged)
+    assert (found["only_first_right"], found["only_second_right"]) == (1, 1)
+    assert found["accuracy"]["value"] == 0.0
+    losses = {
+        name: -np.log([q if c == 0 else 1 - q for q, c in zip(p, y, strict=True)]).mean()
+        for name, p in said.items()
+    }
+    assert found["log_loss"]["value"] == pytest.approx(losses["b"] - losses["a"], rel=1e-6)
+
+
+def test_models_that_cannot_be_compared_are_refused(
+    files: tuple[str, list[Path]], tmp_path: Path
+) -> None:
+    """They need the same classes, and read each field in one way."""
+    source, (first, *_) = files
+    for model, told in (
+        ({"classes": ["negative", "positive", "odd"]}, r"other: model.classes is .* same"),
+        ({"features": {"text": {"kind": "categories"}}}, "other: reads 'text' as categories, and"),
+    ):
+        (tmp_path / "other.yaml").write_text(json.dumps({"model": model}), encoding="utf-8")
+        with pytest.raises(ConfigError, match=told):
+            compare(settings_of((source, [first, tmp_path / "other.yaml"])), Method(), 1)
+    for configs in ([first], [first, first]):
+        arguments = ["compare", source, *map(str, configs)]
+        assert CliRunner().invoke(commands.app, arguments).exit_code == 2
+    assert names_of([Path("a/x.yaml"), Path("b/x.yaml")]) == ["a/x.yaml", "b/x.yaml"]
+
+
+def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_path: Path) -> None:
+    """JSON and report agree to the byte; the table shows the same figures."""
+    source, configs = files
+    report = tmp_path / "report.html"
+    arguments = ["compare", source, *map(str, configs), "--report", str(report)]
+    written = []
+    for _ in range(2):
+        done = CliRunner().invoke(commands.app, [*arguments, "--json"], catch_exceptions=False)
+        written.append((done.stdout, report.read_bytes()))
+    assert written[0] == written[1]
+    found = json.loads(done.stdout)
+    assert [(row["first"], row["second"]) for row in found["pairs"]] == [
+        ("words", "pairs"), ("words", "langs"), ("pairs", "langs"),
+    ]  # fmt: skip
+    text = report.read_text(encoding="utf-8")
+    assert "<sun>" not in text
+    shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+    for each in found["models"].values():
+        value = f"{each['figures']['accuracy']['value']:.4f}"
+        assert value in shown
+        assert value in text
+    assert f"disagree on {found['disagreements']} messages" in shown
+    assert found["shown"][0]["message"] in shown
