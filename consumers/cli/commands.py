@@ -40,6 +40,7 @@ from consumers.cli.conventions import (
     find_config,
     load_settings,
     print_json,
+    recorded_file,
     stream_range,
 )
 from consumers.config.addresses import SOURCE_FORMS
@@ -204,17 +205,18 @@ def _show(summary: Summary, console: Console, *, as_json: bool) -> None:
 
 @app.command(
     help="Judge texts, fields or messages by the newest checkpoint: label, probabilities, and "
-    "the words and other features that weigh most (in nats: above 0 for the label, below 0 "
-    "against it).",
+    "the words and other features that weigh most (in nats: above 0 for the label, below 0 against "
+    "it). Of a recorded FILE or a source all messages are judged, as a line of JSON each.",
     epilog='  streamnb predict "what a lovely day" "my head hurts"\n'
     "  streamnb predict --model state/model.nb --json -- ':-)'\n"
+    "  streamnb predict tweets.jsonl > predictions.jsonl\n"
     "  streamnb predict -c docs/examples/loan.yaml --set income=high --set amount=9000\n"
     '  streamnb predict --json-message \'{"text": "my head hurts"}\'',
 )
 def predict(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts to judge.", show_default=False),
+        typer.Argument(metavar="TEXT", help="Texts to judge, or a FILE.", show_default=False),
     ] = None,
     given: Annotated[
         list[str] | None,
@@ -238,10 +240,15 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
     ] = None,
+    source: SourceOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge texts, fields and messages."""
+    if address := source or recorded_file(texts or []):
+        beside = [*(given or []), *(message or []), *((texts or []) if source else [])]
+        evaluate.predict_source(address, model, config, beside)
+        return
     if not (texts or given or message):
         raise typer.BadParameter("give a TEXT, fields by --set NAME=VALUE, or a --json-message")
     from consumers.cli import model_report as answers

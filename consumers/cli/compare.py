@@ -22,6 +22,7 @@ from consumers.config.model import FeatureSettings, Kind
 from consumers.config.settings import Settings
 from consumers.decode.example_input import example_at
 from consumers.errors import ConfigError
+from consumers.factories import build_decoder
 from consumers.features import columns_of, kinds_of
 from consumers.messages import Envelope, Messages
 
@@ -66,7 +67,10 @@ def compare(
         found[:] = sorted(found + new, key=lambda each: -each.spread)[:n_shown]
 
     known = next(iter(evaluations.values())).known
-    read_messages(base, "compare", known, take, method.messages_max, show=show)
+    read_messages(
+        base, "compare", take, method.messages_max,
+        lambda source: build_decoder(base, source, known), show=show,
+    )  # fmt: skip
     judged = {name: each.result() for name, each in evaluations.items()}
     return Comparison(judged, n_found, [_explained(each, evaluations) for each in found])
 

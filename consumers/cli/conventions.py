@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -182,6 +182,24 @@ def source_apart(settings: Settings, what: str, part: StreamRange | None = None)
     }
     part = None if part is None or part.begin is None else StreamRange(part.begin, None)
     return build_source(settings.model_copy(update=own), until_end=True, part=part)
+
+
+_RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst"}
+
+
+def recorded_file(texts: Sequence[str]) -> str | None:
+    """Return the source in the recorded file that stands alone in the place of texts, if any."""
+    if len(texts) != 1:
+        return None
+    path = Path(texts[0].removeprefix("file:").removeprefix("recording:"))
+    try:
+        if path.suffix not in _RECORDED or not path.is_file():
+            return None
+    except OSError:  # a text may be longer than any file's name
+        return None
+    from consumers.sources.recording import is_recording  # noqa: PLC0415 -- heavy, as in `commands`
+
+    return f"{'recording' if is_recording(path) else 'file'}:{path}"
 
 
 def polls(

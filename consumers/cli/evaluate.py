@@ -1,4 +1,4 @@
-"""The commands `evaluate` and `compare`; see `evaluation` for how examples are judged.
+"""The commands `evaluate` and `compare`, and `predict` of a source; see `evaluation` for how.
 
 Heavy imports are made inside the command, as in `commands`.
 """
@@ -8,6 +8,8 @@ Heavy imports are made inside the command, as in `commands`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -214,6 +216,30 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         print_json(found)
     else:
         print_comparison(Console(), found)
+
+
+def predict_source(
+    source: str, model: Path | None, config: Path | None, beside: Sequence[str]
+) -> None:
+    """Print a line of JSON for each message of a source; `beside` it nothing may be asked."""
+    if beside:
+        raise typer.BadParameter(f"a file or source is judged alone, without {beside[0]!r}")
+    from consumers.cli import evaluation, model_report
+    from consumers.cli.output import print_warning
+
+    settings = load_settings(config, source)
+    stored, troubles = model_report.read_model(model or model_report.newest_checkpoint(config))
+    for text in troubles:
+        print_warning(Console(stderr=True), text)
+    judge = model_report.answering(stored, config)
+    done = evaluation.predict_all(
+        settings, judge, partial(typer.echo, nl=False), show=sys.stderr.isatty()
+    )
+    typer.echo(
+        f"{done['judged']:,} messages judged, {done['rejected']:,} rejected, {done['deletions']:,}"
+        " deletions not judged",
+        err=True,
+    )
 
 
 def _check_shares(shares: dict[str, float | None]) -> None:

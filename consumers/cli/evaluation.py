@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,13 +19,18 @@ from numpy.typing import NDArray
 from consumers.cli.conventions import decode, polls, progress_bar, source_apart
 from consumers.cli.figures import Floats, Ints, JudgedExamples
 from consumers.cli.model_report import read_model
+from consumers.config.sections import MESSAGE_PARTS
 from consumers.config.settings import Settings
+from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
+from consumers.decode.labels import NoLabels
 from consumers.errors import ConfigError, MismatchError, QuestionError
 from consumers.factories import build_decoder
 from consumers.features import DecayTimes, ExampleTimes, build_model, columns_of, kinds_of
 from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows_of
-from streamnb import Codes, Folds, NaiveBayes, TextColumn
+from consumers.sinks.records import decided_by, prediction_record, reject_record
+from consumers.sources.base import Source
+from streamnb import AnswerRule, Codes, Folds, NaiveBayes, Snapshot, TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
 
@@ -75,24 +80,66 @@ def _shown(kinds: Mapping[str, str]) -> str:
 def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedExamples:
     """Read the labelled messages of the source, and have a model judge each by the method."""
     evaluation = Evaluation(settings, method)
+    known, limit = evaluation.known, method.messages_max
     read_messages(
-        settings, "evaluate", evaluation.known, evaluation.take, method.messages_max, show=show
-    )
+        settings, "evaluate", evaluation.take, limit,
+        lambda source: build_decoder(settings, source, known), show=show,
+    )  # fmt: skip
     return evaluation.result()
+
+
+def predict_all(
+    settings: Settings,
+    model: NaiveBayes | Snapshot,
+    write: Callable[[bytes], object],
+    *,
+    show: bool = False,
+) -> Counter[str]:
+    """Write a line for each message of the source: its prediction, or why it cannot be used.
+
+    Labels are not read. Returns how many messages were judged, deletions and rejected.
+    """
+    rule = model.rule if isinstance(model, Snapshot) else AnswerRule()
+    kinds, classes = kinds_in(model), [str(label) for label in model.classes]
+    own = (*settings.message.fields, *(name for name in kinds if name not in MESSAGE_PARTS))
+    message = settings.message.model_copy(update={"fields": tuple(dict.fromkeys(own))})
+    found: Counter[str] = Counter()
+
+    def take(messages: Messages) -> None:
+        rows = messages.to_predict
+        said = model.predict_log_proba_many(columns_of(messages, rows, list(kinds)))
+        decided = decided_by(rule, classes, said)
+        records = [
+            prediction_record(envelope, classes, row, 0, each)
+            for envelope, row, each in zip(
+                messages.envelopes(rows), said.tolist(), decided, strict=True
+            )
+        ]
+        records += map(reject_record, messages.rejects)
+        write(b"".join(record.value + b"\n" for record in records))
+        found.update(
+            judged=len(rows), deletions=len(messages.deleted), rejected=len(messages.rejects)
+        )
+
+    def decoder_of(source: Source) -> Decoder:
+        return Decoder(message, NoLabels(classes), source.record_format, reads=kinds)
+
+    read_messages(settings, "predict", take, None, decoder_of, show=show)
+    return found
 
 
 def read_messages(
     settings: Settings,
     what: str,
-    known: KnownClasses,
     take: Callable[[Messages], object],
     messages_max: int | None,
+    decoder_of: Callable[[Source], Decoder],
     *,
     show: bool,
 ) -> None:
     """Read a source once for a command, `what`, and hand on its messages as they are decoded."""
     source = source_apart(settings, what)
-    decoder = build_decoder(settings, source, known)
+    decoder = decoder_of(source)
     path = settings.source_address.path
     size = path.stat().st_size if path is not None and path.exists() else None
     n_read = 0

@@ -20,14 +20,14 @@ from consumers.decode.fields import DecodeError, FieldSpec, converter, field_spe
 from consumers.decode.labels import NoLabels
 from consumers.errors import QuestionError
 from consumers.messages import Partition, RawColumns
-from streamnb import NaiveBayes, TextColumn
+from streamnb import NaiveBayes, Snapshot, TextColumn
 from streamnb.inspection.summary import field_kinds
 
 _ASKED = Partition("question", 0)
 _WRITTEN_OUT_BELOW = 1e15  # whole numbers; larger ones keep their exponent
 
 
-def kinds_in(model: NaiveBayes) -> dict[str, Kind]:
+def kinds_in(model: NaiveBayes | Snapshot) -> dict[str, Kind]:
     """Return the fields that a model reads, with the kind of their group.
 
     A group that no configuration can make is a `QuestionError`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import json
 import os
@@ -228,6 +229,38 @@ def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Pat
     assert (whole["label"], whole["fields"]) == ("negative", {"size": 9, "text": "sad"})
     for wrong, code in {"--set size=big": 65, "--json-message {": 65, "": 2}.items():
         assert command(*ask, *wrong.split()).code == code
+
+
+@pytest.mark.parametrize("how", ["plain", "packed", "source"])
+def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: str) -> None:
+    """Each message has its line, labelled or not; what is unusable its reason; nothing is learned.
+
+    A text that names no file stays a text.
+    """
+    model = model_file(tmp_path)
+    before = model.read_bytes()
+    lines = [
+        '{"id": "a", "text": "lovely sun"}', '{"id": "b", "text": "sad rain", "label": "positive"}',
+        '{"id": "c", "text": "sun", "label": "purple"}', "{broken",
+        '{"id": "a", "operation": "delete"}',
+    ]  # fmt: skip
+    data = ("\n".join(lines) + "\n").encode()
+    path = tmp_path / ("stream.jsonl.gz" if how == "packed" else "stream.jsonl")
+    path.write_bytes(gzip.compress(data) if how == "packed" else data)
+    asked = ["--source", f"file:{path}"] if how == "source" else [str(path)]
+    done = command("predict", "--model", str(model), *asked)
+    assert (done.code, done.err) == (0, "3 messages judged, 1 rejected, 1 deletions not judged\n")
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [each.get("id") for each in found] == ["a", "b", "c", None]
+    assert [each.get("label") for each in found] == ["positive", "negative", "positive", None]
+    saved = load(model)
+    for each in found[:3]:
+        assert each["probabilities"] == pytest.approx(saved.predict_proba_one(each))
+    assert (found[3]["reason"], found[3]["value"]) == ("not_json", "{broken")
+    assert model.read_bytes() == before
+    assert command("predict", "--model", str(model), str(path), "--set", "a=b").code == 2
+    text = command("predict", "--model", str(model), "--json", str(tmp_path / "no.jsonl"))
+    assert json.loads(text.out)["text"].endswith("no.jsonl")
 
 
 def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> None:
