@@ -20,6 +20,7 @@ from benchmarks.numeric import KINDS, Stream, groups_for, read, river
 from benchmarks.tweets import CLASSES, load
 
 BLOCK = 5_000
+BIN = 0.25  # the width of a category of numbers, in arsinh
 LEAST = 1e-15  # River's bound on the probability of a true class
 
 Floats = NDArray[np.float64]
@@ -74,12 +75,24 @@ def judge_tweets(tweets: int, coverage: float) -> None:
             show_sets(name, sets, truth, turn, what)
 
 
+def in_bins(stream: Stream) -> dict[str, list[int]]:
+    """Return numbers as categories, in even steps of arsinh: fine around 0, wide far off."""
+    return {
+        str(name): np.floor(np.arcsinh(np.asarray(values, np.float64)) / BIN).astype(int).tolist()
+        for name, values in stream.columns.items()
+    }
+
+
 def judge_numbers(stream: Stream) -> None:
     """Print the figures of one of River's streams, for our Gaussian and River's."""
     classes = sorted(set(stream.labels), key=str)
     truth = np.array([classes.index(label) for label in stream.labels])
     model = nb.NaiveBayes(classes, features=groups_for(stream))
     stated = model.prequential_many(stream.columns, stream.labels)
+    bins = in_bins(stream)
+    fields = nb.Categories(nb.Categorical(), fields=list(bins))
+    counted = nb.NaiveBayes(classes, features={"bins": fields})
+    of_bins = counted.prequential_many(bins, stream.labels)
     theirs, other = np.empty_like(stated), river(stream)
     for i, (x, y) in enumerate(stream.examples):
         said = other.predict_proba_one(x)
@@ -90,6 +103,8 @@ def judge_numbers(stream: Stream) -> None:
         ("River", theirs),
         ("stated", stated),
         ("calibrated", nb.Calibrator().prequential_many(stated, truth)),
+        ("bins", of_bins),
+        ("bins, calibrated", nb.Calibrator().prequential_many(of_bins, truth)),
     ):
         show("", what, answers, truth)
 

@@ -61,12 +61,13 @@ def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
 def credible_interval(
     snapshot: Snapshot, example: Mapping[str, Any], level: float
 ) -> schemas.Interval | None:
-    """Return the credible interval of an example's most probable class; None with a hybrid.
+    """Return the credible interval of an example's most probable class, None if there is none.
 
-    It comes from the delta method if the model has one, else from draws with a fixed seed. An
-    InputError says that the model's parameters have no posterior.
+    A hybrid's weights have no posterior, and a calibrated probability may lie outside. It comes
+    from the delta method if the model has one, else from draws with a fixed seed. An InputError
+    says that the model's parameters have no posterior.
     """
-    if snapshot.state.is_hybrid:
+    if snapshot.state.is_hybrid or snapshot.rule.curve is not None:
         return None
     label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
     try:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import build_model
+from consumers.http.routes_predict import credible_interval
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
 from consumers.http.threads import predict_columns
-from streamnb import AnswerRule, Hybrid, NaiveBayes, Snapshot
+from streamnb import AnswerRule, Calibrator, Hybrid, NaiveBayes, Snapshot
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
 
 LOANS = {
@@ -34,7 +35,7 @@ ODD = 'say "no" \\ \n'  # a class whose name JSON has to escape
 
 def test_a_rule_says_set_and_decision_beside_each_prediction() -> None:
     """Probabilities are the snapshot's, the set by its threshold, the decision by its costs."""
-    of = settings()
+    of = settings(model={"features": {"text": {"hybrid": False}}})
     model = taught(of)
     costs = np.array([[0.0, 1e9], [1.0, 0.0]])
     snapshot = Snapshot(model, 3, AnswerRule(threshold=1.0, costs=costs))
@@ -45,6 +46,9 @@ def test_a_rule_says_set_and_decision_beside_each_prediction() -> None:
     for each in found["predictions"]:
         assert each["prediction_set"] == classes
         assert each["decision"] == classes[0]
+    calibrated = Snapshot(model, 3, AnswerRule(Calibrator().curve))
+    assert credible_interval(calibrated, {"text": "sun"}, 0.9) is None
+    assert credible_interval(snapshot, {"text": "sun"}, 0.9) is not None
     plain = predict_columns(Snapshot(model, 3), {"text": ["sun"]})
     assert b"prediction_set" not in msgspec.json.encode(plain)
 
