@@ -19,7 +19,7 @@ from tests.browser.chromium import chromium
 from tests.browser.file_daemon import Book, open_book
 from tests.browser.page_watch import Watch
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 45_000
 _HERE = Path(__file__).parent
 
 expect.set_options(timeout=PATIENCE_MS)

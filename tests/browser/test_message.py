@@ -44,6 +44,16 @@ def predicted(page: Page, text: str) -> dict[str, Any]:
     return answer
 
 
+def until_learned(book: Book, page: Page, word: str) -> None:
+    """Wait until the snapshot that answers has learned a word of a negative tweet."""
+
+    def is_learned() -> bool:
+        of_word, of_none = (predicted(page, each)["probabilities"] for each in (word, "unwritten"))
+        return bool(of_word["negative"] > of_none["negative"])
+
+    book.daemon.until(is_learned, f"{word!r} is learned")
+
+
 def test_an_explanation(book: Book, open_page: Callable[..., Opened]) -> None:
     """Each word's push is told as text and number, and together they are the judgement."""
     (name,) = book.write("what an awful boring day, said the okapi", label=None)
@@ -88,6 +98,7 @@ def test_a_correction_teaches(book: Book, open_page: Callable[..., Opened]) -> N
     (name,) = book.write(text, label=0)
     book.until_found("bilbies", 1)
     page, _ = open_page(f"{book.address}/?q=bilbies")
+    until_learned(book, page, "bilbies")
     before = predicted(page, text)["probabilities"]["positive"]
     row = opened_row(page)
     thumb = row.locator("[data-testid=teach][data-label=positive]")
@@ -124,6 +135,7 @@ def test_a_deletion(book: Book, open_page: Callable[..., Opened]) -> None:
     (name,) = book.write(text, label=0)
     book.until_found("dugong", 1)
     page, _ = open_page(f"{book.address}/?q=dugong")
+    until_learned(book, page, "dugong")
     before = predicted(page, "dugong")["probabilities"]["negative"]
     row = opened_row(page)
     row.get_by_test_id("delete").click()

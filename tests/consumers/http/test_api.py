@@ -15,7 +15,7 @@ import pytest
 
 from consumers.http.client import ApiError, Client
 from tests.consumers.http.api_daemon import N_MESSAGES, RARE, reading_daemon
-from tests.endtoend.daemon_process import Daemon
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8100"
@@ -57,7 +57,7 @@ def client(daemon: Daemon) -> Client:
 @pytest.fixture(scope="module")
 def http(daemon: Daemon) -> Iterator[httpx.Client]:
     """Yield a client that says what it is told to."""
-    with httpx.Client(base_url=daemon.address, trust_env=False) as made:
+    with httpx.Client(base_url=daemon.address, trust_env=False, timeout=PATIENCE_S) as made:
         yield made
 
 

@@ -30,8 +30,8 @@ LAST = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """Yield the port of a server that does not wait for long."""
-    with app_state(settings(http={"request_timeout_s": 1.0})) as made, served(made) as found:
+    """Yield the port of a server."""
+    with app_state(settings()) as made, served(made) as found:
         yield found
 
 

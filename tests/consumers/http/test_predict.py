@@ -83,7 +83,9 @@ def apis(of: Settings, model: NaiveBayes) -> Iterator[Api]:
     with (
         app_state(of, model) as made,
         served(made) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
+        ) as client,
     ):
         yield Api(of, model, client)
 

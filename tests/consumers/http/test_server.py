@@ -21,7 +21,7 @@ from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.status import Health, Status
 from streamnb.testing import ManualClock
-from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def client(open_state: AppState) -> Iterator[httpx.Client]:
 
 def asking(port: int) -> httpx.Client:
     """Return a client."""
-    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S)
 
 
 def test_metrics_are_in_the_form_that_is_asked_for(client: httpx.Client) -> None:

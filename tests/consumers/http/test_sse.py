@@ -104,7 +104,7 @@ def serving(made: AppState) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     """Yield what most tests here need."""
-    with app_state(settings(http={"request_timeout_s": 1.0})) as made, serving(made) as found:
+    with app_state(settings()) as made, serving(made) as found:
         yield found
 
 
@@ -203,9 +203,10 @@ def test_pages_of_one_client_are_held_to_the_bound(served: Served) -> None:
     """Of 300 connections so many are served as one address may have; others may come later."""
     served.until_no_page()
     with contextlib.ExitStack() as stack:
-        many = [stack.enter_context(connected(served.port)) for _ in range(300)]
-        for each in many:
-            each.sendall(b"GET /v1/events?q=fig HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        many = []
+        for _ in range(300):  # each asks at once: who does not is let go of
+            many.append(stack.enter_context(connected(served.port)))
+            many[-1].sendall(b"GET /v1/events?q=fig HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answers = [each.recv(1 << 12) for each in many]
         statuses = [status_of(answer) for answer in answers]
         assert statuses.count(200) == pages.PAGES_A_CLIENT_MAX
@@ -218,10 +219,13 @@ def test_pages_of_one_client_are_held_to_the_bound(served: Served) -> None:
         page.until("status")
 
 
-def test_a_page_that_takes_nothing_is_let_go_of(served: Served) -> None:
+def test_a_page_that_takes_nothing_is_let_go_of() -> None:
     """A reader that is gone without a word, or stands still, does not stay subscribed."""
-    served.until_no_page()
-    with socket.socket() as page:
+    with (
+        app_state(settings(http={"request_timeout_s": 1.0})) as made,
+        serving(made) as served,
+        socket.socket() as page,
+    ):
         page.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         page.settimeout(PATIENCE_S)
         page.connect(("127.0.0.1", served.port))
@@ -257,7 +261,9 @@ def test_without_a_store_there_is_nothing_to_watch() -> None:
         server = HttpServer(made.settings.http, made)
         port = server.start()
         try:
-            answer = httpx.get(f"http://127.0.0.1:{port}/v1/events", trust_env=False)
+            answer = httpx.get(
+                f"http://127.0.0.1:{port}/v1/events", trust_env=False, timeout=PATIENCE_S
+            )
         finally:
             server.stop()
     assert answer.status_code == 404
