@@ -86,11 +86,32 @@ def data_folder() -> Path:
     return folder
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take away every timeout where the deep profile looks for hours."""
+    """Take away every timeout where the deep profile looks for hours; put slow tests first."""
     if config.getoption("--hypothesis-profile", None) == "deep":
         for item in items:
             item.add_marker(pytest.mark.timeout(0), append=False)
+    n_workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if n_workers > 1:
+        items[:] = _slow_first(items, n_workers)
+
+
+def _slow_first(items: list[pytest.Item], n_workers: int) -> list[pytest.Item]:
+    """Return the tests so that each worker begins with as many of the slow ones.
+
+    Workers begin with a piece of the list each, and take over from the end of another's piece: a
+    long test that stood there would be the last that all wait for.
+    """
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    found: list[pytest.Item] = []
+    for i in range(n_workers):
+        own = slow[i::n_workers]
+        n = max(0, (len(items) - len(found)) // (n_workers - i) - len(own))
+        found += own + others[:n]
+        del others[:n]
+    return found
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

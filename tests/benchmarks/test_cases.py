@@ -55,7 +55,10 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     pages: {"TURNS": 1, "MESSAGES": N_MESSAGES, "PAGES": 2},
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
-    file_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES},
+    file_daemon: {
+        "TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES,
+        "BY_EXAMPLES_MESSAGES": N_MESSAGES,
+    },
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     kafka_drain: {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "SINGLE_MESSAGES": N_MESSAGES, "CODECS": ("lz4",),

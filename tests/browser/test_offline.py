@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.broker.broker import free_ports
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -29,7 +29,8 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
     It takes no corrections, and says why.
     """
     sections: dict[str, object] = {"source": f"file:{path}", "corrections": {"to": "none"}}
-    config = write_config(path.parent / "config.yaml", **sections)
+    (port,) = free_ports(1)  # it is served again: the system must not give it away meanwhile
+    config = write_config(path.parent / "config.yaml", http={"port": port}, **sections)
     with Daemon(config) as daemon:
         book = Book(daemon, path)
         (first,) = book.write("a serval is here")
@@ -46,8 +47,6 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(connection).to_have_attribute("data-state", "offline")
         expect(page.get_by_test_id("offline-banner")).to_be_visible()
         expect(page.get_by_test_id("message")).to_have_count(1)
-    port = urlsplit(book.address).port
-    write_config(config, http={"port": port}, **sections)
     with Daemon(config) as daemon:
         again = Book(daemon, path)
         expect(connection).to_have_attribute("data-state", "live")

@@ -113,6 +113,7 @@ def test_a_topic_of_labels_takes_kernels_of_kafka(said: dict[str, Any]) -> None:
     assert ("record_batch" in names) is bool(said)
 
 
+@pytest.mark.slow
 def test_the_page_is_there_while_kernels_are_compiled(tmp_path: Path) -> None:
     """With an empty cache the page answers, readiness says how far it is, and Ctrl-C ends it."""
     config = write_config(tmp_path / "config.yaml", checkpoint={"folder": str(tmp_path / "state")})

@@ -67,7 +67,8 @@ def address(daemon: Daemon) -> str:
 
 def predict(daemon: Daemon) -> None:
     """Ask for a prediction."""
-    answer = httpx.post(f"{address(daemon)}/v1/predict", json={"text": "what a lovely day"})
+    body = {"text": "what a lovely day"}
+    answer = httpx.post(f"{address(daemon)}/v1/predict", json=body, timeout=30.0)
     answer.raise_for_status()
 
 
@@ -82,6 +83,7 @@ def use(daemon: Daemon) -> None:
 
         messages: list[dict[str, Any]] = []
         daemon.until(found, "two messages can be searched")
+        daemon.until_it_takes_corrections()
         label = {"id": messages[0]["id"], "label": "positive"}
         client.post("/v1/labels", json=label).raise_for_status()
         client.delete(f"/v1/messages/{messages[1]['id']}").raise_for_status()

@@ -74,6 +74,7 @@ def test_inspect(trained: Path) -> None:
     assert b"500 examples" in shown.stdout
 
 
+@pytest.mark.slow
 def test_warm_up_compiles_once(tmp_path: Path) -> None:
     """`warm-up` keeps the machine code where it says, and finds all of it there the next time."""
     where = {"STREAMNB_CACHE_DIR": str(tmp_path / "cache")}

@@ -63,6 +63,7 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.data
 @pytest.mark.timeout(240)

@@ -24,6 +24,7 @@ PARTITIONS = 4
 N = 60_000
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
@@ -104,6 +105,7 @@ def test_decayed_parts_move_with_their_times(
         assert own.tolist() == theirs.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_corrections_move_with_the_partition_of_their_messages(
@@ -245,6 +247,7 @@ def test_a_label_topic_of_other_partitions_is_refused(
         assert daemon.wait() == 78
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_the_group_begins_where_its_first_member_began(

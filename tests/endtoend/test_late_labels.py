@@ -261,6 +261,7 @@ def test_labels_of_a_topic_may_be_texts_alone(
     assert {each["offset"] for each in rejects} == {30, 31, 32, 33}
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_a_killed_daemon_joins_two_topics_exactly(

@@ -63,6 +63,7 @@ def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
         reader.until(lambda: reader.source.trouble() is not None)
 
 
+@pytest.mark.slow
 def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker, read: Read) -> None:
     """A partition with a damaged batch waits before it and says so, while the others go on.
 
