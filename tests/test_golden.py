@@ -119,7 +119,6 @@ def test_a_snapshot_of_a_loaded_model_answers_the_same(case: str) -> None:
         assert not compare(case, told["joint_log_likelihood"], found)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("newest", "hybrid"), [("model.nb", False), ("model.nb.1", False), ("model.nb", True)]
 )

@@ -114,6 +114,7 @@ def test_a_case_runs(case: str, texts: Tweets) -> None:
     check(case, texts)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("case", KAFKA)
 def test_a_kafka_case_runs(

@@ -27,7 +27,6 @@ def until_all_are_kept(daemon: Daemon) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(240)
 def test_corrections_are_exact_when_the_daemon_is_killed(tmp_path: Path) -> None:
     """Killed amid corrections, with old checkpoints and fresh ones, it loses and doubles none."""
     found = examples(N)
@@ -77,7 +76,6 @@ def test_corrections_are_exact_when_the_daemon_is_killed(tmp_path: Path) -> None
     assert {line["kind"] for line in lines} == {"label", "delete"}
 
 
-@pytest.mark.timeout(120)
 def test_a_line_that_is_no_correction_stops_nothing(tmp_path: Path) -> None:
     """What is none is a reject with its reason, and what is right is learned all the same."""
     stream = tmp_path / "in.jsonl"
@@ -114,7 +112,6 @@ def test_a_line_that_is_no_correction_stops_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_corrections_of_a_label_topic_are_exact_when_the_daemon_is_killed(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -66,7 +66,6 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.data
-@pytest.mark.timeout(240)
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
     broker: Broker, new_topic: Callable[..., str], data_folder: Path, tmp_path: Path
 ) -> None:

@@ -26,7 +26,6 @@ N = 60_000
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "client", ["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)]
 )
@@ -70,7 +69,6 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
 
 @pytest.mark.deep
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_decayed_parts_move_with_their_times(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -107,7 +105,6 @@ def test_decayed_parts_move_with_their_times(
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_corrections_move_with_the_partition_of_their_messages(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -173,7 +170,6 @@ def test_corrections_move_with_the_partition_of_their_messages(
 
 @pytest.mark.deep
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_messages_that_wait_for_labels_move_with_their_partition(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -234,7 +230,6 @@ def test_messages_that_wait_for_labels_move_with_their_partition(
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_a_label_topic_of_other_partitions_is_refused(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -249,7 +244,6 @@ def test_a_label_topic_of_other_partitions_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_the_group_begins_where_its_first_member_began(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -148,7 +148,6 @@ def test_what_does_not_go_with_a_group_is_refused(
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(120)
 def test_another_member_joins_on_where_one_left_off(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -235,7 +234,6 @@ def test_people_correct_and_delete_messages_that_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(120)
 def test_labels_of_a_topic_may_be_texts_alone(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -263,7 +261,6 @@ def test_labels_of_a_topic_may_be_texts_alone(
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_a_killed_daemon_joins_two_topics_exactly(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -303,7 +300,6 @@ def test_a_killed_daemon_joins_two_topics_exactly(
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(120)
 def test_topics_of_other_partitions_are_refused(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -37,7 +37,6 @@ def log_of(partition: int) -> Iterator[tuple[str, bytes | None]]:
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(240)
 def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -26,7 +26,6 @@ from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
 from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, fill, numbered, until_told
 
 pytestmark = [
-    pytest.mark.timeout(180),
     # kafka-python leaves sockets of its own behind when an attempt to connect fails.
     pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning"),
 ]
