@@ -61,6 +61,20 @@ def character_class(code_point: int) -> int:  # noqa: PLR0911 -- one line a clas
     return SPACE if char.isspace() else SEPARATOR
 
 
+def not_surely_composed() -> np.ndarray:
+    """Return, for each character, whether a text may not be in NFC because it holds it."""
+    found = np.zeros(N_CODE_POINTS, dtype=np.uint8)
+    for code_point in range(0x300, N_CODE_POINTS):
+        char = chr(code_point)
+        first, *others = unicodedata.decomposition(char).split() or [""]
+        if others and not first.startswith("<"):
+            found[[int(part, 16) for part in others]] = 1  # it may join the character before it
+        if unicodedata.combining(char) or not unicodedata.is_normalized("NFC", char):
+            found[code_point] = 1
+    found[0x1161:0x1176] = found[0x11A8:0x11C3] = 1  # Hangul vowels and finals join by a rule
+    return found
+
+
 def build() -> dict[str, np.ndarray]:
     """Return the two-stage tables: block numbers, then each distinct block's classes and folds."""
     index = np.zeros(N_CODE_POINTS // BLOCK, dtype=np.uint16)
@@ -88,7 +102,12 @@ def build() -> dict[str, np.ndarray]:
             classes.append(kinds)
             folds.append(fold)
         index[block] = seen[key]
+    marks, mark_index = np.unique(
+        not_surely_composed().reshape(-1, BLOCK), axis=0, return_inverse=True
+    )
     return {
+        "mark_index": mark_index.astype(np.uint8),
+        "marks": marks.reshape(-1),
         "index": index,
         "classes": np.concatenate(classes),
         "folds": np.concatenate(folds),

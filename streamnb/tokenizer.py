@@ -5,9 +5,13 @@ Emoticons and negating words are data, and listed here alone.
 
 from __future__ import annotations
 
+import html
+import re
 import threading
+import unicodedata
 from dataclasses import dataclass, fields
 from functools import cache
+from html.entities import html5
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +27,7 @@ NGRAM_MAX = 8  # the longest n-gram, in words
 GAP_MAX = 4  # words between those of a pair
 # Tokens and distinct n-grams of one text; `kernels.bernoulli` relies on it.
 GRAMS_MAX = (1 << 17) - 1
+_ENTITY = re.compile("&(#?[0-9A-Za-z]{1,32};)")
 _SCRATCH_KEPT_BYTES = 1 << 16
 Size = TypeVar("Size", int, NDArray[np.int64])
 
@@ -61,6 +66,10 @@ class Tokenizer:
         Let the beginning and the end of a text stand in its n-grams: `^ thanks` and `bye $`.
     gap : int
         Pairs of words with up to so many others between them, as `so … good`.
+    entities : bool
+        HTML's character references undone: `isn&#39;t` is `isn't`, and `&lt;3` a heart.
+    compose : bool
+        Unicode's normal form C: a letter and its accent are read as one character, however written.
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -73,11 +82,14 @@ class Tokenizer:
     punctuation: bool = False
     ends: bool = False
     gap: int = 0
+    entities: bool = False
+    compose: bool = False
 
     def __post_init__(self) -> None:
         check_ngrams(self.ngrams)
-        for each in fields(self)[1:-1]:
-            check_bool(each.name, getattr(self, each.name))
+        for each in fields(self):
+            if each.name not in ("ngrams", "gap"):
+                check_bool(each.name, getattr(self, each.name))
         if type(self.gap) is not int or not 0 <= self.gap <= GAP_MAX:
             raise InputError(f"gap must be a whole number from 0 to {GAP_MAX}. Got {self.gap!r}.")
         if self.ends and self.ngrams[1] == 1:
@@ -98,6 +110,41 @@ class Tokenizer:
     def grams_per_token(self) -> int:
         """How many n-grams and pairs may begin at one token."""
         return self.ngrams[1] + self.gap
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether texts are changed before they are read."""
+        return self.entities or self.compose
+
+    def rewritten(self, texts: Texts) -> Texts:
+        """Return texts without entities and composed, if the options ask for it.
+
+        Only a text that has something to change becomes a `str`. Bytes that are not UTF-8 stay as
+        they are.
+        """
+        marked = np.empty(len(texts.starts), dtype=np.bool_)
+        characters.may_change(texts, self.entities, self.compose, *_composing(), marked)
+        rows = np.flatnonzero(marked)
+        if not len(rows):
+            return texts
+        data, starts, ends = texts
+        changed = []
+        for row in rows.tolist():
+            text = data[starts[row] : ends[row]].tobytes().decode("utf-8", "surrogateescape")
+            if self.entities:
+                text = _ENTITY.sub(_character, text)
+            if self.compose:
+                text = unicodedata.normalize("NFC", text)
+            changed.append(text.encode("utf-8", "surrogateescape"))
+        first = int(starts.min())
+        last = int(ends.max(initial=first))
+        new_ends = last - first + np.cumsum([len(text) for text in changed], dtype=np.int64)
+        starts, ends = starts - first, np.where(ends < 0, ends, ends - first)
+        starts[rows] = new_ends - [len(text) for text in changed]
+        ends[rows] = new_ends
+        old = data[first:last].tobytes()
+        joined = np.frombuffer(bytearray(b"".join([old, *changed])), dtype=np.uint8)
+        return Texts(joined, starts, ends)
 
     def reader(self, hash_key: int, *, occurrence: bool) -> TokenizerTables:
         """Return the arrays that the kernels read text by.
@@ -192,6 +239,18 @@ def _negator_slots(fps: np.ndarray) -> np.ndarray:
 def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     with np.load(Path(__file__).parent / "kernels" / "unicode.npz") as tables:
         return tables["index"], tables["classes"], tables["folds"], tables["expansions"]
+
+
+@cache
+def _composing() -> tuple[np.ndarray, np.ndarray]:
+    with np.load(Path(__file__).parent / "kernels" / "unicode.npz") as tables:
+        return tables["mark_index"], tables["marks"]
+
+
+def _character(entity: re.Match[str]) -> str:
+    """Return the character that an entity stands for; a name that is none stays as it is."""
+    name = entity[1]
+    return html.unescape(entity[0]) if name[0] == "#" else html5.get(name, entity[0])
 
 
 def _ascii_letters(classes: np.ndarray, folds: np.ndarray, *, fold: bool) -> np.ndarray:

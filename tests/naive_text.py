@@ -7,10 +7,13 @@ are data; `test_unicode.py` holds the tables against Python's own Unicode.
 from __future__ import annotations
 
 import codecs
+import html
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from html.entities import html5
 from pathlib import Path
 from typing import Any
 
@@ -198,9 +201,18 @@ def tokens(text: str, options: Tokenizer) -> list[str]:
     return found
 
 
+def rewritten(text: str, options: Tokenizer) -> str:
+    """Return a text without entities and composed, if the options ask for it."""
+    if options.entities:
+        parts = re.split("(&#?[0-9A-Za-z]{1,32};)", text)
+        known = {f"&{name}" for name in html5 if name.endswith(";")}
+        text = "".join(html.unescape(p) if p in known or p[:2] == "&#" else p for p in parts)
+    return unicodedata.normalize("NFC", text) if options.compose else text
+
+
 def grams(text: str | None, options: Tokenizer, *, occurrence: bool = True) -> Counter[str]:
     """Return a text's n-grams with their counts, in order of first occurrence."""
-    words = tokens(text or "", options)
+    words = tokens(rewritten(text or "", options), options)
     found = ["^", *words, "$"] if options.ends and words else words
     counted: Counter[str] = Counter()
     shortest, longest = options.ngrams

@@ -75,6 +75,8 @@ def groups(draw: st.DrawFn, *, max_words: tuple[int, ...] = (1, 3, 6, 9, 14, 100
         punctuation=draw(st.booleans()),
         ends=ngrams[1] > 1 and draw(st.booleans()),
         gap=draw(st.sampled_from([0, 0, 1, 3])),
+        entities=draw(st.booleans()),
+        compose=draw(st.booleans()),
         counts=draw(st.sampled_from([None, "presence"])),
         max_words=draw(st.sampled_from(max_words)),
     )

@@ -145,6 +145,8 @@ class WordsSettings(GroupSettings):
     punctuation: bool = False  # commas, and runs of `!`, `?` and dots, as words
     ends: bool = False  # a text's beginning and end stand in its n-grams
     gap: int = Field(default=0, ge=0, le=GAP_MAX)  # words between those of a pair
+    entities: bool = False  # HTML's character references are undone
+    compose: bool = False  # texts are brought to Unicode's normal form C
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
     hybrid: bool = True  # weights learned beside the multinomial's counts; others have none

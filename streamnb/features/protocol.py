@@ -368,7 +368,14 @@ def at_row(row: int, n: int) -> str:
 
 
 # Options that 0.1.0 did not have: a file without them is one of its files.
-_LATER = {"hybrid": None, "punctuation": False, "ends": False, "gap": 0}
+_LATER = {
+    "hybrid": None,
+    "punctuation": False,
+    "ends": False,
+    "gap": 0,
+    "entities": False,
+    "compose": False,
+}
 
 
 def plain_values(spec: Any) -> dict[str, Any]:

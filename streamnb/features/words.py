@@ -51,7 +51,8 @@ class Words:
         nothing. By default words join as they come.
     hybrid : Hybrid, optional
         Weights learned beside the counts, for sharper answers; needs a `Multinomial`.
-    case_fold, fold_mentions, fold_links, squeeze, emoticons, punctuation, ends, gap
+    case_fold, fold_mentions, fold_links, squeeze, emoticons, punctuation, ends, gap, entities, \
+    compose
         See `Tokenizer`.
 
     Examples
@@ -77,6 +78,8 @@ class Words:
     punctuation: bool = False
     ends: bool = False
     gap: int = 0
+    entities: bool = False
+    compose: bool = False
 
     def __post_init__(self) -> None:
         check_words("Words", self.likelihood, self.field)
@@ -177,6 +180,7 @@ class WordsState(CountedState):
         self.field = spec.field or name
         self.tokenizer = spec.tokenizer
         self._grams_per_token = self.tokenizer.grams_per_token
+        self._rewrites = self.tokenizer.rewrites
         self.reader = self.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
         super().__init__(spec, name, n_classes, self.reader.key, spec.dictionary)
 
@@ -223,6 +227,8 @@ class WordsState(CountedState):
         learn: bool,
     ) -> Batch:
         texts = text.piece(begin, end)
+        if self._rewrites:
+            texts = self.tokenizer.rewritten(texts)
         n = end - begin
         sizes = np.maximum(texts.ends - texts.starts, 0)
         each = self._grams_per_token
@@ -235,7 +241,7 @@ class WordsState(CountedState):
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether an example's text is one that `encode_one` can take."""
         text = x.get(self.field)
-        return type(text) is str and len(text) <= SHORT_CHARS_MAX
+        return type(text) is str and len(text) <= SHORT_CHARS_MAX and not self._rewrites
 
     def encode_one(self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool) -> Batch:
         """Return one short text as `encode` does, in the thread's own buffers."""

@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from streamnb.kernels.hashing import negate, siphash, siphash_short
-from streamnb.kernels.jit import inner
-from streamnb.kernels.layout import U8, U64, Int, Scratch, TokenizerTables, load_eight
+from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.layout import (
+    U8,
+    U64,
+    Flags,
+    Int,
+    Scratch,
+    Texts,
+    TokenizerTables,
+    load_eight,
+)
 
 (SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE) = (
     range(12)
@@ -17,6 +26,9 @@ OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE, OPT_PUNCTUATION, OPT_ENDS, OPT_GAP
 N_OPTIONS = 12
 WORD_BYTES_MAX = 64
 BLANK = 32
+_AMPERSAND = 38
+_FIRST_COMBINING = 0x300  # no text of characters below it is other than composed
+_LEAD_COMBINING = 0xCC  # the first byte of its UTF-8, and none of a lower character's is as high
 
 
 @inner
@@ -516,3 +528,23 @@ def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scra
         put_edge(scratch, int(n), out, 1, reader)
         n += 1
     return int(n)
+
+
+@kernel
+def may_change(
+    texts: Texts, entities: bool, compose: bool, mark_index: U8, marks: U8, out: Flags
+) -> None:
+    """Mark texts that may hold an HTML entity, or a character that a text in NFC may not hold."""
+    for i in range(len(out)):
+        at, end = texts.starts[i], texts.ends[i]
+        out[i] = False
+        while at < end and not out[i]:
+            byte = texts.data[at]
+            size = 1
+            if byte < _LEAD_COMBINING:
+                out[i] = entities and byte == _AMPERSAND
+            elif compose:
+                point, size = decode(texts.data, at, end)
+                if point >= _FIRST_COMBINING:
+                    out[i] = marks[np.int64(mark_index[point >> 7]) << 7 | point & 127] != 0
+            at += size

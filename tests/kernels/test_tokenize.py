@@ -101,6 +101,15 @@ OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"punctuation": True, "negation": True},
         ["so", "good", "...", "not", "¬bad", "!!", "really", "?!"],
     ),
+    "isn&#39;t &lt;3 &amp;lt;3 &notit; caf&eacute; &#x1F600;": (
+        {"entities": True},
+        ["isn't", "<3", "lt", "3", "notit", "café", "😀"],
+    ),
+    "cafe\u0301 café \u212b": ({"compose": True}, ["café", "å"]),
+    "\u1112\u1161\u11ab e\u0323\u0301 &eacute;": (
+        {"compose": True, "entities": True},
+        ["한", "\u1eb9\u0301", "é"],
+    ),
     "a,b、c，，d; e": ({"punctuation": True}, ["a", ",", "b", "c", "d", "e"]),
     "3.5 is ok. no？？ yes！": (
         {"punctuation": True},
