@@ -22,7 +22,14 @@ from consumers.http.authorization import (
 from consumers.http.openapi import ApiRoute
 from consumers.http.requests import ProblemError, corrections_setting
 from consumers.http.state import AppState
-from tests.consumers.http.loopback_server import app_state, said, served, settings, status_of
+from tests.consumers.http.loopback_server import (
+    PATIENCE_S,
+    app_state,
+    said,
+    served,
+    settings,
+    status_of,
+)
 
 TOKEN = "correct horse battery"
 LABEL = {"id": "7", "label": "positive"}
@@ -228,7 +235,9 @@ def test_a_proxy_lets_nobody_teach_or_delete(open_state: AppState) -> None:
     """What comes through a proxy without a token is refused before anything is looked at."""
     with (
         served(open_state) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
+        ) as http,
     ):
         for name in PROXY_HEADERS:
             headers = {name: "203.0.113.9"}
@@ -248,7 +257,9 @@ def client() -> Iterator[httpx.Client]:
     with (
         app_state(settings(http={"token": TOKEN})) as made,
         served(made) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
+        ) as http,
     ):
         yield http
 

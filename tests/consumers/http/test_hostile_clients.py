@@ -258,7 +258,9 @@ def until_alone(open_state: AppState) -> None:
 def test_without_a_file_to_spare_the_others_are_answered(port: int) -> None:
     """Where the process may open no more files, who is connected is served, and new ones later."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S
+    ) as client:
         client.get("/nowhere")
         used = socket.socket()
         waiting = [socket.socket() for _ in range(5)]

@@ -327,7 +327,12 @@ def test_a_predictor_that_is_stopped_is_a_problem_with_a_way_out() -> None:
     with app_state(of) as made, served(made) as port:
         made.predictor.stop()
         for body in ({"text": "a"}, {"texts": ["a", "b"]}, {"text": "a"}):
-            answer = httpx.post(f"http://127.0.0.1:{port}/v1/predict", json=body, trust_env=False)
+            answer = httpx.post(
+                f"http://127.0.0.1:{port}/v1/predict",
+                json=body,
+                trust_env=False,
+                timeout=PATIENCE_S,
+            )
             assert answer.status_code == 503
             assert answer.headers["retry-after"] == "1"
             assert "stopped" in answer.json()["detail"]

@@ -82,7 +82,10 @@ def test_a_daemon_sends_its_requests_and_checkpoints(
         daemon.until_page("/readyz", 200)
         page = daemon.until_line("serving")["address"]
         asked = {"traceparent": f"00-{CALLER}-00f067aa0ba902b7-01"}
-        httpx.post(f"{page}/v1/predict", json={"text": "so good"}, headers=asked).raise_for_status()
+        answer = httpx.post(
+            f"{page}/v1/predict", json={"text": "so good"}, headers=asked, timeout=60.0
+        )
+        answer.raise_for_status()
         assert daemon.stop() == 0
     found = collector.names()
     assert found["POST /v1/predict"] == CALLER
