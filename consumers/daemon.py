@@ -310,9 +310,8 @@ class Daemon:
         consumed += publishing.entries
         predicted: list[Checkpointed] = [*self._files]
         predicted += [statistics.judged_entry()] if by_examples else []
-        memory = self._learned
+        memory, labels = self._learned, self._labels
         consumed += [] if memory is None else [memory]
-        labels = self._labels
         consumed += [] if labels is None else [labels.join]
         consumed += [] if self._decay is None else [self._decay]
         saved = build_confidence(settings.model)
@@ -335,6 +334,7 @@ class Daemon:
             learner=learner,
             predictor=self._predictor,
             predictions=self._predictions,
+            writes_labelled=settings.predictions.labelled,
             rejects=self._rejects,
             checkpoint=self._checkpoint,
             checkpoint_writer=CheckpointWriter(

@@ -471,6 +471,18 @@ class OutputSettings(Section):
         return OutputAddress.parse(self.to)
 
 
+class PredictionsSettings(OutputSettings):
+    """Where predictions go, and of which messages."""
+
+    labelled: bool = False  # also of messages that are learned
+
+    @model_validator(mode="after")
+    def _has_place(self) -> Self:
+        if self.labelled and self.to == "none":
+            raise wrong("labelled needs predictions.to, where the predictions go")
+        return self
+
+
 class PredictorSettings(Section):
     """The thread that judges what has no label."""
 

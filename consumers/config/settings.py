@@ -51,6 +51,7 @@ from consumers.config.sections import (
     MessageSettings,
     OutputSettings,
     PageSettings,
+    PredictionsSettings,
     PredictorSettings,
     RecentSettings,
     Section,
@@ -107,7 +108,7 @@ class Settings(Section):
     learned: LearnedSettings = LearnedSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     group: SharedSettings = SharedSettings()
-    predictions: OutputSettings = OutputSettings()
+    predictions: PredictionsSettings = PredictionsSettings()
     rejects: OutputSettings = OutputSettings()
     predictor: PredictorSettings = PredictorSettings()
     recent: RecentSettings = RecentSettings()

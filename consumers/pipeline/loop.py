@@ -79,6 +79,7 @@ class Pipeline:
     # commits the positions itself.
     handled: Callable[[Partition, int], None] | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
+    writes_labelled: bool = False  # predictions of what is learned, too
     has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
@@ -264,6 +265,11 @@ class Pipeline:
             # then those that the predictor's thread judges.
             self._learn(messages, to_learn[:n], own_times)
             self._predict(messages, to_predict[:n_before], snapshot)
+            if self.writes_labelled and len(to_learn[:n]):
+                rows = to_learn[:n]
+                columns = columns_of(messages, rows, self.statistics.fields)
+                then = partial(self._add_predictions, messages, rows)
+                self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
                 return
@@ -406,6 +412,9 @@ class Pipeline:
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
         self.metrics.observe_predict(time.perf_counter() - submitted_at_s, len(rows))
+        self._add_predictions(messages, rows, answer)
+
+    def _add_predictions(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
         if isinstance(self.predictions, NoSink):
             return
         classes = [str(label) for label in answer.classes]

@@ -165,6 +165,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     prediction_set: list[str] | msgspec.UnsetType = msgspec.UNSET  # with model.coverage
     decision: str | msgspec.UnsetType = msgspec.UNSET  # the cheapest class, with model.costs
     snapshot_version: int
+    truth: str | msgspec.UnsetType = msgspec.UNSET  # the label, of a message that has one
 
 
 class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +216,7 @@ def prediction_record(
         probabilities={name: math.exp(log) for name, log in logs.items()},
         log_posterior=logs,
         snapshot_version=snapshot_version,
+        truth=msgspec.UNSET if envelope.label is None else envelope.label,
         **decided,
     )
     value = _encode(prediction)
@@ -304,7 +306,7 @@ _TEXTS = {"text", "fields"}
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
-_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision"}
+_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision", "truth"}
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
 _ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')

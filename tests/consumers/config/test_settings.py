@@ -140,6 +140,7 @@ port: 1
         ("source: 'file:'", "source: must name a file"),
         ("predictions: {to: 'kafka:t'}", "predictions.to: needs brokers: set kafka.servers"),
         ("predictions: {to: 'kafka://h:1/t'}", "must be kafka:TOPIC; the servers go to"),
+        ("predictions: {labelled: true}", "labelled needs predictions.to, where the"),
         ("predictions: {to: stdout}", "must be none, file:PATH or kafka:TOPIC"),
         ("source: kafka://h:1/t\nrejects: {to: 'kafka:t'}", "it would read what it writes"),
         ("source: file:a\nrejects: {to: 'file:a'}", "it would read what it writes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +28,8 @@ from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.reader import BatchQueue, Limits, Reader
 from consumers.pipeline.revision import Reviser
-from consumers.sinks.records import NoSink, Record, Sink
+from consumers.sinks.jsonl import JsonLinesSink
+from consumers.sinks.records import NoSink, Record, Sink, is_output
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw
@@ -139,6 +141,35 @@ def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
     assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
     assert run.source.committed == [{LOG: 6}]
     assert run.value("checkpoints_total") == 1.0
+
+
+def test_predictions_of_labelled_messages_are_as_if_they_had_no_label(tmp_path: Path) -> None:
+    """They come from a snapshot of before, have the label as truth, and change no figure."""
+    taught = [b'{"text":"good day","label":4}', b'{"text":"bad day","label":0}'] * 500
+    log = [*taught, LABELLED, UNLABELLED, b'{"text":"bad day","label":4}', b'{"text":"bad day"}']
+    found, counted = {}, {}
+    for is_on in (True, False):
+        path = tmp_path / f"predictions-{is_on}.jsonl"
+        sink = JsonLinesSink(path, "predictions")
+        run = Run(tmp_path / str(is_on), [raw(LOG, log)], predictions=sink)
+        run.pipeline.writes_labelled = is_on
+        run.pipeline.run(Limits(until_end=True))
+        run.end()
+        sink.close()
+        found[is_on] = [json.loads(line) for line in path.read_bytes().splitlines()]
+        assert is_output(path.read_bytes())
+        statistics = run.pipeline.statistics
+        counted[is_on] = (statistics.n_messages, statistics.n_learned, statistics.n_judged)
+    assert counted[True] == counted[False] == (1004, 1002, 2)
+    by_place = {int(each["id"].rpartition("-")[2]): each for each in found[True]}
+    assert sorted(by_place) == list(range(1004))
+    assert [each["id"] for each in found[False]] == [by_place[i]["id"] for i in (1001, 1003)]
+    assert {by_place[i]["probabilities"]["positive"] for i in range(1000)} == {0.5}
+    for labelled, unlabelled in ((1000, 1001), (1002, 1003)):
+        own, other = by_place[labelled], by_place[unlabelled]
+        assert own["probabilities"] == other["probabilities"] != {"negative": 0.5, "positive": 0.5}
+        assert own["snapshot_version"] == other["snapshot_version"]
+        assert (own["truth"], other.get("truth")) == ("positive", None)
 
 
 def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
