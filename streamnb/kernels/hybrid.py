@@ -45,7 +45,8 @@ from streamnb.kernels.layout import (
 
 # A word, a negated word, an n-gram of two words, a longer one.
 KINDS = 4
-N_BANDS = 8
+BANDS = (2, 4, 10, 30, 100, 1000, 10_000)  # where a band of counts begins; see `band`
+N_BANDS = len(BANDS) + 1
 N_WORD_GROUPS = KINDS * N_BANDS
 WEIGHT_START = 0.6  # w_g before anything is learned
 WEIGHT_PRECISION = 100.0
@@ -74,6 +75,7 @@ class HybridScratch(NamedTuple):
     scores: F64  # (n_classes,): z_c, then p_c, then the gradient
     log_totals: F64  # (n_classes,): log (T_c + 1)
     logs: F64  # log (i + m) of small whole counts
+    bands: I64  # `band` of the same
     options: F64  # SMOOTHING, SHRINKAGE, DECAY
 
 
@@ -114,10 +116,10 @@ def add_word(
         total += counts.by_word[column, c]
     per_count = 1.0 / scale
     total *= per_count
-    g = kind * N_BANDS + band(total)
-    if scratch.occurs[g] == 0:
-        for c in range(n_classes):
-            scratch.sums[g, c] = 0.0
+    # No processor foresees which band comes next, nor whether it is its group's first word: a table
+    # asks for no branch, and neither do sums that all begin at zero.
+    small = total < len(scratch.bands)
+    g = kind * N_BANDS + (scratch.bands[np.int64(total)] if small else band(total))
     scratch.occurs[g] += 1
     share = total / (total + n_classes * m)
     for c in range(n_classes):
@@ -145,6 +147,8 @@ def score(
         scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
     for g in range(N_WORD_GROUPS):
         scratch.occurs[g] = 0
+        for c in range(n_classes):
+            sums[g, c] = 0.0
     n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -162,12 +166,11 @@ def score(
     x = 1.0 / (root * np.sqrt(root))
     for c in range(n_classes):
         scores[c] *= x
-    for g in range(N_WORD_GROUPS):
-        if scratch.occurs[g] > 0:
-            scratch.weights[g] = group_weight(weights, g)
-            for c in range(n_classes):
-                sums[g, c] *= _SCALE * x
-                scores[c] += scratch.weights[g] * sums[g, c]
+    for g in range(N_WORD_GROUPS):  # those that do not occur add zero
+        scratch.weights[g] = group_weight(weights, g)
+        for c in range(n_classes):
+            sums[g, c] *= _SCALE * x
+            scores[c] += scratch.weights[g] * sums[g, c]
     return float(x)
 
 
@@ -395,6 +398,8 @@ def explain(
             continue
         for g in range(N_WORD_GROUPS):
             scratch.occurs[g] = 0
+            for c in range(len(counts.tokens)):
+                scratch.sums[g, c] = 0.0
         add_word(counts, column, int(kinds[column]), times[k], scale, scratch)
         residual = x * times[k] / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
         for g in range(N_WORD_GROUPS):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import check_kind
 from streamnb.kernels import multinomial as kernel
-from streamnb.kernels.hybrid import N_WORD_GROUPS, HybridScratch
+from streamnb.kernels.hybrid import BANDS, N_WORD_GROUPS, HybridScratch
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists, check
@@ -130,6 +130,12 @@ def small_logs(smoothing: float) -> NDArray[np.float64]:
     return found
 
 
+@cache
+def small_bands() -> NDArray[np.int64]:
+    """Return the bands of the same counts."""
+    return np.searchsorted(BANDS, np.arange(_N_LOGS), side="right")
+
+
 @dataclass(frozen=True, slots=True)
 class Hybrid:
     """Weights of words, learned online by logistic regression beside the counts.
@@ -187,6 +193,7 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int) -> HybridScratch:
         np.empty(n_classes),
         np.empty(n_classes),
         small_logs(hybrid.smoothing),
+        small_bands(),
         np.array([hybrid.smoothing, hybrid.shrinkage, 0.5 ** (1.0 / hybrid.half_life)]),
     )
 

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 import streamnb as nb
 from streamnb.errors import InputError
 from streamnb.inspection.explain import CLASS_PRIOR
+from streamnb.kernels.hybrid import band
+from streamnb.likelihoods.multinomial import small_bands
 from streamnb.serialization import pack, unpack
+from tests.kernels.inner import from_python
 
 CLASSES = ["bad", "good", "odd"]
 Text = tuple[str, str]
@@ -383,3 +386,10 @@ def test_weights_that_nobody_learned_are_refused(name: str, value: float) -> Non
     arrays[f"sections/0/text/hybrid_{name}"][0, 0] = value
     with pytest.raises(InputError, match="a hybrid's precisions"):
         unpack(header, arrays)
+
+
+def test_the_table_of_bands_is_the_rule() -> None:
+    """Small counts find in a table the band that the rule gives them, fractions as well."""
+    rule, table = from_python(band), small_bands()
+    assert [rule(float(count)) for count in range(len(table))] == table.tolist()
+    assert [rule(count + 0.5) for count in range(len(table))] == table.tolist()
