@@ -50,6 +50,7 @@ from consumers.messages import Partition
 from consumers.monitoring import logs
 from consumers.monitoring.logs import traced
 from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import DriftWatch
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Summary
 from consumers.pipeline.checkpoint import Checkpoint
@@ -313,9 +314,9 @@ class Daemon:
         memory, labels = self._learned, self._labels
         consumed += [] if memory is None else [memory]
         consumed += [] if labels is None else [labels.join]
-        consumed += [] if self._decay is None else [self._decay]
         saved = build_confidence(settings.model)
-        consumed += [] if saved is None else [saved]
+        drift = statistics.drift = DriftWatch.of(settings.drift)
+        consumed += [each for each in (self._decay, saved, drift) if each is not None]
         self._checkpoint.restore_entries((*consumed, *predicted))
         if memory is not None:
             self._begin_memory(memory, positions)

@@ -82,6 +82,7 @@ def build_status(
         lag=seen.lag,
         n_lost=seen.lost_messages,
         decoder=seen.decoder,
+        drift=None if statistics.drift is None else statistics.drift.report(),
     )
 
 

@@ -34,6 +34,7 @@ from streamnb.kernels import (
     categorical,
     complement,
     counting,
+    drift,
     flags,
     gaussian,
     hybrid,
@@ -136,7 +137,12 @@ def needed(settings: Settings) -> list[Kernel]:
     if kafka and settings.kafka.decode == "columns":
         modules.add(record_batch)
     wanted = {module.__name__ for module in modules}
-    return [each for each in entry_points if each.name.rpartition(".")[0] in wanted]
+    names = {f"{drift.__name__}.bet"} if settings.drift.enabled else set()
+    return [
+        each
+        for each in entry_points
+        if each.name.rpartition(".")[0] in wanted or each.name in names
+    ]
 
 
 class WarmUp:

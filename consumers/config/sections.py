@@ -409,6 +409,15 @@ class LearningSettings(Section):
     window: int = Field(default=10_000, ge=1, le=10_000_000)  # examples of the prequential window
 
 
+class DriftSettings(Section):
+    """Alarms when log-losses grow, and the words that moved."""
+
+    enabled: bool = False
+    alpha: float = Field(default=0.001, gt=0, lt=1)
+    tolerance: float = Field(default=0.0, ge=0, le=0.4)
+    words_after: int = Field(default=4_000, ge=1)  # labelled messages
+
+
 class CheckpointSettings(Section):
     """Where model and stream positions are kept, as one file."""
 

@@ -38,6 +38,7 @@ from consumers.config.sections import (
     SENTIMENT140,
     CheckpointSettings,
     CorrectionsSettings,
+    DriftSettings,
     EmoticonLabels,
     FieldLabels,
     FileSettings,
@@ -105,6 +106,7 @@ class Settings(Section):
     late_labels: LateLabelsSettings = LateLabelsSettings()
     model: ModelSettings = ModelSettings()
     learning: LearningSettings = LearningSettings()
+    drift: DriftSettings = DriftSettings()
     learned: LearnedSettings = LearnedSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     group: SharedSettings = SharedSettings()

@@ -86,6 +86,7 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
         classes=status.class_rows,
         snapshot=schemas.SnapshotAge(status.snapshot_version, status.snapshot_age_s),
         checkpoint=schemas.CheckpointAge(status.checkpoint_age_s),
+        drift=status.drift,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from consumers.monitoring.prequential import Bin
+from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ClassRow
 
@@ -270,6 +270,7 @@ class ModelAnswer(Struct):
     classes: tuple[ClassRow, ...]
     snapshot: SnapshotAge
     checkpoint: CheckpointAge
+    drift: DriftReport | None
     prequential: PrequentialFigures
     confusion: Confusion
     calibration: tuple[Bin, ...]

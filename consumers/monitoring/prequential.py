@@ -1,4 +1,4 @@
-"""Prequential accuracy and log-loss: each example is predicted just before it is learned.
+"""Prequential accuracy, log-loss and drift: each example is predicted just before it is learned.
 
 The log-loss of an example is minus the log-posterior of its true class, in nats. A posterior below
 1e-15 counts as 1e-15, so that one impossible word does not make the mean infinite: 1e-15 is the
@@ -20,16 +20,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from consumers.checkpoint_entry import CheckpointEntry
+from consumers.config.sections import DriftSettings
+from streamnb import DriftMartingale, MovedWord, NaiveBayes, WordCounts, count_words, moved_words
+from streamnb.inspection.words import word_groups
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 LOG_POSTERIOR_MIN = math.log(1e-15)
+log = structlog.get_logger(__name__)
 
 
 def predicted_classes(log_posteriors: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -69,22 +74,24 @@ class Prequential:
         self.n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
 
-    def update(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
-        """Take in examples, in the order they were predicted.
+    def update(
+        self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Take in examples, in the order they were predicted; return their log-losses.
 
         `log_posteriors` has shape (n, n_classes) and is normalised, from before each example was
         learned; -inf is legal, and of classes that tie, the first one is taken as predicted.
         `labels` holds the index of each example's true class.
         """
         if not len(labels):
-            return
+            return np.empty(0)
         n_classes = log_posteriors.shape[1]
         assert n_classes <= CLASSES_MAX, "a class is kept in two bytes"
         # Flat places: what take_along_axis does, in a third of the time.
         flat, starts = log_posteriors.reshape(-1), np.arange(len(labels)) * n_classes
         predicted = predicted_classes(log_posteriors)
         # Rounding can leave a posterior a hair above 1; a loss is never negative.
-        losses = -np.clip(flat.take(starts + labels), LOG_POSTERIOR_MIN, 0.0)
+        losses: NDArray[np.float64] = -np.clip(flat.take(starts + labels), LOG_POSTERIOR_MIN, 0.0)
         correct = predicted == labels
         judgements = np.empty(len(labels), dtype=JUDGEMENT)
         judgements["truth"], judgements["predicted"] = labels, predicted
@@ -95,6 +102,7 @@ class Prequential:
         self.log_loss_sum = float(np.cumsum(np.append(self.log_loss_sum, losses))[-1])
         self._n_classes = n_classes
         self._hold(losses, correct, judgements.view(np.uint64))
+        return losses
 
     def _hold(
         self,
@@ -274,3 +282,142 @@ def calibration_error(bins: Sequence[Bin]) -> float | None:
         if each.accuracy is not None and each.mean_probability is not None
     )
     return sum(off) / n
+
+
+# ---- drift ---------------------------------------------------------------------------------------
+
+WARM_EXAMPLES = 1_000  # the first losses of a model that knows nothing are compared with nothing
+WORDS_MAX = 5_000  # the most frequent ones, whose classes are compared
+WORDS_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What is known of drift.
+
+    Attributes
+    ----------
+    n_alarms : int
+        Since the checkpoint's beginning.
+    capital : float
+        What the martingale's capital of 1 has become; an alarm is raised at 1/`drift.alpha`.
+    alarm_at : int or None
+        The newest alarm, as the number of its labelled message; None before the first.
+    words : tuple of MovedWord
+        What moved after the newest alarm whose words were named, the most surely moved first.
+    """
+
+    n_alarms: int
+    capital: float
+    alarm_at: int | None
+    words: tuple[MovedWord, ...]
+
+
+class DriftWatch:
+    """Raises alarms on the log-losses of labelled messages, and names the words that moved.
+
+    `update` and `name_words` are called on the consuming thread; `report` may be asked on others.
+    """
+
+    name = "drift"
+
+    def __init__(self, settings: DriftSettings) -> None:
+        self._settings = settings
+        self._martingale = DriftMartingale(settings.alpha, settings.tolerance)
+        self._n = 0  # losses taken in
+        self._is_alarmed = False  # and the words of before are not counted yet
+        self._earlier: WordCounts | None = None
+        self._name_at = 0  # losses after which words are named
+        self._report = DriftReport(0, 1.0, None, ())
+
+    @classmethod
+    def of(cls, settings: DriftSettings) -> Self | None:
+        """Return a watch by its settings; None if they turn it off."""
+        return cls(settings) if settings.enabled else None
+
+    def report(self) -> DriftReport:
+        """Return what is known of drift."""
+        return self._report
+
+    def update(self, losses: NDArray[np.float64]) -> None:
+        """Take in log-losses, in the order of their messages."""
+        first = min(max(0, WARM_EXAMPLES - self._n), len(losses))
+        alarms = self._martingale.update(losses[first:])
+        before = self._n + first + 1
+        self._n += len(losses)
+        for at in alarms:
+            self._is_alarmed = True
+            self._report = replace(self._report, alarm_at=before + at)
+            log.warning(
+                "drift",
+                message=before + at,
+                detail="log-losses have grown beyond chance; words follow that moved",
+            )
+        self._report = replace(
+            self._report, n_alarms=self._martingale.n_alarms, capital=self._martingale.capital
+        )
+
+    def name_words(self, model: NaiveBayes) -> None:
+        """Count the words of before once an alarm was raised, and later name those that moved."""
+        group = next(iter(word_groups(model.state)), None)
+        if group is None:
+            return
+        if self._is_alarmed and self._earlier is None:
+            self._earlier = count_words(model, WORDS_MAX, group)
+            self._name_at = self._n + self._settings.words_after
+        self._is_alarmed = False
+        if self._earlier is None or self._n < self._name_at:
+            return
+        words = tuple(moved_words(self._earlier, model, WORDS_NAMED))
+        self._earlier = None
+        self._report = replace(self._report, words=words)
+        log.warning(
+            "drift_words",
+            message=self._n,
+            words=[f"{each.word} → {each.label} (z {each.z:.1f})" for each in words],
+        )
+
+    def pack(self) -> CheckpointEntry:
+        """Return the martingale, the last report, and the words of before if they are needed."""
+        values: dict[str, Any] = {
+            "n": self._n,
+            "martingale": self._martingale.to_dict(),
+            "is_alarmed": self._is_alarmed,
+            "name_at": self._name_at,
+            "alarm_at": self._report.alarm_at,
+            "words": [asdict(each) for each in self._report.words],
+        }
+        earlier = self._earlier
+        if earlier is None:
+            return CheckpointEntry(values)
+        values["earlier"] = {
+            "group": earlier.group,
+            "words": list(earlier.words),
+            "scale": earlier.scale,
+            "landmark": earlier.landmark,
+        }
+        return CheckpointEntry(values, {"counts": earlier.counts, "tokens": earlier.tokens})
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on with an entry's martingale, under the settings of now."""
+        values, settings = entry.values, self._settings
+        now = {"alpha": settings.alpha, "tolerance": settings.tolerance}
+        self._martingale = DriftMartingale.from_dict(values["martingale"] | now)
+        self._n, self._name_at = values["n"], values["name_at"]
+        self._is_alarmed = values["is_alarmed"]
+        self._report = DriftReport(
+            self._martingale.n_alarms,
+            self._martingale.capital,
+            values["alarm_at"],
+            tuple(MovedWord(**each) for each in values["words"]),
+        )
+        earlier = values.get("earlier")
+        if earlier is not None:
+            self._earlier = WordCounts(
+                earlier["group"],
+                tuple(earlier["words"]),
+                entry.arrays["counts"],
+                entry.arrays["tokens"],
+                earlier["scale"],
+                earlier["landmark"],
+            )

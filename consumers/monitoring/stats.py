@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from consumers.checkpoint_entry import CheckpointEntry
 from consumers.messages import KnownClasses, Messages
-from consumers.monitoring.prequential import Prequential, predicted_classes
+from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence
 
@@ -70,6 +70,7 @@ class RunStatistics:
         self.classes = KnownClasses.of(classes)
         self.fields = tuple(fields)
         self.prequential = Prequential(window)
+        self.drift: DriftWatch | None = None
         self.n_messages = 0
         self.n_learned = 0
         self.n_judged = 0
@@ -155,8 +156,7 @@ class RunStatistics:
         truth: NDArray[np.integer],
     ) -> None:
         """Count labelled messages that were predicted and then learned."""
-        self.n_learned += len(rows)
-        self.prequential.update(posteriors, truth)
+        self._take_losses(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)
         self._remember(messages, rows, posteriors, self._predicted, self.n_messages)
 
@@ -174,9 +174,14 @@ class RunStatistics:
         """Count examples whose label came later, by what the model first stated of them."""
         if self.confidence is not None:
             posteriors = self.confidence.learn(posteriors, truth)
-        self.n_learned += len(truth)
-        self.prequential.update(posteriors, truth)
+        self._take_losses(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)
+
+    def _take_losses(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
+        self.n_learned += len(truth)
+        losses = self.prequential.update(posteriors, truth)
+        if self.drift is not None:
+            self.drift.update(losses)
 
     def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
         classes = tuple(self.classes)

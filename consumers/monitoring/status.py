@@ -23,6 +23,7 @@ from typing import NamedTuple
 import structlog
 
 from consumers.messages import Partition
+from consumers.monitoring.prequential import DriftReport
 from consumers.monitoring.quality import QualityReport, ShareReport
 
 # Before the loop turns, a checkpoint is read; compiling, which comes before that, says how it goes.
@@ -297,6 +298,7 @@ class Status:
     decoder: str | None = None  # how Kafka's responses are decoded; None for other sources
     new_words_dropped: int = 0  # in this run
     new_values_dropped: int = 0  # values of categories, likewise
+    drift: DriftReport | None = None  # with `drift.enabled`
     health: HealthReport = NOT_BEGUN  # what `/healthz` and `/readyz` answer
 
 

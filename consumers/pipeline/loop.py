@@ -158,6 +158,8 @@ class Pipeline:
             self._judge_and_learn(messages, 0, len(messages))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
+        if self.statistics.drift is not None:
+            self.statistics.drift.name_words(self.learner.model)
         self.reader.learned(len(messages), time.thread_time() - began_s)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))

@@ -100,6 +100,10 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     names = {each.name.split(".")[-2] for each in needed(other)}
     assert {"gaussian", "record_batch"} <= names
     assert "word_table" not in names
+    watched = Settings.model_validate({"drift": {"enabled": True}})
+    assert {each.name for each in needed(watched)} - {each.name for each in needed(Settings())} == {
+        "streamnb.kernels.drift.bet"
+    }
 
 
 @pytest.mark.parametrize(
