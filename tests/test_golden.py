@@ -135,7 +135,7 @@ def test_a_state_folder_of_the_first_version_goes_on(
     if newest != "model.nb":
         (tmp_path / "state" / "model.nb").unlink()
     outcome = json.loads(unpacked("daemon/outcome.json.xz"))
-    found = daemon_goes_on(tmp_path, hybrid=hybrid)
+    found = daemon_goes_on(tmp_path, {"hybrid": hybrid}, {"prior": "model"})
     if hybrid:  # what it answers from there on is another model's
         for each in (outcome, found):
             del each["answers"], each["kept"]

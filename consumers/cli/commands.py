@@ -32,6 +32,8 @@ from consumers.cli.conventions import (
     FromOption,
     JsonOption,
     MaxMessagesOption,
+    MessageOption,
+    PriorOption,
     ReplayFromOption,
     SourceOption,
     ToOption,
@@ -227,20 +229,13 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    message: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--json-message",
-            metavar="JSON",
-            help="A whole message, as the stream brings it; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    message: MessageOption = None,
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
     ] = None,
     source: SourceOption = None,
+    prior: PriorOption = "none",
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -257,8 +252,9 @@ def predict(
     stored, troubles = answers.read_model(model or answers.newest_checkpoint(config))
     _warn(troubles)
     console, answering = Console(), answers.answering(stored, config)
+    reader = answering if prior == "model" else answering.without_prior()
     for example, text in _examples(stored.model, texts or [], given or [], message or [], config):
-        answer = answers.predict(answering, example, text)
+        answer = answers.predict(answering, example, text, reader)
         if as_json:
             print_json(answer)
         else:

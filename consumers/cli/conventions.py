@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -52,6 +52,19 @@ SourceOption = Annotated[
     typer.Option(
         metavar="ADDRESS", help=f"{SOURCE_FORMS}; wins over the file.", show_default=False
     ),
+]
+MessageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--json-message",
+        metavar="JSON",
+        help="A whole message, as the stream brings it; may be repeated.",
+        show_default=False,
+    ),
+]
+PriorOption = Annotated[
+    Literal["none", "model"],
+    typer.Option(help="Whether the mix of classes that was learned counts as evidence."),
 ]
 MaxMessagesOption = Annotated[
     int | None,

@@ -33,6 +33,7 @@ from streamnb.inspection.summary import (
 )
 from streamnb.inspection.words import MISSING
 from streamnb.labels import Label
+from streamnb.reader import ModelReader
 from streamnb.storage import Stored, read
 
 Scores = list[tuple[str, float]]
@@ -84,30 +85,36 @@ def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
 
 
 def predict(
-    model: NaiveBayes | Snapshot, example: Mapping[str, Any], text: str | None = None
+    model: NaiveBayes | Snapshot,
+    example: Mapping[str, Any],
+    text: str | None = None,
+    reader: ModelReader | None = None,
 ) -> dict[str, Any]:
     """Judge one example; `text` was asked about, where that is all the example holds.
+
+    `reader` answers in the model's place, if it is given: the same one without its class prior.
 
     Returns ``text``, or ``fields`` where it was no text; ``label``, the most probable class;
     ``probabilities`` by class; ``prediction_set`` and ``decision``, where the checkpoint has them;
     ``words`` and ``features``, those that weigh most, each with its
     score: above 0 it speaks for the label, below 0 against.
     """
-    label = model.predict_one(example)
+    reader = model if reader is None else reader
+    label = reader.predict_one(example)
     words: Scores = []
     features: Scores = []
     if len(model.classes) > 1 and label is not None:
-        words, features = feature_scores(model, example, label)
+        words, features = feature_scores(reader, example, label)
     there = {field: value for field, value in example.items() if not _is_missing(value)}
     decided: dict[str, Any] = {}
     if isinstance(model, Snapshot):
-        logs = np.array([[*model.predict_log_proba_one(example).values()]])
+        logs = np.array([[*reader.predict_log_proba_one(example).values()]])
         decided = decided_by(model.rule, [str(each) for each in model.classes], logs)[0]
     asked = {"text": text} if text is not None and len(there) <= 1 else {"fields": there}
     return {
         **asked,
         "label": label,
-        "probabilities": model.predict_proba_one(example),
+        "probabilities": reader.predict_proba_one(example),
         **decided,
         "words": [{"word": value, "score": score} for value, score in words],
         "features": [{"feature": value, "score": score} for value, score in features],
@@ -115,7 +122,7 @@ def predict(
 
 
 def feature_scores(
-    model: NaiveBayes | Snapshot, example: Mapping[str, Any], label: Label
+    model: ModelReader, example: Mapping[str, Any], label: Label
 ) -> tuple[Scores, Scores]:
     """Return the words and the other features that weigh most for or against a label."""
     names = set(_groups(model, "words"))
@@ -134,9 +141,10 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _groups(model: NaiveBayes | Snapshot, kind: str) -> list[str]:
+def _groups(model: ModelReader, kind: str) -> list[str]:
     """Return the names of the groups of a kind."""
-    return [name for name, spec in model.state.describe()["groups"].items() if spec["kind"] == kind]
+    groups = model.state.describe()["groups"]
+    return [name for name, spec in groups.items() if spec["kind"] == kind]
 
 
 def inspect(stored: Stored, n: int, words: Sequence[str] = ()) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Client:
         self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
 
     def predict(self, example: str | Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        """Return the prediction for a text or a message; `explain=True`, `interval=0.95`."""
+        """Return the prediction for a text or a message; `explain=True`, `prior="model"`."""
         what = "text" if isinstance(example, str) else "message"
         (found,) = self._ask("POST", "/v1/predict", {what: example, **more})["predictions"]
         return dict(found)

@@ -26,13 +26,14 @@ from consumers.http.threads import Batcher, predict_columns
 from streamnb import Snapshot
 from streamnb.errors import InputError
 from streamnb.labels import Label
+from streamnb.reader import ModelReader
 
 FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
 
 
-def explain(snapshot: Snapshot, example: Mapping[str, Any]) -> schemas.ApiExplanation:
-    """Return why a snapshot predicts an example's class; InputError if it has only one class."""
-    whole = snapshot.explain_one(example)
+def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExplanation:
+    """Return why a model predicts an example's class; InputError if it has only one class."""
+    whole = reader.explain_one(example)
     prior = next(each for each in whole.contributions if each.group is None)
     features = [each for each in whole.contributions if each.group is not None]
     features.sort(key=lambda each: (-abs(each.weight), each.value))
@@ -59,7 +60,7 @@ def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:
 
 
 def credible_interval(
-    snapshot: Snapshot, example: Mapping[str, Any], level: float
+    reader: ModelReader, example: Mapping[str, Any], level: float
 ) -> schemas.Interval | None:
     """Return the credible interval of an example's most probable class, None if there is none.
 
@@ -67,13 +68,13 @@ def credible_interval(
     from the delta method if the model has one, else from draws with a fixed seed. An InputError
     says that the model's parameters have no posterior.
     """
-    if snapshot.state.is_hybrid or snapshot.rule.curve is not None:
+    if reader.state.is_hybrid or reader.state.calibration is not None:
         return None
-    label = snapshot.classes[int(np.argmax(list(snapshot.predict_proba_one(example).values())))]
+    label = reader.classes[int(np.argmax(list(reader.predict_proba_one(example).values())))]
     try:
-        found = snapshot.credible_interval_one(example, level, "delta")
+        found = reader.credible_interval_one(example, level, "delta")
     except InputError:
-        found = snapshot.credible_interval_one(example, level, seed=0)
+        found = reader.credible_interval_one(example, level, seed=0)
     low, high = found[label]
     return schemas.Interval(level, low, high)
 
@@ -103,7 +104,8 @@ def prediction_routes(
         asked = await bodies.read(request, decoder)
         name, value = given_in(asked, "text", "texts", "message", "messages")
         explains = asked.explain or asked.interval is not None
-        if name == "text" and batcher.text_field is not None and not explains:
+        is_plain = asked.prior == "none" and not (explains or asked.raw)
+        if name == "text" and batcher.text_field is not None and is_plain:
             return json_response(await batcher.predict_text(value))
         examples = example_decoder.examples(name, value)
         if explains and examples.n > schemas.EXPLAINED_MAX:
@@ -123,12 +125,17 @@ def _predict_examples(
     examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
 ) -> bytes:
     """Return the JSON of the predictions, with what else is asked for."""
-    answer = predict_columns(snapshot, examples.columns)
+    reader = snapshot if asked.prior == "model" else snapshot.without_prior()
+    answer = predict_columns(snapshot, examples.columns, reader)
+    if asked.raw:
+        raw = predict_columns(snapshot, examples.columns, reader.raw())
+        for prediction, by_counts in zip(answer.predictions, raw.predictions, strict=True):
+            prediction.raw = by_counts.probabilities
     if asked.explain or asked.interval is not None:
         for i, prediction in enumerate(answer.predictions):
             example = examples.example(i)
             if asked.explain:
-                prediction.explanation = explain(snapshot, example)
+                prediction.explanation = explain(reader, example)
             if asked.interval is not None:
-                prediction.interval = credible_interval(snapshot, example, asked.interval)
+                prediction.interval = credible_interval(reader, example, asked.interval)
     return msgspec.json.encode(answer)

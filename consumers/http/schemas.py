@@ -8,7 +8,7 @@ and probabilities lie between 0 and 1, scores are in nats, and a number that is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -38,13 +38,17 @@ Counts = dict[Label, int]
 class PredictRequest(Struct, forbid_unknown_fields=True):
     """What is to be judged: one of `text`, `texts`, `message` and `messages`.
 
-    A message is a JSON object as the stream brings it.
+    A message is a JSON object as the stream brings it. `prior`: `model` counts the stream's own mix
+    of classes as evidence, as its own figures do; `none` takes all classes as equally probable
+    beforehand. `raw` asks for what the counts alone say, too.
     """
 
     text: str | None = None
     texts: Annotated[list[str], Meta(min_length=1, max_length=TEXTS_MAX)] | None = None
     message: Raw | UnsetType = UNSET
     messages: Annotated[list[Raw], Meta(min_length=1, max_length=TEXTS_MAX)] | None = None
+    prior: Literal["none", "model"] = "none"
+    raw: bool = False
     explain: bool = False
     interval: Annotated[float, Meta(gt=0, lt=1, description="Level, such as 0.95.")] | None = None
 
@@ -88,11 +92,13 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
 
     `prediction_set` holds the classes that can be meant, with model.coverage, and `decision` is the
     cheapest class, with model.costs.
+    `raw` has the probabilities by the counts alone, without a hybrid's weights, if asked for.
     """
 
     label: Label
     probabilities: ByClass
     log_posteriors: dict[Label, Nats]
+    raw: ByClass | None = None
     explanation: ApiExplanation | None = None
     interval: Annotated[
         Interval | UnsetType | None,

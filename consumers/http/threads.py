@@ -22,6 +22,7 @@ from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from consumers.sinks.records import decided_by
 from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError
+from streamnb.reader import ModelReader
 
 T = TypeVar("T")
 _Waiter = asyncio.Future[Any]
@@ -84,9 +85,15 @@ def call_soon(loop: asyncio.AbstractEventLoop, run: Callable[..., object], *args
         loop.call_soon_threadsafe(run, *args)
 
 
-def predict_columns(snapshot: Snapshot, columns: Any) -> PredictAnswer:
-    """Return a snapshot's predictions for columns of the model's fields."""
-    logs = snapshot.predict_log_proba_many(columns)
+def predict_columns(
+    snapshot: Snapshot, columns: Any, reader: ModelReader | None = None
+) -> PredictAnswer:
+    """Return predictions for columns of the model's fields, from a snapshot without its prior.
+
+    `reader` answers in the snapshot's place, if it is given.
+    """
+    reader = snapshot.without_prior() if reader is None else reader
+    logs = reader.predict_log_proba_many(columns)
     classes = [str(label) for label in snapshot.classes]
     by_class = _by_class(tuple(classes))
     labels = map(classes.__getitem__, logs.argmax(axis=1).tolist())

@@ -109,11 +109,15 @@ def ask(daemon: Daemon, method: str, path: str, body: object = None) -> Any:
         return json.loads(answer.read())
 
 
-def go_on(folder: Path, **words: Any) -> dict[str, Any]:
+def go_on(
+    folder: Path, words: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Let a state go on to the end of the input; return what is known and answered then.
 
-    `words` are further settings of the model's words, which an older tree may not know.
+    `words` are further settings of the model's words, and `more` goes with each question: an older
+    tree may not know them.
     """
+    words, more = words or {}, more or {}
     # The first version took nothing back that the stream deletes.
     config = configure(folder, words, learned={"messages_max": 0})
     (folder / INPUT).write_bytes(b"\n".join(lines()) + b"\n")
@@ -124,7 +128,9 @@ def go_on(folder: Path, **words: Any) -> dict[str, Any]:
     counts = inspected(folder)
     with Daemon(config) as daemon:
         daemon.until(lambda: _is_open(daemon), "a page")
-        answers = [ask(daemon, "POST", "/v1/predict", asked)["predictions"] for asked in ASKED]
+        answers = [
+            ask(daemon, "POST", "/v1/predict", {**asked, **more})["predictions"] for asked in ASKED
+        ]
         found = ask(daemon, "GET", "/v1/search?q=coffee&limit=200")
         kept = [ask(daemon, "GET", f"/v1/messages/m{i}") for i in (12, 10, 100, 355, 440)]
         assert daemon.stop() == 0

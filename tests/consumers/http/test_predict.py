@@ -98,6 +98,15 @@ def tweets() -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
+def skewed() -> Iterator[Api]:
+    """Yield a model of texts of which nearly all were negative."""
+    of = settings()
+    model = taught(of)
+    model.learn_many({"text": ["rain again"] * 40}, ["negative"] * 40)
+    yield from apis(of, model)
+
+
+@pytest.fixture(scope="module")
 def plain() -> Iterator[Api]:
     """Yield a model of texts without a hybrid."""
     of = settings(model={"features": {"text": {"hybrid": False}}})
@@ -129,9 +138,10 @@ def test_one_text_is_judged_as_the_model_judges_it(tweets: Api, texts: list[str]
     together = tweets.ask({"texts": texts})
     by_message = tweets.ask({"messages": [{"id": 1, "text": text} for text in texts]})
     for text, found, same in zip(texts, together.predictions, by_message.predictions, strict=True):
-        logs = tweets.model.predict_log_proba_one({"text": text})
+        reader = tweets.model.without_prior()
+        logs = reader.predict_log_proba_one({"text": text})
         assert found.log_posteriors == logs
-        assert found.label == tweets.model.predict_one({"text": text})
+        assert found.label == reader.predict_one({"text": text})
         assert found.probabilities == {label: float(np.exp(value)) for label, value in logs.items()}
         assert tweets.ask({"text": text}).predictions == [found]
         assert same == found
@@ -201,9 +211,41 @@ def test_a_hybrid_explains_itself_and_has_no_interval(tweets: Api) -> None:
     assert why is not None
     odds = found.log_posteriors[why.label] - found.log_posteriors[why.other]
     assert sum((each.score for each in why.features), why.intercept) == pytest.approx(odds)
-    raw = tweets.model.raw().predict_log_proba_one({"text": asked["text"]})
+    raw = tweets.model.raw().without_prior().predict_log_proba_one({"text": asked["text"]})
     assert found.log_posteriors != raw
     assert tweets.model.state.groups["text"].hybrid == Hybrid()
+
+
+@pytest.mark.parametrize("prior", ["none", "model"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_prior_is_counted_if_it_is_asked_for(skewed: Api, prior: str, n: int) -> None:
+    """Without it the stream's mix of classes says nothing; the counts alone stand beside it."""
+    texts = ["a good day", "nothing that is known", "so bad"][:n]
+    given: dict[str, Any] = {"text": texts[0]} if n == 1 else {"texts": texts}
+    found = skewed.ask(given | {"prior": prior, "raw": True, "explain": True}).predictions
+    reader = skewed.model if prior == "model" else skewed.model.without_prior()
+    for text, own in zip(texts, found, strict=True):
+        assert own.log_posteriors == reader.predict_log_proba_one({"text": text})
+        by_counts = reader.raw().predict_log_proba_one({"text": text})
+        assert own.raw == {label: float(np.exp(value)) for label, value in by_counts.items()}
+        assert own.raw != own.probabilities or text == texts[1]
+        assert own.explanation is not None
+        assert (own.explanation.intercept != 0.0) is (prior == "model")
+        odds = own.log_posteriors[own.explanation.label] - own.log_posteriors[own.explanation.other]
+        scores = (each.score for each in own.explanation.features)
+        assert sum(scores, own.explanation.intercept) == pytest.approx(odds)
+    if n == 3:
+        unknown = found[1].probabilities
+        assert unknown == pytest.approx(
+            {"negative": 0.5, "positive": 0.5}
+            if prior == "none"
+            else dict(zip(skewed.model.classes, skewed.model.class_priors().tolist(), strict=True))
+        )
+    if prior == "none":
+        assert skewed.ask(given | {"raw": True, "explain": True}).predictions == found
+        alone = skewed.ask(given).predictions
+        assert [each.probabilities for each in alone] == [each.probabilities for each in found]
+        assert {each.raw for each in alone} == {None}
 
 
 def test_an_explained_word_has_what_was_learned_of_it(tweets: Api) -> None:
@@ -225,7 +267,8 @@ def test_fields_are_read_as_the_stream_is(loans: Api) -> None:
     form = {"purpose": "school", "income": "high", "has_car": None, "age": 23}
     (found,) = loans.ask({"message": form}).predictions
     example = {"purpose": "school", "income": "high", "has_car": None, "age": 23.0}
-    assert found.log_posteriors == loans.model.predict_log_proba_one(example)
+    expected = loans.model.without_prior().predict_log_proba_one(example)
+    assert found.log_posteriors == expected
     (nothing,) = loans.ask({"message": {}}).predictions
     assert nothing.probabilities == {"granted": 0.5, "refused": 0.5}
     # A text alone goes where the model reads its only text.
@@ -270,6 +313,7 @@ def test_what_the_stream_refuses_is_refused(loans: Api, message: bytes, words: s
         ({"text": "a", "interval": 1.0}, 422, "$.interval"),
         ({"text": "a", "interval": 0}, 422, "$.interval"),
         ({"text": "a", "explain": 1}, 422, "Expected `bool`"),
+        ({"text": "a", "prior": "stream"}, 422, "$.prior"),
         ({"text": "a", "explian": True}, 422, "unknown field `explian`"),
         ({"texts": ["a"] * 101, "explain": True}, 422, f"{EXPLAINED_MAX} may be at once"),
     ],
