@@ -69,13 +69,22 @@ class Vocabulary:
 
     def keep(self, columns: np.ndarray) -> Vocabulary:
         """Return a new vocabulary of the given columns (int64, ascending)."""
+        return Vocabulary.from_arrays(*self.arrays_of(columns))
+
+    def arrays_of(
+        self, columns: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `from_arrays` takes, of the given columns (int64); None: views of all."""
         table = self.table
         ends = table.word_ends[: self.n_words]
+        if columns is None:
+            words = table.words[: int(table.state[word_table.TEXT_BYTES])]
+            return table.fingerprints[: self.n_words], words, ends
         sizes = np.diff(ends, prepend=0)[columns]
         new_ends = np.cumsum(sizes)
         words = np.empty(int(sizes.sum()), dtype=np.uint8)
         word_table.gather_text(table.words, ends[columns], new_ends, words)
-        return Vocabulary.from_arrays(table.fingerprints[columns], words, new_ends)
+        return table.fingerprints[columns], words, new_ends
 
     @classmethod
     def from_arrays(cls, fps: np.ndarray, words: np.ndarray, word_ends: np.ndarray) -> Vocabulary:

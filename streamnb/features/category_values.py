@@ -356,14 +356,13 @@ class LiveValues(NamedTuple):
 
 def pack_table(prefix: str, table: ValueTable, chosen: LiveValues) -> Arrays:
     """Return fingerprints, texts and fields of the chosen values."""
-    vocabulary = table.vocabulary.keep(chosen.columns)
-    kept, n = vocabulary.table, vocabulary.n_words
+    fps, values, ends = table.vocabulary.arrays_of(chosen.columns)
     places = np.full(len(table.fields), -1, dtype=np.int32)
     places[chosen.fields] = np.arange(len(chosen.fields))
     return {
-        f"{prefix}/fingerprints": kept.fingerprints[:n],
-        f"{prefix}/values": kept.words[: kept.state[word_table.TEXT_BYTES]],
-        f"{prefix}/value_ends": kept.word_ends[:n],
+        f"{prefix}/fingerprints": fps,
+        f"{prefix}/values": values,
+        f"{prefix}/value_ends": ends,
         f"{prefix}/field_of": places[table.field_of[chosen.columns]],
     }
 

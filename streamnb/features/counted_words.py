@@ -26,7 +26,7 @@ from streamnb.features.protocol import (
     short_entries,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
-from streamnb.kernels import counting, word_table
+from streamnb.kernels import counting
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, RunOptions
@@ -555,14 +555,12 @@ class CountedState(GroupState):
     def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return the words with a count above zero, and their columns."""
         chosen = self.live_columns()
-        vocabulary = self.vocabulary
-        if len(chosen) < vocabulary.n_words:
-            vocabulary = vocabulary.keep(chosen)
-        table, n = vocabulary.table, vocabulary.n_words
+        some = chosen if len(chosen) < self.vocabulary.n_words else None
+        fps, words, ends = self.vocabulary.arrays_of(some)
         return {
-            f"{prefix}/fingerprints": table.fingerprints[:n],
-            f"{prefix}/words": table.words[: table.state[word_table.TEXT_BYTES]],
-            f"{prefix}/word_ends": table.word_ends[:n],
+            f"{prefix}/fingerprints": fps,
+            f"{prefix}/words": words,
+            f"{prefix}/word_ends": ends,
         }, {"columns": chosen}
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
