@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -45,6 +46,16 @@ from streamnb.labels import to_indices
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
 _SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
 log = structlog.get_logger(__name__)
+
+
+class _Piece(NamedTuple):
+    """Messages of a batch between two of its cuts: those learned, those that a snapshot judges."""
+
+    rows: NDArray[np.int64]
+    posteriors: NDArray[np.float64]  # of `rows`, from before they were learned
+    truth: NDArray[np.int32]
+    to_predict: NDArray[np.int64]
+    snapshot: Snapshot
 
 
 @dataclass(slots=True)
@@ -155,7 +166,7 @@ class Pipeline:
         self._is_mid_batch = True
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
-            self._judge_and_learn(messages, 0, len(messages))
+            self._pass_on(messages, self._judge_and_learn(messages, 0, len(messages)))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
         if self.statistics.drift is not None:
@@ -234,12 +245,13 @@ class Pipeline:
         so that what a snapshot knows is a function of the log; else all do behind the batch, as the
         counts come out the same.
         """
-        in_place, begin = self.learner.n_until_due() is not None, 0
+        in_place, begin, pieces = self.learner.n_until_due() is not None, 0, list[_Piece]()
         revision = reviser.revise(messages, self.learner.model.classes)
         for end, taken in revision.cuts(in_place=in_place):
-            self._judge_and_learn(revision.messages, begin, end)
+            pieces += self._judge_and_learn(revision.messages, begin, end)
             reviser.take_back(revision, taken, self.learner)
             begin = end
+        self._pass_on(revision.messages, pieces)
         reviser.remember(revision, self.learner)
         self.statistics.revised(reviser.counts, reviser.memory.sizes())
         superseded = revision.superseded
@@ -247,8 +259,8 @@ class Pipeline:
             return messages
         return replace(messages.without(np.array(superseded)), n_superseded=len(superseded))
 
-    def _judge_and_learn(self, messages: Messages, begin: int, until: int) -> None:
-        """Predict and learn messages of a batch, cut where examples make a snapshot due.
+    def _judge_and_learn(self, messages: Messages, begin: int, until: int) -> list[_Piece]:
+        """Learn messages of a batch, cut where examples make a snapshot due.
 
         A message without a label is judged by the snapshot of its cut, which knows none of the
         labels that stand behind it in its log.
@@ -258,25 +270,22 @@ class Pipeline:
             for each in (messages.to_learn, messages.to_predict)
         )
         own_times = ExampleTimes() if self.decay is None else self.decay.take(messages)
+        pieces = list[_Piece]()
         while True:
             n = self.learner.n_until_due() or len(to_learn) + 1
             end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else until
             n_before = int(np.searchsorted(to_predict, end))
             snapshot = self.learner.snapshot
-            # First, so that recent messages are always stored in the same order: labelled ones,
-            # then those that the predictor's thread judges.
-            self._learn(messages, to_learn[:n], own_times)
-            self._predict(messages, to_predict[:n_before], snapshot)
-            if self.writes_labelled and len(to_learn[:n]):
-                rows = to_learn[:n]
-                columns = columns_of(messages, rows, self.statistics.fields)
-                then = partial(self._add_predictions, messages, rows)
-                self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
+            posteriors, truth = self._learn(messages, to_learn[:n], own_times)
+            pieces.append(_Piece(to_learn[:n], posteriors, truth, to_predict[:n_before], snapshot))
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
-                return
+                return pieces
 
-    def _learn(self, messages: Messages, rows: NDArray[np.int64], own_times: ExampleTimes) -> None:
+    def _learn(
+        self, messages: Messages, rows: NDArray[np.int64], own_times: ExampleTimes
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Learn messages; return their log-posteriors from before, and their classes by place."""
         labels = Codes(messages.labels[rows], messages.classes)
         columns = columns_of(messages, rows, self.statistics.fields)
         # A partition without labels gets its part too: its position is saved with it.
@@ -285,13 +294,34 @@ class Pipeline:
         posteriors = self.learner.learn(
             part, columns, labels, weights=own.weights, times_s=own.times_s
         )
+        return posteriors, to_indices(labels, keep_classes(self.learner.model))
+
+    def _pass_on(self, messages: Messages, pieces: Sequence[_Piece]) -> None:
+        """Count and store what was learned of a batch, and have the rest of it predicted.
+
+        All at once, as a batch with many deletes has many pieces. First what was learned, so that
+        recent messages are always stored in the same order.
+        """
+        rows = np.concatenate([each.rows for each in pieces])
         if len(rows):
-            classes = keep_classes(self.learner.model)
-            self.statistics.classes.grow(classes)
-            truth = to_indices(labels, classes)
+            self.statistics.classes.grow(self.learner.model.classes)
+            n_classes = max(each.posteriors.shape[1] for each in pieces)
+            posteriors = np.full((len(rows), n_classes), -np.inf)  # of classes that joined later
+            end = 0
+            for each in pieces:
+                begin, end = end, end + len(each.rows)
+                posteriors[begin:end, : each.posteriors.shape[1]] = each.posteriors
+            truth = np.concatenate([each.truth for each in pieces])
             self.statistics.learned(messages, rows, posteriors, truth)
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
+        for each in pieces:
+            self._predict(messages, each.to_predict, each.snapshot)
+            if self.writes_labelled and len(each.rows):
+                columns = columns_of(messages, each.rows, self.statistics.fields)
+                then = partial(self._add_predictions, messages, each.rows)
+                submit = partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot)
+                self._submit(submit)
 
     def _hand_over(self, handover: Handover) -> None:
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
