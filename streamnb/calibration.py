@@ -187,7 +187,8 @@ class Calibrator:
             As they were counted: what the model had said then.
         numbers : sequence of int, of length n, optional
             The `n` that stood before each, needed with a half-life: it says how often the example
-            has been halved. After 20 half-lives nothing is left of it to take back.
+            has been halved. After 20 half-lives nothing is left of it to take back. A sum of two
+            calibrators has lost these numbers: take back before adding.
 
         Raises
         ------
@@ -200,14 +201,15 @@ class Calibrator:
         odds = scaled_odds(given)
         ages = np.zeros(len(given), dtype=np.int64)
         if self.half_life is not None:
-            if numbers is None or len(numbers) != len(given):
+            stood = np.asarray(numbers)
+            if stood.shape != places.shape or (len(stood) and stood.dtype.kind not in "iu"):
                 raise InputError(
                     "numbers must say the n that stood before each example: with a half-life, what"
                     f" is left of it depends on that. Got {numbers!r} instead."
                 )
-            ages = self.n // self.half_life - np.asarray(numbers) // self.half_life
-            if ages.min(initial=0) < 0:
-                raise InputError(f"numbers must be below n, {self.n}. Got {max(numbers)} instead.")
+            if len(stood) and not 0 <= stood.min() <= stood.max() < self.n:
+                raise InputError(f"numbers must be below n, {self.n}. Got {numbers!r} instead.")
+            ages = self.n // self.half_life - stood.astype(np.int64) // self.half_life
         left = self.counts.copy()
         for age in np.unique(ages[ages <= _HALVINGS_MAX]).tolist():
             own = ages == age
@@ -284,11 +286,20 @@ class Calibrator:
             raise InputError(
                 f"these values describe no calibrator ({error!r}). Give what `to_dict` returned."
             ) from error
-        if counts.shape != found.counts.shape or counts.min() < 0 or curve.shape != counts[0].shape:
+        if counts.shape != found.counts.shape or curve.shape != counts[0].shape:
             raise InputError(
-                "counts must be three rows of whole numbers from 0 on, one for each bin, and curve"
-                f" a number for each. Got shapes {counts.shape} and {curve.shape} instead."
+                "counts must be three rows of whole numbers, one for each bin, and curve a number"
+                f" for each. Got shapes {counts.shape} and {curve.shape} instead."
             )
+        since = found.n - found.renewed_at
+        if not (_can_be(counts) and (np.diff(curve) > 0.0).all() and np.isfinite(curve).all()):
+            raise InputError("counts must be those of a calibrator, and its curve must rise.")
+        if not 0 <= since < found._lasts() or found.renewed_at < 0:
+            raise InputError(
+                "renewed_at must be the n at which the curve was drawn. Got"
+                f" {found.renewed_at} and n {found.n} instead."
+            )
+        curve.setflags(write=False)
         found.counts, found.curve = counts, curve
         return found
 
@@ -310,8 +321,8 @@ class Calibrator:
         self.curve = _curve_of(self.counts)
 
     def set_counts(self, counts: Whole, what: str) -> None:
-        """Take other counts, and draw the curve; refuse what is below zero."""
-        if counts.min() < 0:
+        """Take other counts, and draw the curve; refuse those that nothing can have given."""
+        if not _can_be(counts):
             raise InputError(f"a calibrator cannot {what}. Give what was counted, as it was.")
         self.counts = counts
         self._renew()
@@ -323,9 +334,14 @@ class Calibrator:
                 f" {self.half_life} and {other.half_life} instead."
             )
         found = type(self)(self.half_life)
-        found.n = self.n + sign * other.n
+        found.n = max(0, self.n + sign * other.n)
         found.set_counts(self.counts + sign * other.counts, "hold less than nothing")
         return found
+
+
+def _can_be(counts: Whole) -> bool:
+    """Tell whether no count is below zero, and none was true, or surely stated, without coming."""
+    return bool(counts.min() >= 0 and (counts[1:] <= counts[0]).all())
 
 
 def calibrated(curve: Floats, log_posteriors: Floats) -> Floats:
@@ -347,6 +363,9 @@ def scaled_odds(log_posteriors: Floats) -> Floats:
                 others[rows, best] = -np.inf
                 rest[rows, best] = np.logaddexp.reduce(others, axis=1)
             odds = log_posteriors - rest
+            if k > 2:  # classes that tie stay so, though their odds were reckoned in two ways
+                best_p, best_odds = log_posteriors[rows, best, None], odds[rows, best, None]
+                odds = np.where(log_posteriors == best_p, best_odds, np.minimum(odds, best_odds))
     return np.arcsinh(np.clip(odds, -_ODDS_MAX, _ODDS_MAX))
 
 

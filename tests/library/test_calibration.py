@@ -219,6 +219,21 @@ def test_the_order_of_the_classes_stays(known: Stream, asked: Stream) -> None:
     assert (found[rows, best] >= found.max(axis=1) - 1e-12).all()
 
 
+@pytest.mark.parametrize("k", [3, 4, 8])
+def test_classes_that_tie_stay_tied(k: int) -> None:
+    """The first of the likeliest is answered, calibrated or not; without any, all are alike."""
+    p = np.random.default_rng(k).dirichlet([1.0] * k, 2000)
+    p[:, -1] = p[:, 0]
+    stated = np.log(p / p.sum(axis=1, keepdims=True))
+    found = nb.Calibrator().calibrate(stated)
+    assert found.argmax(axis=1).tolist() == stated.argmax(axis=1).tolist()
+    tied = stated.argmax(axis=1) == 0
+    assert tied.any()
+    assert (found[tied, 0] == found[tied, -1]).all()
+    nothing = nb.Calibrator().calibrate([[-math.inf] * k])
+    np.testing.assert_allclose(np.exp(nothing), 1.0 / k)
+
+
 def test_the_curve_is_the_isotonic_regression_of_scikit_learn() -> None:
     """The prior is as many more examples; the rest is pooling of neighbours."""
     log_posteriors, truth = overconfident(5000)
@@ -330,9 +345,16 @@ def test_what_cannot_be_taken_back_is_refused() -> None:
     calibrator = nb.Calibrator(5)
     calibrator.prequential_many(stated, [0])
     before = state(calibrator)
+    numbers: Any
     for truth, numbers, said in (
         ([0], None, "numbers must say"),
         ([0], [7], "below n"),
+        ([0], [1], "below n"),
+        ([0], [-5], "below n"),
+        ([0], 0, "numbers must say"),
+        ([0], [0.0], "numbers must say"),
+        ([0], ["0"], "numbers must say"),
+        ([0], [[0]], "numbers must say"),
         ([1], [0], "not counted"),
     ):
         with pytest.raises(InputError, match=said):
@@ -349,7 +371,26 @@ def test_what_cannot_be_taken_back_is_refused() -> None:
         nb.Calibrator(0)
     with pytest.raises(TypeError):
         _ = calibrator + 1
-    for values in ({}, calibrator.to_dict() | {"counts": [[1]]}, calibrator.to_dict() | {"n": "x"}):
-        with pytest.raises(InputError):
-            nb.Calibrator.from_dict(values)
+    both = nb.Calibrator(None)
+    both.prequential_many(normalised([[0.0, 1.0]] * 2), [0, 1])
+    with pytest.raises(InputError, match="not counted"):  # one of them was another class
+        both.unlearn_many(normalised([[0.0, 1.0]] * 2), [0, 0])
     assert state(calibrator) == before
+
+
+def test_values_that_no_calibrator_gave_are_refused() -> None:
+    """Else a changed file would answer nan, or count no more."""
+    values = nb.Calibrator().to_dict()
+    curve, counts = values["curve"], np.array(values["counts"])
+    counts[1, 0] = 1
+    assert nb.Calibrator.from_dict(values).curve.flags.writeable is False
+    for changed in (
+        {"counts": [[1]]}, {"counts": counts.tolist()}, {"counts": (-counts).tolist()},
+        {"n": "x"}, {"n": 1000}, {"n": -1}, {"n": -1, "renewed_at": -1}, {"renewed_at": 1},
+        {"curve": [math.nan] * len(curve)}, {"curve": curve[::-1]}, {"curve": [0.0] * len(curve)},
+        {"curve": [*curve[:-1], math.inf]},
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            nb.Calibrator.from_dict(values | changed)
+    with pytest.raises(InputError):
+        nb.Calibrator.from_dict({})
