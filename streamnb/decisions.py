@@ -6,6 +6,8 @@ answers by.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -182,17 +184,29 @@ class ConformalSets:
         """
         try:
             found = cls(values["coverage"], values["step"])
-            for name in _STATE[2:]:
-                setattr(found, name, type(getattr(found, name))(values[name]))
+            found.threshold = float(values["threshold"])
+            for name in _COUNTED:
+                setattr(found, name, operator.index(values[name]))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"these values describe no prediction sets ({error!r}). Give what `to_dict`"
                 " returned."
             ) from error
+        if not -found.step <= found.threshold <= 1.0 + found.step:
+            raise InputError(
+                f"threshold must lie between -{found.step} and 1 + {found.step}. Got"
+                f" {found.threshold} instead."
+            )
+        if not 0 <= found.n_covered <= found.n or found.n_in_sets < 0:
+            raise InputError(
+                "n, n_covered and n_in_sets must be counts of examples. Got"
+                f" {found.n}, {found.n_covered} and {found.n_in_sets} instead."
+            )
         return found
 
 
-_STATE = ("coverage", "step", "threshold", "n", "n_covered", "n_in_sets")
+_COUNTED = ("n", "n_covered", "n_in_sets")
+_STATE = ("coverage", "step", "threshold", *_COUNTED)
 
 
 def prediction_sets(threshold: float, log_posteriors: Floats) -> Sets:
@@ -384,7 +398,22 @@ class Confidence:
             )
 
     def learn(self, log_posteriors: Floats, truth: NDArray[np.integer[Any]]) -> Floats:
-        """Learn from stated log-posteriors in order; return what each was answered before that."""
+        """Learn from stated log-posteriors in order; return what each was answered before that.
+
+        A truth of -1 is a class that the model has not: such an example is answered, not counted.
+        """
+        known = np.asarray(truth) >= 0
+        if not known.all():
+            bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(known)]
+            runs = [slice(*each) for each in itertools.pairwise(bounds)]
+            return np.concatenate(
+                [
+                    self.learn(log_posteriors[own], truth[own])
+                    if known[own.start]
+                    else self.rule().calibrated(log_posteriors[own])
+                    for own in runs
+                ]
+            )
         if self.calibrator is not None:
             log_posteriors = self.calibrator.prequential_many(log_posteriors, truth)
         if self.conformal is not None:

@@ -102,8 +102,11 @@ def shown_classes(classes: Sequence[Label]) -> str:
     return ", ".join(map(repr, classes[:_CLASSES_SHOWN_MAX])) + more
 
 
-def read_labels(labels: Any, n: int, classes: Sequence[Label] = ()) -> Codes:
-    """Return `n` labels, checked, as codes; columns of one-hot rows stand for `classes`."""
+def read_labels(labels: Any, n: int | None, classes: Sequence[Label] = ()) -> Codes:
+    """Return `n` labels, checked, as codes; columns of one-hot rows stand for `classes`.
+
+    Without `n` there may be any number.
+    """
     if isinstance(labels, Codes):
         _check_length(len(labels), n)
         return Codes(labels.codes, labels.classes)  # checked again: their owner may change them
@@ -121,11 +124,11 @@ def read_labels(labels: Any, n: int, classes: Sequence[Label] = ()) -> Codes:
     if not set(map(type, plain)) <= {str, int, bool}:
         plain = [check_label("labels", i, label) for i, label in enumerate(plain)]
     places = dict(zip(dict.fromkeys(plain), itertools.count(), strict=False))
-    codes = np.fromiter(map(places.__getitem__, plain), np.int32, n)
+    codes = np.fromiter(map(places.__getitem__, plain), np.int32, len(plain))
     return Codes(codes, tuple(places))
 
 
-def _read_one_hot(rows: Any, n: int, classes: Sequence[Label]) -> Codes:
+def _read_one_hot(rows: Any, n: int | None, classes: Sequence[Label]) -> Codes:
     """Return the labels of rows with a single 1; columns with names are the classes they name."""
     by_column = not isinstance(rows, list | np.ndarray) and not hasattr(rows, "toarray")
     if by_column:
@@ -154,8 +157,8 @@ def _read_one_hot(rows: Any, n: int, classes: Sequence[Label]) -> Codes:
     return Codes(is_one.argmax(axis=1).astype(np.int32), tuple(classes))
 
 
-def _check_length(n_labels: int, n: int) -> None:
-    if n_labels != n:
+def _check_length(n_labels: int, n: int | None) -> None:
+    if n is not None and n_labels != n:
         raise InputError(f"there are {n} examples and {n_labels} labels.")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from streamnb import predict
 from streamnb.decisions import AnswerRule, Confidence
@@ -288,12 +288,15 @@ class Learner:
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
+        confidence = self.confidence if judged else None
+        if confidence is not None:  # read once: they may be an iterator
+            labels = read_labels(labels, None, self.model.classes)
         posteriors = self.model.prequential_many(
             columns, labels, weights=weights, times_s=times_s, part=part
         )
-        if self.confidence is not None and judged:
-            truth = to_indices(read_labels(labels, len(posteriors)), self.model.classes)
-            posteriors = self.confidence.learn(posteriors, truth)
+        if confidence is not None:
+            truth = to_indices(cast("Codes", labels), self.model.classes)
+            posteriors = confidence.learn(posteriors, truth)
         self.publish_if_due()
         return posteriors
 

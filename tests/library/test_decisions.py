@@ -147,6 +147,11 @@ def test_two_classes_are_cut_where_both_mistakes_cost_the_same() -> None:
     assert plain.tolist() == [0, 1, 1, 1, 1]  # mistakes that cost alike: the likeliest class
 
 
+def changed_sets(**values: float) -> nb.ConformalSets:
+    """Return the sets of a file that somebody changed."""
+    return nb.ConformalSets.from_dict(nb.ConformalSets().to_dict() | values)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -154,6 +159,11 @@ def test_two_classes_are_cut_where_both_mistakes_cost_the_same() -> None:
         (lambda: nb.ConformalSets(0.0), "coverage must be a finite number above 0"),
         (lambda: nb.ConformalSets(0.9, 0.0), "step must be a finite number above 0"),
         (lambda: nb.ConformalSets.from_dict({}), "no prediction sets"),
+        (lambda: changed_sets(threshold=math.nan), "threshold .* Got nan"),
+        (lambda: changed_sets(threshold=1.1), "threshold .* Got 1.1"),
+        (lambda: changed_sets(n=1.5), "no prediction sets.*float"),
+        (lambda: changed_sets(n=-1), "counts of examples. Got -1"),
+        (lambda: changed_sets(n_covered=1), "counts of examples. Got 0, 1"),
         (lambda: nb.ConformalSets().sets([0.5]), "shape"),
         (lambda: nb.ConformalSets().prequential_many([[0.0]], [1]), "from 0 to 0"),
         (lambda: nb.ConformalSets() + nb.ConformalSets(0.8), "same coverage"),
@@ -233,6 +243,44 @@ def test_what_was_judged_at_another_time_is_learned_and_not_counted() -> None:
     learner.learn("p", columns, labels, judged=False)
     assert confidence.calibrator is not None
     assert (learner.model.n_examples, confidence.calibrator.n) == (20, 0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, iter])
+def test_labels_of_any_form_are_learned_and_counted(form: Any) -> None:
+    """One-hot rows count too, and labels that can be read only once."""
+    columns, labels = numbers(20)
+    plain, other = nb.Confidence(nb.Calibrator()), nb.Confidence(nb.Calibrator())
+    expected = learner_of(plain).learn("p", columns, labels)
+    given = [[label == "a", label == "b"] for label in labels] if form is np.asarray else labels
+    found = learner_of(other).learn("p", columns, form(given))
+    assert found.tolist() == expected.tolist()
+    assert plain.calibrator is not None
+    assert other.calibrator is not None
+    assert other.calibrator.to_dict() == plain.calibrator.to_dict()
+
+
+def test_a_class_that_the_model_has_not_is_answered_and_not_counted() -> None:
+    """A label that teaches nothing may be of any class; no set can hold it."""
+    confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets(), [[0, 1], [1, 0]])
+    learner = learner_of(confidence)
+    columns, labels = numbers(20)
+    weights = [float(i % 5 > 0) for i in range(20)]
+    found = learner.learn(
+        "p", columns, [labels[i] if i % 5 else "?" for i in range(20)], weights=weights
+    )
+    twin = nb.Confidence(nb.Calibrator(), nb.ConformalSets())
+    other = learner_of(twin)
+    rows = [i for i in range(20) if i % 5]
+    expected = other.learn("p", {"x": [columns["x"][i] for i in rows]}, [labels[i] for i in rows])
+    assert found[rows].tolist() == expected.tolist()
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0)
+    for one, two in (
+        (confidence.calibrator, twin.calibrator),
+        (confidence.conformal, twin.conformal),
+    ):
+        assert one is not None
+        assert two is not None
+        assert one.to_dict() == two.to_dict()
 
 
 def test_a_rule_is_kept_as_json_and_a_predictor_hands_it_on() -> None:
