@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
@@ -245,6 +245,17 @@ def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     if len(set(lengths.values())) > 1:
         raise InputError(f"columns differ in length: {lengths}.")
     return next(iter(lengths.values()))
+
+
+def read_losses(losses: ArrayLike) -> NDArray[np.float64]:
+    """Return losses as an array, or refuse them."""
+    try:
+        found = np.ascontiguousarray(losses, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(1, np.nan)
+    if found.ndim != 1 or not (found >= 0.0).all():
+        raise InputError(f"losses must be a row of numbers of 0 or above. Got {losses!r}.")
+    return found
 
 
 def chunks(n: int, size: int) -> list[tuple[int, int]]:

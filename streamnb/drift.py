@@ -15,7 +15,9 @@ a factor of e^19, beside the 1/α.
 
 **The words** are ranked by how much their log-odds of a class against the others changed between
 two windows, in standard errors, beyond what the classes' own shares changed (Monroe, Colaresi and
-Quinn 2008, "Fightin' words", *Political Analysis* 16).
+Quinn 2008, "Fightin' words", *Political Analysis* 16). Each window gets one occurrence more, as the
+other has them: a word that came once in one of them, and ten thousand times in the other, always
+with one class, would else seem to speak for others than it did.
 
 **Half-lives side by side.** What to forget, nobody knows beforehand: after a sudden change the
 shortest half-life is right, and in a stable stream the longest. So each word has its counts under
@@ -40,9 +42,10 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from streamnb import storage
+from streamnb.columns import read_losses
 from streamnb.decay import Clock
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.features.counted_words import CountedState
@@ -62,7 +65,7 @@ from streamnb.reader import ModelReader
 _STAKES = np.array([0.05, 0.15, 0.4, 0.95])
 _GROUP = "text"
 _SAVED = ("ages", "log_weights", "tempers")
-_PSEUDO = 0.5  # of an occurrence, in each class and window: no log-odds are infinite
+_PSEUDO = 0.5  # of an occurrence, in each class: no log-odds are infinite
 
 
 class DriftMartingale:
@@ -137,9 +140,7 @@ class DriftMartingale:
         InputError
             If a loss is negative or not a number; nothing was taken in.
         """
-        found = np.ascontiguousarray(losses, dtype=np.float64)
-        if found.ndim != 1 or not (found >= 0.0).all():
-            raise InputError(f"losses must be a row of numbers of 0 or above. Got {losses!r}.")
+        found = read_losses(losses)
         alarms = np.empty(len(found), dtype=np.int64)
         n = kernel.bet(
             found,
@@ -166,15 +167,35 @@ class DriftMartingale:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the martingale that `to_dict` described; it goes on bit for bit."""
-        found = cls(values["alpha"], values["tolerance"], values["seed"])
-        for array, name in (
-            (found._counts, "counts"),
-            (found._capital, "capital"),
-            (found._numbers, "numbers"),
-        ):
-            array[:] = values[name]
+        """Return the martingale that `to_dict` described; it goes on bit for bit.
+
+        Raises
+        ------
+        InputError
+            If the values describe none.
+        """
+        try:
+            found = cls(values["alpha"], values["tolerance"], values["seed"])
+            for array, name in (
+                (found._counts, "counts"),
+                (found._capital, "capital"),
+                (found._numbers, "numbers"),
+            ):
+                _fill(array, np.array(values[name], dtype=array.dtype), least=0.0)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"these values describe no martingale ({error!r}). Give what `to_dict` returned."
+            ) from error
+        if found._counts.sum() != found.n:
+            raise InputError(f"counts must be those of {found.n} losses, as `numbers` say.")
         return found
+
+
+def _fill(array: NDArray[Any], values: NDArray[Any], least: float = -math.inf) -> None:
+    """Put a file's values into an array; refuse those that are not finite, or others."""
+    if values.shape != array.shape or not (np.isfinite(values) & (values >= least)).all():
+        raise ValueError(f"{values.shape} values that are none of its {array.shape}")
+    array[:] = values
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +273,7 @@ def moved_words(
     """Return the words whose class changed most since, the most surely changed first.
 
     What was counted up to `earlier` is one window, what the model has learned since is the other:
-    their counts are subtracted exactly. A word that is new since has no change.
+    their counts are subtracted exactly. A word that only one of them has does not change.
 
     Parameters
     ----------
@@ -285,10 +306,12 @@ def moved_words(
     n_new = len(state.classes) - len(earlier.tokens)
     factor = Clock(state.clock.half_life, None, earlier.landmark).moved_to(state.clock.landmark)[1]
     columns = group.find(earlier.words)
-    known = np.flatnonzero(columns >= 0)
+    known = np.flatnonzero((columns >= 0) & (earlier.counts.sum(axis=1) > 0.0))
     before = np.pad(earlier.counts[known], ((0, 0), (0, n_new)))
     tokens = np.pad(earlier.tokens, (0, n_new))
     after = np.maximum(group.counts.by_word[columns[known]] - before * factor, 0.0)
+    came = after.sum(axis=1) > 0.0
+    known, before, after = known[came], before[came], after[came]
     tokens_after = np.maximum(group.counts.tokens - tokens * factor, 0.0)
     before, tokens = before / earlier.scale, tokens / earlier.scale
     z = change_of_log_odds(
@@ -320,8 +343,14 @@ def change_of_log_odds(
 ) -> Floats:
     """Return z of the change of each word's log-odds of each class, shape (n_words, n_classes)."""
     found, variance = np.zeros_like(before), np.zeros_like(before)
-    for counts, tokens, sign in ((before, tokens_before, -1.0), (after, tokens_after, 1.0)):
-        own, others = counts + _PSEUDO, counts.sum(axis=1, keepdims=True) - counts + _PSEUDO
+    n_before, n_after = (each.sum(axis=1, keepdims=True) for each in (before, after))
+    share_before = (before + _PSEUDO) / (n_before + 2.0 * _PSEUDO)
+    share_after = (after + _PSEUDO) / (n_after + 2.0 * _PSEUDO)
+    for counts, n, share, tokens, sign in (
+        (before, n_before, share_after, tokens_before, -1.0),
+        (after, n_after, share_before, tokens_after, 1.0),
+    ):
+        own, others = counts + share, n - counts + (1.0 - share)
         base = np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
         found += sign * (np.log(own / others) - base)
         variance += 1.0 / own + 1.0 / others
@@ -380,7 +409,11 @@ class HalfLives:
         self.alpha = check("the prior of words", words.likelihood.prior.concentration, above=0.0)
         self.classes = tuple(classes)
         self.half_lives = tuple(float(each) for each in half_lives)
-        if not self.classes or not self.half_lives or not min(self.half_lives) >= 10.0:
+        if (
+            not self.classes
+            or not self.half_lives
+            or not all(each >= 10.0 for each in self.half_lives)
+        ):
             raise InputError(
                 "classes and half_lives must not be empty, and no half-life below 10 examples. Got"
                 f" {self.classes!r} and {self.half_lives!r} instead."
@@ -406,6 +439,11 @@ class HalfLives:
         self.model = model
         self._group = cast(CountedState, model.state.groups[_GROUP])
         self._group.estimator = _SideBySide(self._lives, self.alpha, 0.5 ** (1.0 / self.memory))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was pickled or copied: the counts are those of the copied model."""
+        self.__dict__.update(state)
+        self._count_in(self.model)
 
     def learn_many(self, columns: Any, labels: Sequence[Label] | Codes) -> None:
         """Learn examples in their order; see `prequential_many`."""
@@ -481,9 +519,14 @@ class HalfLives:
                 memory=notes["memory"],
             )
             for name in _SAVED:
-                getattr(found._lives, name)[:] = stored.extras[name]
+                _fill(getattr(found._lives, name), stored.extras[name])
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{path}: no half-lives side by side, but another model.") from error
+        if (
+            stored.model.classes != found.model.classes
+            or not found._lives.tempers[:, 1].min() > 0.0
+        ):
+            raise StoreError(f"{path}: the half-lives are none of the file's counts.")
         found._count_in(stored.model)
         return found
 

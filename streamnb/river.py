@@ -16,7 +16,7 @@ from river import base
 from river import drift as river_drift
 from scipy import sparse
 
-from streamnb.columns import to_mapping
+from streamnb.columns import read_losses, to_mapping
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError
 from streamnb.features.bag import Bag, CountTable, from_columns
@@ -265,11 +265,14 @@ class AdwinAlarm:
         self.n_alarms = 0
 
     def update(self, losses: Iterable[float]) -> list[int]:
-        """Take in losses, in order; return the positions at which an alarm was raised."""
+        """Take in losses, in order; return the positions at which an alarm was raised.
+
+        A loss that is negative or not a number is refused, and nothing was taken in.
+        """
         alarms = []
-        for i, loss in enumerate(losses):
+        for i, loss in enumerate(read_losses([*losses]).tolist()):
             before = self.adwin.estimation
-            self.adwin.update(min(float(loss), self.largest))
+            self.adwin.update(min(loss, self.largest))
             if self.adwin.drift_detected and self.adwin.estimation > before:
                 alarms.append(i)
         self.n_alarms += len(alarms)

@@ -17,6 +17,7 @@ import streamnb as nb
 from benchmarks.drift import PlantedStream, detect
 from streamnb.drift import change_of_log_odds
 from streamnb.errors import InputError
+from streamnb.river import AdwinAlarm
 
 STAKES = (0.05, 0.15, 0.4, 0.95)
 MASK = (1 << 64) - 1
@@ -132,13 +133,31 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
         nb.DriftMartingale(**settings)
 
 
-@pytest.mark.parametrize("losses", [[0.1, -0.1], [math.nan], [[0.1]]], ids=str)
+@pytest.mark.parametrize(
+    "losses", [[0.1, -0.1], [0.1, math.nan], [[0.1]], ["x"], [None], [[0.1], []]], ids=str
+)
 def test_losses_that_are_none_are_refused(losses: list[Any]) -> None:
     """Nothing of them is taken in."""
-    martingale = nb.DriftMartingale()
-    with pytest.raises(InputError):
-        martingale.update(losses)
-    assert martingale.n == 0
+    martingale, adwin = nb.DriftMartingale(), AdwinAlarm()
+    for alarm in (martingale, adwin):
+        with pytest.raises(InputError, match="losses must be"):
+            alarm.update(losses)
+    assert martingale.n == adwin.adwin.width == 0
+
+
+def test_values_that_no_martingale_gave_are_refused() -> None:
+    """Else a changed file would bet without a bound, or no more."""
+    values = nb.DriftMartingale().to_dict()
+    ones = [1] * len(values["counts"])
+    for changed in (
+        {"counts": 0}, {"counts": "x"}, {"counts": ones}, {"counts": [-1, *ones[1:]]},
+        {"numbers": [-1, 0, 0]}, {"numbers": [1, 1, 0]}, {"capital": [math.nan] * 4},
+        {"capital": [-1.0] * 4}, {"capital": 0.1}, {"seed": -1}, {"alpha": None},
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            nb.DriftMartingale.from_dict(values | changed)
+    with pytest.raises(InputError, match="no martingale"):
+        nb.DriftMartingale.from_dict({})
 
 
 # ---- words ---------------------------------------------------------------------------------------
@@ -148,8 +167,9 @@ def test_z_is_the_change_of_the_log_odds_by_its_standard_error() -> None:
     """Two words, two classes, by hand; a change of the classes' own shares is none of a word."""
     before, after = np.array([[30.0, 10.0]]), np.array([[10.0, 30.0]])
     total = np.array([1e9, 1e9])
-    change = math.log(10.5 / 30.5) - math.log(30.5 / 10.5)
-    error = math.sqrt(2 / 10.5 + 2 / 30.5)
+    one, other = 30.0 + 10.5 / 41.0, 10.0 + 30.5 / 41.0  # an occurrence, as the other window has it
+    change = math.log(other / one) - math.log(one / other)
+    error = math.sqrt(2 / one + 2 / other)
     found = change_of_log_odds(before, after, total, total)
     np.testing.assert_allclose(found, [[change / error, -change / error]])
     moved = change_of_log_odds(before, before * [1.0, 8.0], total, total * [1.0, 8.0])
@@ -170,6 +190,28 @@ def test_windows_are_subtracted_whatever_is_forgotten(decay: nb.HalfLife | None)
     assert {each.word: each.label for each in found} == {"cold": "b", "warm": "a"}
     assert all(each.before == pytest.approx(0.0, abs=1e-6) for each in found)
     assert all(each.after == pytest.approx(1.0, abs=1e-6) for each in found)
+
+
+@pytest.mark.parametrize("much", [2_000.0, 1e5, 1e7])
+def test_a_word_that_is_rare_in_one_window_stays_where_it_was(much: float) -> None:
+    """Always of one class, it speaks for it still, however often it comes; turned, it moved."""
+    often, total = np.array([[much, 0.0]]), np.array([1e9, 1e9])
+    for few in ([0.0, 0.0], [1.0, 0.0], [20.0, 0.0]):
+        assert abs(change_of_log_odds(often, np.array([few]), total, total)).max() < 1.0
+        assert abs(change_of_log_odds(np.array([few]), often, total, total)).max() < 1.0
+    assert change_of_log_odds(often, np.array([[0.0, 20.0]]), total, total)[0, 1] > 5.0
+
+
+def test_a_word_that_came_no_more_has_not_moved() -> None:
+    """Without an occurrence nothing is known of it, and its share would be none."""
+    spec = nb.Words(nb.Multinomial(), dictionary=("gone", "cold", "late", "day"))
+    model = nb.NaiveBayes(["a", "b"], features={"t": spec})
+    model.learn_many({"t": ["gone day", "cold day"] * 5_000}, ["a", "b"] * 5_000)
+    earlier = nb.count_words(model)
+    model.learn_many({"t": ["late day", "cold day"] * 5_000}, ["a", "b"] * 5_000)
+    found = nb.moved_words(earlier, model, least_z=0.0)
+    assert {each.word for each in found} == {"cold", "day"}
+    assert nb.moved_words(earlier, model) == []
 
 
 def test_a_word_that_left_or_a_class_that_came_does_no_harm() -> None:

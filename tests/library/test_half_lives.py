@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 import streamnb as nb
 from benchmarks.drift import CLASSES, PlantedStream
+from streamnb import storage
 from streamnb.errors import InputError, StoreError
 
 WORDS = nb.Words(nb.Multinomial(nb.Dirichlet(0.5)))
@@ -127,6 +130,52 @@ def test_it_goes_on_from_a_file(tmp_path: Path) -> None:
         nb.HalfLives.load(tmp_path / "other")
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_learns_and_is_saved_by_itself(copied: Any, tmp_path: Path) -> None:
+    """Pickled or copied, it answers as it did, and what it learns then is in its file."""
+    texts, labels = some_texts(3, 300)
+    model = nb.HalfLives(CLASSES, WORDS, LIVES)
+    model.learn_many({"text": texts}, labels)
+    twin = copied(model)
+    said = model.predict_log_proba_many({"text": texts})
+    assert twin.predict_log_proba_many({"text": texts}).tobytes() == said.tobytes()
+    twin.learn_many({"text": texts}, labels[::-1])
+    assert model.predict_log_proba_many({"text": texts}).tobytes() == said.tobytes()
+    model.learn_many({"text": texts}, labels[::-1])
+    twin.save(tmp_path / "twin")
+    again = nb.HalfLives.load(tmp_path / "twin")
+    said = model.predict_log_proba_many({"text": texts})
+    assert again.predict_log_proba_many({"text": texts}).tobytes() == said.tobytes()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"half_lives": np.full(50, 100.0)},  # more than there are counts of
+        {"log_weights": np.full(len(LIVES), math.nan)},
+        {"ages": np.zeros(1)},
+        {"tempers": np.zeros((len(LIVES), 2))},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_file_with_other_half_lives_than_counts_is_refused(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    """Else its kernel would read what lies behind the counts, or answer nan."""
+    nb.HalfLives(CLASSES, WORDS, LIVES).save(tmp_path / "lives")
+    stored = storage.read(tmp_path / "lives")
+    extras = {
+        name: stored.extras[name] for name in ("half_lives", "ages", "log_weights", "tempers")
+    }
+    if len(changed.get("half_lives", ())):
+        extras |= {"ages": np.zeros(50), "log_weights": np.zeros(50), "tempers": np.ones((50, 2))}
+    storage.save(
+        stored.model, tmp_path / "lives", notes=stored.header["notes"], extras=extras | changed
+    )
+    with pytest.raises(StoreError):
+        nb.HalfLives.load(tmp_path / "lives")
+
+
 def accuracy_of(found: Any, labels: list[str]) -> Any:
     """Return for each row whether it was right."""
     return found.argmax(axis=1) == np.array([CLASSES.index(each) for each in labels])
@@ -161,6 +210,7 @@ def test_a_sudden_change_is_recovered_from_and_a_stable_stream_loses_nothing() -
         {"half_lives": []},
         {"half_lives": [5.0]},
         {"half_lives": [math.nan]},
+        {"half_lives": [50.0, math.nan]},
         {"memory": 0.0},
         {"words": nb.Words(nb.Bernoulli())},
         {"words": nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())},
