@@ -260,15 +260,26 @@ class Publishing:
             by_time = EveryInterval(settings.publish_interval_s, settings.publish_share_max, clock)
             return Learner(model, board, by_time, clock, confidence=confidence)
         known, self._known = self._known, None
-        rule = None if confidence is None else confidence.rule()
-        if confidence is not None and self._rule is not None:
-            rule = AnswerRule.from_dict(self._rule, confidence.costs)
+        rule = None if confidence is None else self._rule_of(confidence)
         snapshot = Snapshot(known or model, self._version, rule) if self._version else None
         policy = EveryExamples(settings.publish_examples)
         self._learner = Learner(
             model, board, policy, clock, snapshot, is_current=known is None, confidence=confidence
         )
         return self._learner
+
+    def _rule_of(self, confidence: Confidence) -> AnswerRule:
+        """Return the rule of the restored snapshot, but what is off or begins anew as it is now."""
+        now = confidence.rule()
+        if self._rule is None:
+            return now
+        before = AnswerRule.from_dict(self._rule)
+        calibrator, sets = confidence.calibrator, confidence.conformal
+        return AnswerRule(
+            before.curve if calibrator is not None and calibrator.n else now.curve,
+            before.threshold if sets is not None and sets.n else now.threshold,
+            now.costs,
+        )
 
     def pack(self) -> CheckpointEntry:
         """Return the snapshot's version, and what it knows if the model knows more by now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,33 @@ def test_a_setting_that_changes_begins_anew_and_the_others_go_on(tmp_path: Path)
     assert after["calibrator"]["n"] == before["calibrator"]["n"] + after["conformal"]["n"]
     replay(folder, source, n=90, model={"hash_key": KEY})
     assert "confidence" not in read(folder / "model.nb").header["notes"]["entries"]
+
+
+def test_a_setting_that_changes_holds_before_the_next_snapshot(tmp_path: Path) -> None:
+    """What is turned off is in no answer after the restart, and sets are of the new coverage."""
+    source = stream(tmp_path)
+    replay(tmp_path / "state", source, n=900, model=MODEL)
+    version = read(tmp_path / "state" / "model.nb").header["notes"]["entries"]["snapshot"]["version"]
+    first = {}
+    for name, change in (
+        ("sets", {"coverage": None}),
+        ("curve", {"calibration": False}),
+        ("coverage", {"coverage": 0.999}),
+        ("both", {"coverage": None, "calibration": False}),
+    ):
+        folder = tmp_path / name
+        shutil.copytree(tmp_path / "state", folder)
+        begin = (folder / "out.jsonl").stat().st_size
+        replay(folder, source, n=3, model=MODEL | change)
+        first[name] = json.loads((folder / "out.jsonl").read_bytes()[begin:].splitlines()[0])
+        assert first[name]["snapshot_version"] == version
+    assert "prediction_set" not in first["sets"]
+    assert "prediction_set" not in first["both"]
+    assert first["both"]["probabilities"] == first["curve"]["probabilities"]
+    assert first["both"]["probabilities"] != first["sets"]["probabilities"]
+    fresh = ConformalSets(0.999).threshold
+    expected = [name for name, p in first["coverage"]["probabilities"].items() if 1 - p <= fresh]
+    assert first["coverage"]["prediction_set"] == expected
 
 
 def test_a_late_label_counts_by_what_was_stated_first(tmp_path: Path) -> None:
