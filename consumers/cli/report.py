@@ -12,6 +12,7 @@ import io
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -308,11 +309,13 @@ def _plot(title: str, axes: tuple[str, str], draw: Draw, models: Mapping[str, Fo
         plot.set_xlabel(axes[0])
         plot.set_ylabel(axes[1])
         for i, (name, found) in enumerate(models.items()):
-            draw(plot, i, name if len(models) > 1 else "", found)
+            draw(plot, i, _in_legend(name) if len(models) > 1 else "", found)
         if plot.get_legend_handles_labels()[1]:
             plot.legend(frameon=False, fontsize=8.5)
         out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():  # the browser's fonts show it, not those of here
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing", UserWarning)
+            drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"
         f"{_page_svg(out.getvalue(), title)}</figure>"
@@ -323,12 +326,22 @@ def _page_svg(text: str, title: str) -> str:
     """Return a drawing as a part of the page: without what it says of itself, in its colours."""
     svg = text[text.index("<svg") :].rstrip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", svg)  # nobody asks for them, and plots repeat them
-    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
-    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg)
-    for colour, name in _VARIABLES.items():
-        svg = svg.replace(colour, f"var({name})")
+    svg = re.sub("<[^>]*>", lambda tag: _page_tag(tag[0]), svg)  # texts between stay as they are
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def _page_tag(tag: str) -> str:
+    tag = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", tag)  # nobody asks for them, and plots repeat them
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
+    tag = re.sub(r' (?:width|height)="[\d.]+pt"', "", tag)
+    for colour, name in _VARIABLES.items():
+        tag = tag.replace(colour, f"var({name})")
+    return tag
+
+
+def _in_legend(name: str) -> str:
+    """Return a name as a legend shows it: Matplotlib leaves out what begins with an underscore."""
+    return f"\u2009{name}" if name.startswith("_") else name
 
 
 def _over_stream(key: str) -> Draw:
@@ -382,7 +395,8 @@ def _rates(kind: str, labels: Sequence[str]) -> Draw:
             told = [name] if name else [label] if len(labels) > 1 else []
             told.append(f"area {found['by_class'][label][area]['value']:.4f}")
             xs, ys = zip(*found[kind][label], strict=True)
-            plot.plot(xs, ys, color=_series(i + j), label=", ".join(told), linewidth=1.5)
+            shown = _in_legend(", ".join(told))
+            plot.plot(xs, ys, color=_series(i + j), label=shown, linewidth=1.5)
         plot.set_xlim(-0.01, 1.01)
         plot.set_ylim(top=1.01)
 

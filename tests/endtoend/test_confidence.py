@@ -142,7 +142,8 @@ def test_a_setting_that_changes_holds_before_the_next_snapshot(tmp_path: Path) -
     """What is turned off is in no answer after the restart, and sets are of the new coverage."""
     source = stream(tmp_path)
     replay(tmp_path / "state", source, n=900, model=MODEL)
-    version = read(tmp_path / "state" / "model.nb").header["notes"]["entries"]["snapshot"]["version"]
+    entries = read(tmp_path / "state" / "model.nb").header["notes"]["entries"]
+    version = entries["snapshot"]["version"]
     first = {}
     for name, change in (
         ("sets", {"coverage": None}),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -476,6 +477,23 @@ def test_the_report_is_the_same_again_and_shows_what_the_json_has(tmp_path: Path
         assert f"{each['value']:.4f}<small>{each['low']:.4f} – {each['high']:.4f}" in text
     assert not re.search(r"(src|href)=\"[^#]|url\((?!#)|@import|<script", text)
     assert str(tmp_path) not in text.replace(source, "")
+
+
+def test_plots_show_names_that_would_be_left_out_or_break_them(tmp_path: Path) -> None:
+    """Also names that look like parts of a drawing, and characters that no font here has."""
+    classes = ("_hidden", "日本", "font-family: a", 'id="a_1"', "#0a0b00")
+    source = write(tmp_path / "stream.jsonl", stream(200, classes))
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"model": {"classes": classes}}), encoding="utf-8")
+    path = tmp_path / "report.html"
+    arguments = ["evaluate", source, "-c", str(config), "--report", str(path)]
+    CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
+    drawings = re.findall(r"<svg.*?</svg>", path.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(drawings) == 6
+    shown = [[each.text or "" for each in ET.fromstring(svg).iter()] for svg in drawings]
+    for name in classes:
+        for own in shown[-2:]:
+            assert sum(each.strip().startswith(f"{name}, area") for each in own) == 1
 
 
 def test_a_report_that_cannot_be_written_is_refused_first(
