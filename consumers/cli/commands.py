@@ -235,14 +235,14 @@ def predict(
         typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
     ] = None,
     source: SourceOption = None,
-    prior: PriorOption = "none",
+    prior: PriorOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge texts, fields and messages."""
     if address := source or recorded_file(texts or []):
         beside = [*(given or []), *(message or []), *((texts or []) if source else [])]
-        evaluate.predict_source(address, model, config, beside)
+        evaluate.predict_source(address, model, config, beside, has_prior=prior != "none")
         return
     if not (texts or given or message):
         raise typer.BadParameter("give a TEXT, fields by --set NAME=VALUE, or a --json-message")

@@ -63,8 +63,12 @@ MessageOption = Annotated[
     ),
 ]
 PriorOption = Annotated[
-    Literal["none", "model"],
-    typer.Option(help="Whether the mix of classes that was learned counts as evidence."),
+    Literal["none", "model"] | None,
+    typer.Option(
+        help="Whether the mix of classes that was learned counts as evidence; by default only for "
+        "the messages of a FILE or source.",
+        show_default=False,
+    ),
 ]
 MaxMessagesOption = Annotated[
     int | None,
@@ -201,13 +205,18 @@ _RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst"}
 
 
 def recorded_file(texts: Sequence[str]) -> str | None:
-    """Return the source in the recorded file that stands alone in the place of texts, if any."""
+    """Return the source in the recorded file that stands alone in the place of texts, if any.
+
+    An address of such a file is one, be the file there or not; a mere name of none is a text.
+    """
     if len(texts) != 1:
         return None
     path = Path(texts[0].removeprefix("file:").removeprefix("recording:"))
     try:
-        if path.suffix not in _RECORDED or not path.is_file():
+        if path.suffix not in _RECORDED:
             return None
+        if not path.is_file():
+            return texts[0] if texts[0].startswith(("file:", "recording:")) else None
     except OSError:  # a text may be longer than any file's name
         return None
     from consumers.sources.recording import is_recording  # noqa: PLC0415 -- heavy, as in `commands`

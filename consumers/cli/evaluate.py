@@ -219,7 +219,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
 
 
 def predict_source(
-    source: str, model: Path | None, config: Path | None, beside: Sequence[str]
+    source: str, model: Path | None, config: Path | None, beside: Sequence[str], *, has_prior: bool
 ) -> None:
     """Print a line of JSON for each message of a source; `beside` it nothing may be asked."""
     if beside:
@@ -233,8 +233,9 @@ def predict_source(
         print_warning(Console(stderr=True), text)
     judge = model_report.answering(stored, config)
     done = evaluation.predict_all(
-        settings, judge, partial(typer.echo, nl=False), show=sys.stderr.isatty()
-    )
+        settings, judge, judge if has_prior else judge.without_prior(),
+        partial(typer.echo, nl=False), show=sys.stderr.isatty(),
+    )  # fmt: skip
     typer.echo(
         f"{done['judged']:,} messages judged, {done['rejected']:,} rejected, {done['deletions']:,}"
         " deletions not judged",

@@ -33,6 +33,7 @@ from consumers.sources.base import Source
 from streamnb import AnswerRule, Codes, Folds, NaiveBayes, Snapshot, TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
+from streamnb.reader import ModelReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,15 @@ def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedEx
 def predict_all(
     settings: Settings,
     model: NaiveBayes | Snapshot,
+    reader: ModelReader,
     write: Callable[[bytes], object],
     *,
     show: bool = False,
 ) -> Counter[str]:
     """Write a line for each message of the source: its prediction, or why it cannot be used.
 
-    Labels are not read. Returns how many messages were judged, deletions and rejected.
+    `reader` is the model, or that without its class prior. Labels are not read. Returns how many
+    messages were judged, deletions and rejected.
     """
     rule = model.rule if isinstance(model, Snapshot) else AnswerRule()
     kinds, classes = kinds_in(model), [str(label) for label in model.classes]
@@ -107,7 +110,7 @@ def predict_all(
 
     def take(messages: Messages) -> None:
         rows = messages.to_predict
-        said = model.predict_log_proba_many(columns_of(messages, rows, list(kinds)))
+        said = reader.predict_log_proba_many(columns_of(messages, rows, list(kinds)))
         decided = decided_by(rule, classes, said)
         records = [
             prediction_record(envelope, classes, row, 0, each)

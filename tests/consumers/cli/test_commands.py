@@ -235,7 +235,7 @@ def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Pat
 def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: str) -> None:
     """Each message has its line, labelled or not; what is unusable its reason; nothing is learned.
 
-    A text that names no file stays a text.
+    A text that names no file stays a text; an address of none is a source that is not there.
     """
     model = model_file(tmp_path)
     before = model.read_bytes()
@@ -257,10 +257,16 @@ def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: s
     for each in found[:3]:
         assert each["probabilities"] == pytest.approx(saved.predict_proba_one(each))
     assert (found[3]["reason"], found[3]["value"]) == ("not_json", "{broken")
+    plain = saved.without_prior()
+    without = command("predict", "--model", str(model), "--prior", "none", *asked).out.splitlines()
+    for each in map(json.loads, without[:3]):
+        assert each["probabilities"] == pytest.approx(plain.predict_proba_one(each))
     assert model.read_bytes() == before
     assert command("predict", "--model", str(model), str(path), "--set", "a=b").code == 2
     text = command("predict", "--model", str(model), "--json", str(tmp_path / "no.jsonl"))
     assert json.loads(text.out)["text"].endswith("no.jsonl")
+    missing = command("predict", "--model", str(model), f"file:{tmp_path / 'no.jsonl'}")
+    assert (missing.code, missing.out) == (69, "")
 
 
 def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> None:
