@@ -159,14 +159,13 @@ def pairs(judged: Mapping[str, JudgedExamples], *, seed: int = 0) -> list[dict[s
     right, losses = {}, {}
     for name, each in judged.items():
         right[name] = each.log_posteriors.argmax(axis=1) == each.labels
-        losses[name] = -each.log_posteriors[np.arange(n), each.labels].astype(np.float64)
+        losses[name] = each.losses()
     found = []
     for first, second in combinations(judged, 2):
         only_first = int((right[first] & ~right[second]).sum())
         only_second = int((right[second] & ~right[first]).sum())
-        with np.errstate(invalid="ignore"):
-            gain = losses[second] - losses[first]
-        is_possible = np.isfinite(gain)
+        is_possible = losses[first][1] & losses[second][1]
+        gain = losses[second][0] - losses[first][0]
         found.append(
             {
                 "first": first, "second": second,

@@ -28,7 +28,8 @@ from consumers.config.addresses import SOURCE_FORMS
 HELP = (
     "Judge every labelled message of a source by a model that has not learned it, and say how well "
     "that went: accuracy, precision and recall, areas under curves, log-loss, calibration, each "
-    "with a 95 % interval. By default each message is judged and then learned. Nothing is written."
+    "with a 95 % interval. By default each message is judged and then learned. Nothing is written. "
+    "It needs scikit-learn, by the extra `evaluation`."
 )
 EPILOG = (
     "  streamnb evaluate file:tweets.jsonl\n"
@@ -42,7 +43,8 @@ COMPARE_HELP = (
     "Judge a source by the models of several configurations at once, each message before it is "
     "learned: all figures side by side, McNemar's test and the difference of each pair, and the "
     "messages on which they disagree, with what speaks for each answer. How messages are read and "
-    "labelled is the first configuration's. Nothing is written."
+    "labelled is the first configuration's. Nothing is written. "
+    "Needs the extra `evaluation`."
 )
 COMPARE_EPILOG = (
     "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml\n"
@@ -130,10 +132,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     _check_shares({"--hold-out": hold_out, "--fading": fading})
     _check_end(source, max_messages)
     from consumers.cli import evaluation
-    from consumers.cli.figures import figures
+    from consumers.cli.figures import figures, require_scikit_learn
     from consumers.cli.output import evaluation_facts, print_evaluation
     from consumers.cli.report import check_report, write_report
 
+    require_scikit_learn()
     settings = load_settings(config, source)
     if report is not None:
         check_report(report)
@@ -183,10 +186,11 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     _check_end(source, max_messages)
     from consumers.cli import compare as comparing
     from consumers.cli.evaluation import Method
-    from consumers.cli.figures import figures
+    from consumers.cli.figures import figures, require_scikit_learn
     from consumers.cli.output import evaluation_facts, print_comparison
     from consumers.cli.report import check_report, comparison_sections, write_report
 
+    require_scikit_learn()
     if report is not None:
         check_report(report)
     names = comparing.names_of(configs)

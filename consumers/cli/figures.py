@@ -2,19 +2,26 @@
 
 Intervals are of a bootstrap over blocks: the examples, in the stream's order, are cut into at most
 1,000 runs of equal length, and each replicate draws as many of them with replacement. Neighbours in
-a stream are alike, so examples drawn one by one would make the intervals too narrow. What a figure
-needs is counted by block first; then one product of matrices has the counts of all replicates, and
-every formula here takes all of them at once. The tests hold each one to scikit-learn's and River's.
+a stream are alike, so examples drawn one by one would make the intervals too narrow.
+
+The figures themselves are scikit-learn's. A replicate by scikit-learn's would take milliseconds for
+each of twenty figures, 200 times: what a figure needs is counted by block instead, one product of
+matrices has the counts of all replicates, and a formula takes all of them at once. The tests hold
+these formulas to scikit-learn's and River's.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from consumers.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,6 +34,8 @@ _CURVE_POINTS = 50  # of ROC and PR curves: so many steps along each of the two 
 _COVERAGES = tuple(range(100, 0, -10))  # per cent
 _POINTS = 50  # of the curve over the stream, without a window
 _LOW, _HIGH = 2.5, 97.5  # per cent of the replicates
+_PIECE_VALUES = 1 << 17  # probabilities that scikit-learn is given at a time
+_LOSS_MAX = -float(np.log(np.finfo(np.float64).eps))  # where scikit-learn's log-loss is bounded
 
 
 @dataclass(slots=True)
@@ -43,24 +52,45 @@ class JudgedExamples:
     deletions: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
 
+    def losses(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return each example's log-loss, and which had one: it is 0 where p of the truth was 0."""
+        losses = -self.log_posteriors[np.arange(len(self.labels)), self.labels].astype(np.float64)
+        is_possible = np.isfinite(losses)
+        return np.where(is_possible, np.clip(losses, 0.0, _LOSS_MAX), 0.0), is_possible
+
+
+def require_scikit_learn() -> None:
+    """Refuse to go on without the package that the figures are made by."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ConfigError(
+            "evaluate and compare need the package 'scikit-learn', and it is not installed. Install"
+            " the extra: pip install 'streamnb[evaluation]'"
+        )
+
 
 def figures(
     judged: JudgedExamples, *, seed: int = 0, window: int | None = None, fading: float | None = None
 ) -> dict[str, Any]:
     """Return all figures as plain values, each with the interval of its bootstrap."""
-    blocks = Blocks(len(judged.labels), seed)
+    with warnings.catch_warnings():  # of classes that are missing: their figures say so
+        warnings.simplefilter("ignore")
+        return _figures(judged, Blocks(len(judged.labels), seed), seed, window, fading)
+
+
+def _figures(
+    judged: JudgedExamples, blocks: Blocks, seed: int, window: int | None, fading: float | None
+) -> dict[str, Any]:
     y, lp = judged.labels, judged.log_posteriors
     best = lp.argmax(axis=1)
     confidence = np.exp(lp.max(axis=1, initial=-np.inf).astype(np.float64))
     right = (best == y).astype(np.float64)
-    losses = -lp[np.arange(len(y)), y].astype(np.float64)
-    is_possible = np.isfinite(losses)
-    losses[~is_possible] = 0.0
+    losses, is_possible = judged.losses()
     n_classes = len(judged.classes)
     cells = blocks.sums(y * n_classes + best, n_classes**2).reshape(-1, n_classes, n_classes)
     by_name, by_class = _of_confusion(cells, judged.classes)
-    by_name["log_loss"] = blocks.ratio(losses, is_possible)
-    by_name["brier"] = blocks.ratio(_brier(y, lp), np.ones(len(y)))
+    log_loss, brier = _of_probabilities(y, lp, is_possible)
+    by_name["log_loss"] = blocks.ratio(losses, is_possible, log_loss)
+    by_name["brier"] = blocks.ratio(_squared_errors(y, lp), np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
     curves = _add_areas(judged, blocks, by_name, by_class)
     return {
@@ -101,19 +131,21 @@ class Blocks:
         sums: Floats = self._weights @ by_block.astype(np.float64)
         return sums
 
-    def ratio(self, numerator: Floats, denominator: NDArray[Any]) -> Figure:
+    def ratio(
+        self, numerator: Floats, denominator: NDArray[Any], exact: float | None = None
+    ) -> Figure:
         """Return the ratio of two sums."""
         above, below = (
             self._weights @ np.add.reduceat(each.astype(np.float64), self._begins)
             for each in (numerator, denominator)
         )
-        return figure(_divided(above, below))
+        return figure(_divided(above, below), exact)
 
 
 def figure(values: Floats, exact: float | None = None) -> Figure:
     """Return a figure and its interval: the first value is of all examples, the others replicates.
 
-    `exact` is the figure itself if the values are of grouped scores: they are moved by as much.
+    `exact` is the figure itself, where it is made otherwise: the replicates are moved by as much.
     """
     value = float(values[0]) if exact is None else exact
     drawn = values[1:][np.isfinite(values[1:])]
@@ -132,7 +164,46 @@ def _divided(above: Floats, below: Floats, otherwise: float = np.nan) -> Floats:
 def _of_confusion(
     cells: Floats, classes: tuple[str, ...]
 ) -> tuple[dict[str, Figure], dict[str, dict[str, Any]]]:
-    """Return the figures of the confusion matrices, by replicate, and those of each class."""
+    """Return the figures of the confusion matrices, by replicate, and those of each class.
+
+    scikit-learn takes the cells of the whole as examples of as much weight, which is the same as
+    all examples and costs the same for any number of them.
+    """
+    from sklearn import metrics  # noqa: PLC0415 -- an extra, and a second
+
+    replicates, of_classes = replicates_of_confusion(cells)
+    places = np.arange(len(classes))
+    pairs = np.repeat(places, len(classes)), np.tile(places, len(classes))
+    weights = {"sample_weight": cells[0].ravel()}
+    exact = {
+        "accuracy": metrics.accuracy_score(*pairs, **weights),
+        "zero_one_loss": metrics.zero_one_loss(*pairs, **weights),
+        "balanced_accuracy": metrics.balanced_accuracy_score(*pairs, **weights),
+        "kappa": metrics.cohen_kappa_score(*pairs, **weights),
+        "mcc": metrics.matthews_corrcoef(*pairs, **weights),
+    }
+    scores = {
+        average: metrics.precision_recall_fscore_support(
+            *pairs, labels=places, average=average, zero_division=0.0, **weights
+        )
+        for average in (None, "macro", "weighted")
+    }
+    for average in ("macro", "weighted"):
+        for name, value in zip(of_classes, scores[average], strict=False):
+            exact[f"{name}_{average}"] = value
+    by_class = {
+        label: {"support": int(cells[0, c].sum())}
+        | {
+            name: figure(values[:, c], float(own[c]))
+            for (name, values), own in zip(of_classes.items(), scores[None], strict=False)
+        }
+        for c, label in enumerate(classes)
+    }
+    return {name: figure(replicates[name], float(exact[name])) for name in exact}, by_class
+
+
+def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the figures of confusion matrices, and those of each class, ndarrays by matrix."""
     truth, said = cells.sum(axis=2), cells.sum(axis=1)
     hits = np.diagonal(cells, axis1=1, axis2=2)
     n, n_right, by_chance = truth.sum(axis=1), hits.sum(axis=1), (truth * said).sum(axis=1)
@@ -145,6 +216,7 @@ def _of_confusion(
     }
     found = {
         "accuracy": n_right / n,
+        "zero_one_loss": 1.0 - n_right / n,
         "balanced_accuracy": recall.sum(axis=1) / (truth > 0).sum(axis=1),
         "kappa": _divided(n * n_right - by_chance, n**2 - by_chance),
         "mcc": _divided(n * n_right - by_chance, np.sqrt(next(spreads) * next(spreads)), 0.0),
@@ -152,12 +224,7 @@ def _of_confusion(
     for name, each in of_classes.items():
         found[f"{name}_macro"] = each.mean(axis=1)
         found[f"{name}_weighted"] = (each * truth).sum(axis=1) / n
-    by_class = {
-        label: {"support": int(truth[0, c])}
-        | {name: figure(each[:, c]) for name, each in of_classes.items()}
-        for c, label in enumerate(classes)
-    }
-    return {name: figure(values) for name, values in found.items()}, by_class
+    return found, of_classes
 
 
 def _add_areas(
@@ -168,9 +235,11 @@ def _add_areas(
 ) -> dict[str, tuple[list[list[float]], list[list[float]]]]:
     """Add the areas under the ROC and precision-recall curves, each class against the others.
 
-    Returns points of both curves. The scores of a class are sorted once, for curves, areas and the
-    groups of the replicates; equal scores stay together.
+    Returns points of both curves. The scores of a class are sorted once, for the groups of the
+    replicates and as scikit-learn's sorting is quick on sorted ones; equal scores stay together.
     """
+    from sklearn import metrics  # noqa: PLC0415 -- an extra
+
     names = ("roc_auc", "pr_auc")
     exact: list[tuple[float, float]] = []
     drawn: list[tuple[Floats, Floats]] = []
@@ -181,12 +250,14 @@ def _add_areas(
             by_class[label] |= dict.fromkeys(names, figure(np.full(1, np.nan)))
             continue
         order = np.argsort(-judged.log_posteriors[:, c])
-        scores, hits = judged.log_posteriors[order, c], truth[order]
+        # scikit-learn takes no infinity.
+        scores = np.maximum(judged.log_posteriors[order, c], np.finfo(np.float32).min)
+        hits = truth[order]
+        false, true, _ = metrics.roc_curve(hits, scores, drop_intermediate=False)
+        precision, recall, _ = metrics.precision_recall_curve(hits, scores)
+        exact.append((metrics.auc(false, true), metrics.average_precision_score(hits, scores)))
+        curves[label] = _points(false, true, precision[::-1], recall[::-1])
         ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)
-        true = np.cumsum(hits)[ends].astype(np.float64)
-        false = ends + 1.0 - true
-        exact.append(_areas(true, false))
-        curves[label] = _points(true, false)
         sizes = np.diff(ends, prepend=-1)
         group = np.empty(len(truth), np.int64)
         group[order] = np.repeat((ends + 1 - sizes) * _SCORE_GROUPS // len(truth), sizes)
@@ -213,20 +284,50 @@ def _areas(true: Floats, false: Floats) -> Any:
     return roc, np.where(all_false > 0, area, np.nan)
 
 
-def _points(true: Floats, false: Floats) -> tuple[list[list[float]], list[list[float]]]:
-    """Return points on the exact ROC and precision-recall curves, evenly along both axes."""
+def _points(
+    false: Floats, true: Floats, precision: Floats, recall: Floats
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Return points of the ROC and precision-recall curves, evenly along both rates.
+
+    The first point of either is that of no answer, which a precision-recall curve has none of.
+    """
     some = [
-        np.searchsorted(each, np.linspace(each[0], each[-1], _CURVE_POINTS + 1))
+        np.searchsorted(each, np.linspace(each[1], each[-1], _CURVE_POINTS + 1))
         for each in (true, false)
     ]
-    at = np.unique(np.concatenate([*some, [len(true) - 1]]))
-    hits, misses = true[at], false[at]
-    roc = np.stack((misses / false[-1], hits / true[-1]), axis=1)
-    precision_recall = np.stack((hits / true[-1], hits / (hits + misses)), axis=1)
-    return [[0.0, 0.0], *roc.tolist()], precision_recall.tolist()
+    at = np.maximum(np.unique(np.concatenate([*some, [len(true) - 1]])), 1)
+    roc, precision_recall = (
+        np.stack(both, axis=1)[np.unique(at)].tolist()
+        for both in ((false, true), (recall, precision))
+    )
+    return [[0.0, 0.0], *roc], precision_recall
 
 
-def _brier(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:
+def _of_probabilities(
+    y: Ints, log_posteriors: NDArray[np.float32], is_possible: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Return the log-loss of the possible examples, and the Brier score of all.
+
+    scikit-learn makes some arrays of the size of what it is given: it is given pieces.
+    """
+    from sklearn import metrics  # noqa: PLC0415 -- an extra
+
+    n, n_classes = log_posteriors.shape
+    loss = squared = 0.0
+    size = max(1, _PIECE_VALUES // n_classes)
+    for rows in (slice(i, i + size) for i in range(0, n, size)):
+        truth, possible = y[rows], is_possible[rows]
+        p = np.exp(np.minimum(log_posteriors[rows], 0.0).astype(np.float64))
+        if n_classes == 1:  # scikit-learn asks for another one
+            p = np.pad(p, ((0, 0), (0, 1)))
+        places = range(p.shape[1])
+        squared += len(p) * metrics.brier_score_loss(truth, p, labels=places)
+        if possible.any():
+            loss += metrics.log_loss(truth[possible], p[possible], labels=places, normalize=False)
+    return loss / max(1, int(is_possible.sum())), squared / n
+
+
+def _squared_errors(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:
     """Return each example's squared error, as scikit-learn scales it: halved for two classes."""
     off = np.exp(log_posteriors.astype(np.float64))
     off[np.arange(len(y)), y] -= 1.0

@@ -21,7 +21,13 @@ from typer.testing import CliRunner
 from consumers.cli import commands, conventions, evaluation
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
-from consumers.cli.figures import Blocks, JudgedExamples, figures
+from consumers.cli.figures import (
+    Blocks,
+    JudgedExamples,
+    figures,
+    replicates_of_confusion,
+    require_scikit_learn,
+)
 from consumers.cli.report import check_report
 from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
@@ -237,6 +243,7 @@ def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
     found = figures(judged)
     expected = {
         "accuracy": metrics.accuracy_score(y, best),
+        "zero_one_loss": metrics.zero_one_loss(y, best),
         "balanced_accuracy": metrics.balanced_accuracy_score(y, best),
         "kappa": metrics.cohen_kappa_score(y, best),
         "mcc": metrics.matthews_corrcoef(y, best),
@@ -263,6 +270,50 @@ def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
         assert each["low"] <= each["value"] <= each["high"]
 
 
+def test_figures_are_made_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure that it has is asked of it, and not only worked out alike."""
+    asked: dict[str, Any] = {}
+    names = (
+        "accuracy_score", "zero_one_loss", "balanced_accuracy_score", "cohen_kappa_score",
+        "matthews_corrcoef", "precision_recall_fscore_support", "log_loss", "brier_score_loss",
+        "roc_curve", "precision_recall_curve", "auc", "average_precision_score",
+    )  # fmt: skip
+    for name in names:
+        real = getattr(metrics, name)
+
+        def told(*given: Any, name: str = name, real: Any = real, **options: Any) -> Any:
+            asked[name] = real(*given, **options)
+            return asked[name]
+
+        monkeypatch.setattr(metrics, name, told)
+    found = figures(made_up(300, 3))
+    assert set(asked) == set(names)
+    for name, function in (("accuracy", "accuracy_score"), ("mcc", "matthews_corrcoef")):
+        assert found["figures"][name]["value"] == asked[function]
+
+
+def test_a_log_loss_is_bounded_as_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer that is sure and wrong counts 36 nats; one of no probability is left out."""
+    monkeypatch.setattr(figures_module, "_PIECE_VALUES", 50)  # so that there are many pieces
+    judged = made_up(200, 2)
+    judged.log_posteriors = judged.log_posteriors.astype(np.float64)  # rows sum up to one
+    judged.log_posteriors -= np.logaddexp.reduce(judged.log_posteriors, axis=1, keepdims=True)
+    judged.log_posteriors[3, judged.labels[3]] = -80.0
+    judged.log_posteriors[3, 1 - judged.labels[3]] = 0.0
+    p = np.exp(judged.log_posteriors)
+    expected = metrics.log_loss(judged.labels, p)
+    found = figures(judged)
+    assert found["figures"]["log_loss"]["value"] == pytest.approx(expected, rel=1e-12)
+    brier = metrics.brier_score_loss(judged.labels, p, labels=[0, 1])
+    assert found["figures"]["brier"]["value"] == pytest.approx(brier, rel=1e-12)
+    judged.log_posteriors[3, judged.labels[3]] = -np.inf
+    found = figures(judged)
+    assert found["impossible"] == 1
+    rest = np.arange(200) != 3
+    expected = metrics.log_loss(judged.labels[rest], p[rest])
+    assert found["figures"]["log_loss"]["value"] == pytest.approx(expected, rel=1e-12)
+
+
 def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
     """Formulas take all replicates at once: each is scikit-learn's on its own weights.
 
@@ -278,15 +329,18 @@ def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
         )
         expected = {
             "accuracy": metrics.accuracy_score(truth, said, **own),
+            "zero_one_loss": metrics.zero_one_loss(truth, said, **own),
             "balanced_accuracy": scores[1][scores[3] > 0].mean(),
             "kappa": metrics.cohen_kappa_score(truth, said, **own),
             "mcc": metrics.matthews_corrcoef(truth, said, **own),
             "precision_weighted": np.average(scores[0], weights=scores[3]),
             "f1_macro": scores[2].mean(),
         }
-        found, _ = figures_module._of_confusion(cells[None], ("a", "b", "c"))
+        found, of_classes = replicates_of_confusion(cells[None])
         for name, value in expected.items():
-            assert found[name]["value"] == pytest.approx(value, rel=1e-12), name
+            assert found[name][0] == pytest.approx(value, rel=1e-12), name
+        for values, each in zip(of_classes.values(), scores, strict=False):
+            assert values[0] == pytest.approx(each, rel=1e-12)
     groups = np.random.default_rng(9).integers(0, 5, (4, 50, 2)).astype(np.float64)
     counts = np.cumsum(groups, axis=1)
     roc, precision_recall = figures_module._areas(counts[:, :, 1], counts[:, :, 0])
@@ -382,6 +436,9 @@ def test_a_single_example_and_a_single_class_have_figures() -> None:
     assert found["figures"]["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
     assert "roc_auc_macro" not in found["figures"]
     assert np.isnan(found["by_class"]["a"]["roc_auc"]["value"])
+    alone = figures(JudgedExamples(("a",), np.zeros(3, np.int64), np.zeros((3, 1), np.float32)))
+    for name, value in (("accuracy", 1.0), ("log_loss", 0.0), ("brier", 0.0)):
+        assert alone["figures"][name]["value"] == pytest.approx(value, abs=1e-12)
 
 
 # ---- the command ---------------------------------------------------------------------------------
@@ -430,6 +487,13 @@ def test_the_made_up_stream_needs_an_end() -> None:
         commands.app, ["evaluate", "generator", "--max-messages", "50", "--json"]
     )
     assert json.loads(done.stdout)["messages"] == 50
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'streamnb\[evaluation\]'"):
+        require_scikit_learn()
 
 
 def test_the_command_runs_as_a_process_on_a_pipe(tmp_path: Path) -> None:
