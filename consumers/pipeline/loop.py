@@ -260,7 +260,7 @@ class Pipeline:
         return replace(messages.without(np.array(superseded)), n_superseded=len(superseded))
 
     def _judge_and_learn(self, messages: Messages, begin: int, until: int) -> list[_Piece]:
-        """Learn messages of a batch, cut where examples make a snapshot due.
+        """Learn messages of a batch, cut where examples make a snapshot due or a class joins.
 
         A message without a label is judged by the snapshot of its cut, which knows none of the
         labels that stand behind it in its log.
@@ -272,7 +272,7 @@ class Pipeline:
         own_times = ExampleTimes() if self.decay is None else self.decay.take(messages)
         pieces = list[_Piece]()
         while True:
-            n = self.learner.n_until_due() or len(to_learn) + 1
+            n = self._n_until_cut(messages, to_learn)
             end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else until
             n_before = int(np.searchsorted(to_predict, end))
             snapshot = self.learner.snapshot
@@ -281,6 +281,23 @@ class Pipeline:
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
                 return pieces
+
+    def _n_until_cut(self, messages: Messages, rows: NDArray[np.int64]) -> int:
+        """Return how many examples one call learns, above all of them if they need no cut.
+
+        By examples, a class that joins begins a call too: those before it are judged without it,
+        and so are their losses and what calibrates answers, wherever the log is cut into batches.
+        """
+        due = self.learner.n_until_due()
+        if due is None:
+            return len(rows) + 1
+        n, known = due or len(rows) + 1, self.learner.model.state.class_index
+        new = [code for code, label in enumerate(messages.classes) if label not in known]
+        if new and len(rows):
+            codes = messages.labels[rows]
+            joins = np.isin(codes, new) & (codes != codes[0])
+            n = min(n, int(joins.argmax())) if joins.any() else n
+        return n
 
     def _learn(
         self, messages: Messages, rows: NDArray[np.int64], own_times: ExampleTimes

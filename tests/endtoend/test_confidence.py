@@ -55,6 +55,23 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     assert found[0][0] == found[1][0] == found[2][0]
 
 
+def test_a_class_that_joins_changes_no_byte_wherever_the_log_is_cut(tmp_path: Path) -> None:
+    """Losses of those before it, and so the calibration, do not know the class yet."""
+    source, found = tmp_path / "in.jsonl", []
+    lines = [
+        {"id": f"m{i}", "text": text} | ({"label": f"{truth}{i // 400}"} if i % 3 else {})
+        for i, (text, truth) in enumerate(examples(1_000))
+    ]
+    source.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    model = {"hash_key": KEY, "new_classes": True, "calibration": True, "coverage": 0.8}
+    for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
+        replay(tmp_path / name, source, file={"batch_bytes": batch_bytes}, model=model)
+        folder = tmp_path / name
+        found.append(((folder / "model.nb").read_bytes(), (folder / "out.jsonl").read_bytes()))
+    assert found[0][1] == found[1][1]
+    assert found[0][0] == found[1][0]
+
+
 def test_by_time_too_a_restart_goes_on_with_what_was_counted(tmp_path: Path) -> None:
     """The counts are of the same place in the log as the model."""
     source, learning = stream(tmp_path), {"publish": "interval"}
