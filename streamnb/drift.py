@@ -278,7 +278,7 @@ def moved_words(
     Parameters
     ----------
     earlier : WordCounts
-        Of the same model, from `count_words`.
+        Of the same model, from `count_words`; one with fewer classes is an InputError.
     model : NaiveBayes or Snapshot
     n : int
         How many words at most.
@@ -303,7 +303,7 @@ def moved_words(
     check("least_z", least_z)
     state = model.state
     group = word_view(state, earlier.group).state
-    n_new = len(state.classes) - len(earlier.tokens)
+    n_new = _n_new_classes(earlier, len(state.classes))
     factor = Clock(state.clock.half_life, None, earlier.landmark).moved_to(state.clock.landmark)[1]
     columns = group.find(earlier.words)
     known = np.flatnonzero((columns >= 0) & (earlier.counts.sum(axis=1) > 0.0))
@@ -336,6 +336,16 @@ def moved_words(
             )
         )
     return found
+
+
+def _n_new_classes(earlier: WordCounts, n: int) -> int:
+    """Return how many of `n` classes came since; refuse counts of more than there are."""
+    if len(earlier.tokens) > n:
+        raise InputError(
+            f"earlier must be of the same model: it counts {len(earlier.tokens)} classes, and the"
+            f" model has {n}."
+        )
+    return n - len(earlier.tokens)
 
 
 def change_of_log_odds(

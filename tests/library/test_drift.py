@@ -228,6 +228,9 @@ def test_a_word_that_left_or_a_class_that_came_does_no_harm() -> None:
     assert (cold.label, cold.before, cold.after) == ("c", 0.0, 1.0)
     assert nb.moved_words(earlier, model, 0) == []
     assert nb.moved_words(nb.count_words(model), model) == []
+    fewer = nb.NaiveBayes(["a"], features={"t": nb.Words(nb.Multinomial())})
+    with pytest.raises(InputError, match="same model"):
+        nb.moved_words(earlier, fewer)
 
 
 # ---- planted drift -------------------------------------------------------------------------------
