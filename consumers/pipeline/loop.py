@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import structlog
@@ -38,7 +39,14 @@ from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import Handover, KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
-from consumers.sinks.records import NoSink, Sink, decided_by, prediction_record, reject_record
+from consumers.sinks.records import (
+    NoSink,
+    Record,
+    Sink,
+    decided_by,
+    prediction_record,
+    reject_record,
+)
 from streamnb import Answer, Codes, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 from streamnb.labels import to_indices
@@ -46,6 +54,7 @@ from streamnb.labels import to_indices
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
 _SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
 log = structlog.get_logger(__name__)
+_Held: TypeAlias = list[tuple[int, Record]]  # by offset
 
 
 class _Piece(NamedTuple):
@@ -333,12 +342,20 @@ class Pipeline:
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
         for each in pieces:
-            self._predict(messages, each.to_predict, each.snapshot)
-            if self.writes_labelled and len(each.rows):
-                columns = columns_of(messages, each.rows, self.statistics.fields)
-                then = partial(self._add_predictions, messages, each.rows)
-                submit = partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot)
-                self._submit(submit)
+            if not self.writes_labelled or not len(each.rows):
+                self._predict(messages, each.to_predict, each.snapshot)
+                continue
+            held: _Held = []
+            self._predict(messages, each.to_predict, each.snapshot, held)
+            columns = columns_of(messages, each.rows, self.statistics.fields)
+            then = partial(self._add_predictions, messages, each.rows, held)
+            submit = partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot)
+            self._submit(submit)
+            self._after_predictions(partial(self._add_in_order, held))
+
+    def _add_in_order(self, held: _Held) -> None:
+        """Add records in the order of their log, wherever it was cut."""
+        self.predictions.add([record for _, record in sorted(held, key=itemgetter(0))])
 
     def _hand_over(self, handover: Handover) -> None:
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
@@ -382,11 +399,19 @@ class Pipeline:
             self.labels.know(partition, part, self.positions, self.learner, is_ours=is_ours)
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
-    def _predict(self, messages: Messages, rows: NDArray[np.int64], snapshot: Snapshot) -> None:
+    def _predict(
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        snapshot: Snapshot,
+        held: _Held | None = None,
+    ) -> None:
         if len(rows):
             columns = columns_of(messages, rows, self.statistics.fields)
             n_before = self.statistics.n_messages
-            then = partial(self._write_predictions, messages, rows, n_before, time.perf_counter())
+            then = partial(
+                self._write_predictions, messages, rows, n_before, time.perf_counter(), held
+            )
             if self.labels is None:
                 self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
                 return
@@ -455,15 +480,18 @@ class Pipeline:
         rows: NDArray[np.int64],
         n_before: int,
         submitted_at_s: float,
+        held: _Held | None,
         answer: Answer,
     ) -> None:
         self.statistics.judged(messages, rows, answer, n_before)
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
         self.metrics.observe_predict(time.perf_counter() - submitted_at_s, len(rows))
-        self._add_predictions(messages, rows, answer)
+        self._add_predictions(messages, rows, held, answer)
 
-    def _add_predictions(self, messages: Messages, rows: NDArray[np.int64], answer: Answer) -> None:
+    def _add_predictions(
+        self, messages: Messages, rows: NDArray[np.int64], held: _Held | None, answer: Answer
+    ) -> None:
         if isinstance(self.predictions, NoSink):
             return
         classes = [str(label) for label in answer.classes]
@@ -479,7 +507,10 @@ class Pipeline:
                 strict=True,
             )
         ]
-        self.predictions.add(records)
+        if held is None:
+            self.predictions.add(records)
+        else:
+            held += zip(messages.offsets[rows].tolist(), records, strict=True)
 
     def _write_rejects(self, rejects: Sequence[Reject]) -> None:
         self.rejects.add([reject_record(reject) for reject in rejects])

@@ -80,6 +80,19 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     ]
 
 
+def test_predictions_of_labelled_messages_stand_where_their_log_has_them(tmp_path: Path) -> None:
+    """All in the order of the log, and the same bytes however it is cut into batches."""
+    source, found = stream(tmp_path), []
+    for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
+        path = tmp_path / name / "out.jsonl"
+        predictions = {"to": f"file:{path}", "labelled": True}
+        replay(tmp_path / name, source, file={"batch_bytes": batch_bytes}, predictions=predictions)
+        found.append(path.read_bytes())
+    assert found[0] == found[1]
+    written = [json.loads(line)["id"] for line in found[0].splitlines()]
+    assert written == [f"m{i}" for i in range(N) if i % 97]
+
+
 def test_decay_goes_by_the_times_of_messages(tmp_path: Path) -> None:
     """Counts are those of the plain formula, and cuts and stops change no byte of what decays."""
     after_s = [None if i % 50 == 7 else 600.0 * i - i * i % 7 * 900.0 for i in range(N)]
