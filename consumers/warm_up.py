@@ -40,6 +40,7 @@ from streamnb.kernels import (
     hybrid,
     multinomial,
     posterior,
+    tokenize,
 )
 from streamnb.kernels import word_table as table
 from streamnb.kernels.jit import (
@@ -129,6 +130,7 @@ def needed(settings: Settings) -> list[Kernel]:
         else:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
             modules |= {hybrid} if group.hybrid else set()
+            modules |= {tokenize} if group.entities or group.compose else set()
     if settings.learned.messages_max:
         modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"

@@ -49,6 +49,7 @@ FEATURES: list[dict[str, Any]] = [
     {"text": {"likelihood": "bernoulli"}},
     {"text": {"likelihood": "complement"}},
     {"text": {"hybrid": True}},
+    {"text": {"entities": True}},
     {
         "text": {"likelihood": "multinomial"},
         "where": {"kind": "categories", "fields": ["lang", "user"]},
