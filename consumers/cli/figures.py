@@ -252,7 +252,7 @@ def _add_areas(
         order = np.argsort(-judged.log_posteriors[:, c])
         # scikit-learn takes no infinity.
         scores = np.maximum(judged.log_posteriors[order, c], np.finfo(np.float32).min)
-        hits = truth[order]
+        hits = truth[order].view(np.int8)  # whose values are found in a third of the time
         false, true, _ = metrics.roc_curve(hits, scores, drop_intermediate=False)
         precision, recall, _ = metrics.precision_recall_curve(hits, scores)
         exact.append((metrics.auc(false, true), metrics.average_precision_score(hits, scores)))
@@ -316,7 +316,7 @@ def _of_probabilities(
     loss = squared = 0.0
     size = max(1, _PIECE_VALUES // n_classes)
     for rows in (slice(i, i + size) for i in range(0, n, size)):
-        truth, possible = y[rows], is_possible[rows]
+        truth, possible = y[rows].astype(np.int16), is_possible[rows]
         p = np.exp(np.minimum(log_posteriors[rows], 0.0).astype(np.float64))
         if n_classes == 1:  # scikit-learn asks for another one
             p = np.pad(p, ((0, 0), (0, 1)))
