@@ -58,7 +58,7 @@ class Prequential:
     --------
     >>> import numpy as np
     >>> prequential = Prequential(window=1000)
-    >>> prequential.update(np.log([[0.75, 0.25], [0.5, 0.5]]), np.array([0, 1]))
+    >>> losses = prequential.update(np.log([[0.75, 0.25], [0.5, 0.5]]), np.array([0, 1]))
     >>> prequential.accuracy
     0.5
     """

@@ -250,7 +250,7 @@ def command(
         capture_output=True,
         cwd=folder,
         env=environment(**(env or {})),
-        timeout=PATIENCE_S,
+        timeout=2 * PATIENCE_S,  # compiling all kernels on a busy machine takes longest
         check=False,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,14 @@ def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
     """Tombstones, updates, people and SIGKILLs: verified while it runs, until the head is gone."""
     topic = new_topic(PARTITIONS)
     producer = Producer({"bootstrap.servers": broker.address})
-    for partition in range(PARTITIONS):
-        for key, value in log_of(partition):
+
+    def write(partition: int, begin: int, end: int) -> None:
+        for key, value in islice(log_of(partition), begin, end):
             producer.produce(topic, value, key=key, partition=partition)
-    assert producer.flush(60) == 0
+        assert producer.flush(60) == 0
+
+    write(0, 0, CORRECTED.start)
+    write(1, 0, N)
     config = write_config(
         tmp_path / "config.yaml",
         source=f"kafka://{broker.address}/{topic}",
@@ -64,6 +69,7 @@ def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
         daemon.kill()
     with Daemon(config) as daemon:
         daemon.until_it_takes_corrections()
+        write(0, CORRECTED.start, N)  # what a killed daemon had read may not be on the page
         for number in CORRECTED:
             daemon.until_page(f"/v1/messages/0-{number}", 200)
             if number % 2:
