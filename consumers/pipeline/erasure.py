@@ -304,7 +304,8 @@ class Erasure:
         try:
             left = None if self._is_moved() else self._pass_over(pending, applied)
             if left is not None and self._learned is not None:
-                self._learned.erase(_offsets_by_id(known))
+                # One that an earlier run noted may be still to apply in this one.
+                self._learned.erase(_offsets_by_id(e for e in known if e.id not in left))
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, encode
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject, part_name
-from consumers.pipeline.erasure import Erasure, Output
+from consumers.pipeline.erasure import Erasure, Output, TextMemory
 from consumers.sinks.records import prediction_record, reject_record, without_message
 
 LOG = Partition("t", 0)
@@ -58,6 +58,19 @@ class Forgetful:
         return self.done
 
 
+class NotingMemory:
+    """A memory of what was learned that notes which ids it is told to erase."""
+
+    keep = 0
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
+        """Note the ids."""
+        self.told += deleted
+
+
 class Folder:
     """A state folder with a journal and both outputs; `m1` is to be erased."""
 
@@ -76,7 +89,7 @@ class Folder:
             (path / name).write_bytes(b"".join(line + b"\n" for line in lines))
 
     @contextmanager
-    def opened(self) -> Iterator[Erasure]:
+    def opened(self, learned: TextMemory | None = None) -> Iterator[Erasure]:
         """Run an erasure over it; time stands still, so that a pass may always begin."""
         journal = Journal(self.path / "corrections.jsonl")
         outputs = [
@@ -84,8 +97,9 @@ class Folder:
             Output(self.path / "rejects.jsonl", without_message),
         ]
         erasure = Erasure(
-            self.path, lambda _: self.applied, journal, outputs, self.recent, lambda: 0.0
-        )
+            self.path, lambda _: self.applied, journal, outputs, self.recent, lambda: 0.0,
+            learned=learned,
+        )  # fmt: skip
         try:
             yield erasure
         finally:

@@ -33,7 +33,7 @@ from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
 from tests.consumers.full_disk import disk_full_at
-from tests.consumers.pipeline.erasure_folder import LOG, SECRET, Folder, correction
+from tests.consumers.pipeline.erasure_folder import LOG, SECRET, Folder, NotingMemory, correction
 from tests.endtoend.expected_counts import examples
 
 
@@ -77,6 +77,18 @@ def test_a_line_that_a_kept_checkpoint_lacks_keeps_its_text(folder: Folder) -> N
         folder.erase(erasure)
         assert erasure.n_pending == 0
     assert folder.holders() == set()
+
+
+def test_what_a_line_is_still_to_take_back_stays_in_the_memory(folder: Folder) -> None:
+    """After a kill the log's deletions are known before they are applied anew."""
+    memory = NotingMemory()
+    folder.applied = 0
+    with folder.opened(memory) as erasure:
+        folder.erase(erasure)
+        assert (memory.told, erasure.n_pending) == ([], 1)
+        folder.applied = 1 << 40
+        folder.erase(erasure)
+        assert (memory.told, erasure.n_pending) == (["m1"], 0)
 
 
 def test_messages_behind_a_deletion_keep_their_texts(folder: Folder) -> None:
