@@ -26,7 +26,7 @@ from streamnb.storage import read
 from tests.endtoend.expected_counts import examples
 from tests.endtoend.test_late_labels import label, message
 from tests.endtoend.test_late_labels import replay as replay_late
-from tests.endtoend.test_reproducible import KEY, N, replay, stream
+from tests.endtoend.test_reproducible import KEY, N, replay, same_however_cut, stream
 
 COSTS = {"negative": {"positive": 3.0}}
 MODEL: dict[str, Any] = {"hash_key": KEY, "calibration": True, "coverage": 0.8, "costs": COSTS}
@@ -40,19 +40,7 @@ def learned_at(folder: Path) -> dict[str, Any]:
 
 def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     """Counts, threshold, model and predictions are a function of the log, restored or not."""
-    source, found = stream(tmp_path), []
-    for name, batch_bytes, stops in (
-        ("whole", 1 << 22, ()),
-        ("small", 1_024, ()),
-        ("stopped", 5_000, (1, 333, 70, 1_200)),
-    ):
-        folder = tmp_path / name
-        for n in stops:
-            replay(folder, source, n=n, file={"batch_bytes": batch_bytes}, model=MODEL)
-        replay(folder, source, file={"batch_bytes": batch_bytes}, model=MODEL)
-        found.append(((folder / "model.nb").read_bytes(), (folder / "out.jsonl").read_bytes()))
-    assert found[0][1] == found[1][1] == found[2][1]
-    assert found[0][0] == found[1][0] == found[2][0]
+    same_however_cut(tmp_path, stream(tmp_path), model=MODEL)
 
 
 def test_a_class_that_joins_changes_no_byte_wherever_the_log_is_cut(tmp_path: Path) -> None:

@@ -56,22 +56,27 @@ def replay(folder: Path, source: Path, *, n: int | None = None, **sections: Any)
     return run(made, NoView(), until_end=n is None, max_messages=n)
 
 
-def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
-    """Model and predictions are the same however a file is cut, by batches or by ends of runs."""
-    source, found = stream(tmp_path), []
+def same_however_cut(folder: Path, source: Path, **sections: Any) -> bytes:
+    """Replay a file in large and small batches and with stops; return the predictions of each."""
+    found = []
     for name, batch_bytes, stops in (
         ("whole", 1 << 22, ()),
         ("small", 1_024, ()),
         ("stopped", 5_000, (1, 333, 70, 1_200)),
     ):
-        folder = tmp_path / name
-        for n in stops:
-            replay(folder, source, n=n, file={"batch_bytes": batch_bytes})
-        replay(folder, source, file={"batch_bytes": batch_bytes})
-        found.append(((folder / "model.nb").read_bytes(), (folder / "out.jsonl").read_bytes()))
+        state = folder / name
+        for n in (*stops, None):
+            replay(state, source, n=n, file={"batch_bytes": batch_bytes}, **sections)
+        found.append(((state / "model.nb").read_bytes(), (state / "out.jsonl").read_bytes()))
     assert found[0][1] == found[1][1] == found[2][1]
     assert found[0][0] == found[1][0] == found[2][0]
-    records = [json.loads(line) for line in found[0][1].splitlines()]
+    return found[0][1]
+
+
+def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
+    """Model and predictions are the same however a file is cut, by batches or by ends of runs."""
+    predictions = same_however_cut(tmp_path, stream(tmp_path))
+    records = [json.loads(line) for line in predictions.splitlines()]
     whole = [i for i in range(N) if i % 97]
     n_before = {f"m{i}": sum(k % 3 != 0 for k in whole if k < i) for i in whole if i % 3 == 0}
     assert [each["id"] for each in records] == [*n_before]
