@@ -27,9 +27,8 @@ from consumers.http.authorization import AllowedHosts
 from consumers.http.openapi import ApiRoute, description_routes
 from consumers.http.requests import BodyReader, ExampleDecoder, ProblemError
 from consumers.http.routes_corrections import correction_routes
-from consumers.http.routes_predict import prediction_routes
+from consumers.http.routes_model import model_routes, prediction_routes, probe_routes
 from consumers.http.routes_search import event_routes, search_routes
-from consumers.http.routes_status import model_routes, probe_routes
 from consumers.http.state import AppState
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics

@@ -27,7 +27,7 @@ from consumers.http.requests import (
     json_response,
     message_id,
 )
-from consumers.http.routes_predict import credible_interval, explain
+from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.search.query_syntax import parse

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.http.routes_predict import credible_interval
+from consumers.http.routes_model import credible_interval
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
 from consumers.http.threads import predict_columns
 from streamnb import AnswerRule, Calibrator, Hybrid, NaiveBayes, Snapshot
