@@ -451,7 +451,7 @@ def build_erasure(
         elsewhere.append(f"group.folder: {settings.group.folder}")
     erasure = Erasure(
         folder,
-        checkpoint.oldest_position,
+        checkpoint.oldest_positions,
         entries,
         outputs,
         components.recent,

@@ -267,20 +267,24 @@ class Checkpoint:
         self._written_at = self._clock()
         return SavedCheckpoint(positions, size, self._written_at - began)
 
-    def oldest_position(self, partition: Partition) -> int:
-        """Return the offset of a log before which no kept file will ever read again.
+    def oldest_positions(self) -> dict[Partition, int]:
+        """Return by log the offset before which no kept file will ever read again.
 
-        Must not be called while a checkpoint is being written.
+        Of a log that is not there, one may read from its start. Must not be called while a
+        checkpoint is being written.
         """
         path = self._own_path
         if path is None:
-            return 0
-        name = part_name(partition)
+            return {}
         try:
-            return min(positions_of(each).get(name, 0) for each in (path, *older_files(path)))
+            newest, *older = map(positions_of, (path, *older_files(path)))
         except StoreError as error:  # it may be repaired, and then needs the whole log
             log.warning("checkpoint_not_readable", detail=str(error))
-            return 0
+            return {}
+        return {
+            partition_of(name): min([at, *(each.get(name, 0) for each in older)])
+            for name, at in newest.items()
+        }
 
     def _refuse_other(
         self, path: Path, fresh: NaiveBayes, stored: NaiveBayes, notes: Mapping[str, Any]

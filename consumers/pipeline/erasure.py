@@ -141,15 +141,16 @@ class Erasure:
     """Erases the texts of deleted messages on a thread of its own.
 
     Without a state `folder`, only `recent` holds texts; it forgets what the stream deletes, and
-    knows already what people delete. `applied` returns the offset of a log that every kept
-    checkpoint is past; see `Checkpoint.oldest_position`. Outputs outside the folder are left alone.
+    knows already what people delete. `applied` returns of each log the offset that every kept
+    checkpoint is past; see `Checkpoint.oldest_positions`. Outputs outside the folder are left
+    alone.
     A file of pending deletions that cannot be read is a `SinkError`.
     """
 
     def __init__(  # noqa: PLR0913 -- each place where texts may stand
         self,
         folder: Path | None,
-        applied: Callable[[Partition], int],
+        applied: Callable[[], Mapping[Partition, int]],
         journal: Journal | None,
         outputs: Sequence[Output],
         recent: MessageStore | None,
@@ -263,8 +264,7 @@ class Erasure:
             self.flush(0.0)
 
     def _start_pass(self) -> None:
-        applied = 0 if self._journal is None else self._applied(self._journal.partition)
-        self._pass = self._thread.submit(self._erase, applied)
+        self._pass = self._thread.submit(self._erase, self._applied())
 
     def _wait(self) -> None:
         if self._pass is not None:
@@ -293,16 +293,21 @@ class Erasure:
         if self._journal is not None:
             self.add(self._journal.deletions(), from_stream=False)
 
-    def _erase(self, applied: int) -> None:
+    def _erase(self, applied: Mapping[Partition, int]) -> None:
         """Do one pass; a failure is logged, and tried again after the next checkpoint."""
         began_s = self._clock()
         with self._lock:
             pending = dict(self._pending)
         # An older kept checkpoint would have to take back what these taught.
         n_min = 0 if self._learned is None else self._learned.keep
-        known = {each for each in pending if self._n_checkpoints[each] >= n_min}
+        known = {
+            each
+            for each in pending
+            if self._n_checkpoints[each] >= n_min and not _is_ahead(each, applied)
+        }
         try:
-            left = None if self._is_moved() else self._pass_over(pending, applied)
+            at = 0 if self._journal is None else applied.get(self._journal.partition, 0)
+            left = None if self._is_moved() else self._pass_over(pending, at)
             if left is not None and self._learned is not None:
                 # One that an earlier run noted may be still to apply in this one.
                 self._learned.erase(_offsets_by_id(e for e in known if e.id not in left))
@@ -416,6 +421,15 @@ class Erasure:
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
+
+
+def _is_ahead(each: Deletion, applied: Mapping[Partition, int]) -> bool:
+    """Return whether a kept checkpoint is still to read the deletion in the stream.
+
+    An earlier run may have noted it, and been killed before a checkpoint passed over it.
+    """
+    place = Partition(each.topic, each.partition)
+    return each.from_stream and applied.get(place, 0) <= each.offset
 
 
 def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int]]:

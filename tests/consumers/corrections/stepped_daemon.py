@@ -135,7 +135,8 @@ class Life:
         journal = self.room.log
         assert isinstance(journal, Journal)
         wanted = {name: {partition: offset} for name, partition, offset in journal.deletions()}
-        journal.erase(wanted, self.checkpoint.oldest_position(journal.partition), lambda: True)
+        oldest = self.checkpoint.oldest_positions().get(journal.partition, 0)
+        journal.erase(wanted, oldest, lambda: True)
 
     def kill(self) -> Life:
         """Forget all that is in no file, and begin anew."""

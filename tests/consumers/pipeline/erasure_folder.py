@@ -96,9 +96,10 @@ class Folder:
             Output(self.path / "predictions.jsonl", without_message),
             Output(self.path / "rejects.jsonl", without_message),
         ]
+        logs = LOG, journal.partition
         erasure = Erasure(
-            self.path, lambda _: self.applied, journal, outputs, self.recent, lambda: 0.0,
-            learned=learned,
+            self.path, lambda: dict.fromkeys(logs, self.applied), journal, outputs, self.recent,
+            lambda: 0.0, learned=learned,
         )  # fmt: skip
         try:
             yield erasure

@@ -91,6 +91,22 @@ def test_what_a_line_is_still_to_take_back_stays_in_the_memory(folder: Folder) -
         assert (memory.told, erasure.n_pending) == (["m1"], 0)
 
 
+def test_what_the_stream_is_still_to_take_back_stays_in_the_memory(folder: Folder) -> None:
+    """A deletion noted before a kill may be read again only after many checkpoints."""
+    with folder.opened() as erasure:
+        erasure.add([("m7", LOG, 7)], from_stream=True)
+        erasure.flush(1.0)
+    memory = NotingMemory()
+    folder.recent.done.set()
+    folder.applied = 7
+    with folder.opened(memory) as erasure:
+        folder.erase(erasure)
+        assert (memory.told, erasure.n_pending) == ([], 2)
+        folder.applied = 8
+        folder.erase(erasure)
+        assert (memory.told, erasure.n_pending) == (["m7"], 1)  # the journal's line is further on
+
+
 def test_messages_behind_a_deletion_keep_their_texts(folder: Folder) -> None:
     """A message that came again under the id, later in its log, is another one."""
     journal = folder.path / "corrections.jsonl"
@@ -138,7 +154,7 @@ def test_outputs_elsewhere_are_left_alone(folder: Folder, tmp_path: Path) -> Non
     state.mkdir()
     output = Output(folder.path / "predictions.jsonl", prediction_without_text)
     for where in (state, None):
-        erasure = Erasure(where, lambda _: 0, None, [output], None, lambda: 0.0)
+        erasure = Erasure(where, dict[Partition, int], None, [output], None, lambda: 0.0)
         erasure.add([("m1", LOG, 1)], from_stream=True)
         folder.erase(erasure)
         erasure.close()
@@ -426,7 +442,7 @@ def test_an_id_that_two_logs_delete_leaves_the_memory_of_both(tmp_path: Path) ->
         )  # fmt: skip
     memory.pack()
     memory.sync()
-    erasure = Erasure(tmp_path, lambda _log: 0, None, [], None, learned=memory)
+    erasure = Erasure(tmp_path, lambda: dict.fromkeys(logs, 5), None, [], None, learned=memory)
     erasure.add([("a", log, 4) for log in logs], from_stream=True)
     erasure.begin()
     erasure.close()
