@@ -30,10 +30,10 @@ from consumers.http.requests import (
 from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
+from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.query_syntax import parse
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
-from consumers.search.subscriptions import NotWatchedError, Subscription, WatchRequest
 from streamnb import Snapshot
 from streamnb.errors import InputError
 

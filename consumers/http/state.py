@@ -141,7 +141,7 @@ class Serializer:
 
 
 class ApiEventSerializer:
-    """Encodes what open pages receive; see `consumers.search.subscriptions`."""
+    """Encodes what open pages receive; see `consumers.search.live_query`."""
 
     def __init__(self, app_state: AppState) -> None:
         self._state = app_state

@@ -17,18 +17,19 @@ from functools import partial
 import structlog
 
 from consumers.monitoring.metrics import Metrics
-from consumers.search.live_query import ArrivedRows, LiveQuery
-from consumers.search.query_syntax import QueryError
-from consumers.search.rows import Change, MessageRow
-from consumers.search.store import RecentStore
-from consumers.search.subscriptions import (
+from consumers.search.live_query import (
+    ArrivedRows,
     Event,
     EventEncoder,
+    LiveQuery,
     Subscription,
     Subscriptions,
     Watched,
     WatchRequest,
 )
+from consumers.search.query_syntax import QueryError
+from consumers.search.rows import Change, MessageRow
+from consumers.search.store import RecentStore
 
 ROWS_MAX = 50_000
 BUFFERED_CHANGES_MAX = 10_000

@@ -15,8 +15,8 @@ import pytest
 from consumers.http import routes_search as events
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
+from consumers.search import live_query as pages
 from consumers.search import live_updater
-from consumers.search import subscriptions as pages
 from consumers.search.live_updater import LiveUpdater
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,

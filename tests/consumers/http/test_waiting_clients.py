@@ -11,8 +11,8 @@ import pytest
 
 from consumers.http.requests import ProblemError
 from consumers.http.threads import THREADS, TaskTimeoutError, WorkerPool
+from consumers.search.live_query import WatchRequest
 from consumers.search.live_updater import LiveUpdater
-from consumers.search.subscriptions import WatchRequest
 from tests.consumers.search.live_stream import PATIENCE_S, Page, Said, Stream, events, make_hub
 
 

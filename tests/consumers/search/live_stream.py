@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry
 from consumers.config.sections import RecentSettings
 from consumers.monitoring.metrics import Metrics
 from consumers.search import Change, Counted, FoundRow, Query, RecentState, RecentStore
+from consumers.search.live_query import EventEncoder, Subscription, WatchRequest
 from consumers.search.live_updater import LiveUpdater
-from consumers.search.subscriptions import EventEncoder, Subscription, WatchRequest
 from tests.consumers.raw_batches import CLASSES, messages
 
 UNSURE_BELOW = 0.65

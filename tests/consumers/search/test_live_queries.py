@@ -7,11 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from consumers.search import QueryError, live_query, parse
+from consumers.search import live_query as pages
 from consumers.search import live_updater as pending
-from consumers.search import subscriptions as pages
-from consumers.search.live_query import BatchIndex
+from consumers.search.live_query import (
+    BatchIndex,
+    Event,
+    NotWatchedError,
+    Subscription,
+    WatchRequest,
+)
 from consumers.search.store import RecentStore
-from consumers.search.subscriptions import Event, NotWatchedError, Subscription, WatchRequest
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.search.stores import forget
 
