@@ -241,11 +241,15 @@ def _column(messages: Messages, name: str) -> Column:
 
 
 def times_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Floats:
-    """Return the time of each message, or of some, in Unix milliseconds; nan if unknown."""
+    """Return the time of each message, or of some, in Unix milliseconds; nan if unknown.
+
+    No message is newer than its record, if the source says when that was written.
+    """
     at = messages.at if rows is None else messages.at[rows]
     times_ms = np.array(messages.metadata(messages.raw, at).times_ms, np.float64)
     times_ms[times_ms == -1] = np.nan
-    return times_ms
+    written_ms = messages.raw.times_ms[at]
+    return np.minimum(times_ms, np.where(written_ms > 0, written_ms, np.inf))
 
 
 @dataclass(slots=True)

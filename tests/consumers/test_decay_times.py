@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -18,7 +19,7 @@ from consumers.config.model import ModelSettings
 from consumers.features import DecayTimes, build_model, columns_of
 from consumers.messages import Messages, Partition, part_name
 from streamnb import Codes, NaiveBayes
-from tests.consumers.decoded_messages import messages
+from tests.consumers.decoded_messages import decoder, raw
 
 HALF_LIFE_S = 60.0
 BEGIN_S = 1_700_000_000
@@ -32,14 +33,23 @@ times = st.lists(
 )
 
 
-def batch(after_s: Sequence[int | None], first: int = 0, partition: Partition = ONE) -> Messages:
-    """Return labelled messages of these times, each with a word of its own."""
+def batch(
+    after_s: Sequence[int | None],
+    first: int = 0,
+    partition: Partition = ONE,
+    written_s: int | None = None,
+) -> Messages:
+    """Return labelled messages of these times, each with a word of its own, written at a time."""
     lines = [
         {"text": f"w{first + i}", "label": 4}
         | ({} if after is None else {"created_at": 1000 * (BEGIN_S + after)})
         for i, after in enumerate(after_s)
     ]
-    return messages(partition, [json.dumps(line).encode() for line in lines], first)
+    found = raw(partition, [json.dumps(line).encode() for line in lines], first)
+    if written_s is not None:
+        at_ms = np.full(len(found), 1000 * (BEGIN_S + written_s))
+        found = replace(found, times_ms=at_ms)
+    return decoder().decode(found)
 
 
 def plain(after_s: Sequence[int | None]) -> list[float | None]:
@@ -125,6 +135,15 @@ def test_a_wrong_clock_costs_a_half_life_a_message_at_most() -> None:
     wrong, _ = learned(batch([*usual, *[74 * YEAR_S] * 5, *usual]))
     assert [word(wrong, number) for number in (5, 15, 24)] == [2.0**-4] * 3
     assert wrong.n_examples == 24
+
+
+def test_a_log_that_begins_with_a_wrong_clock_is_learned() -> None:
+    """No message is believed to be newer than its record, so what comes behind it counts."""
+    wrong = [74 * YEAR_S] * 2
+    found = taken(DecayTimes(HALF_LIFE_S), batch([*wrong, 0, 10, None], written_s=20))
+    assert found == plain([20, 20, 0, 10, 20])
+    unknown = taken(DecayTimes(HALF_LIFE_S), batch([*wrong, 0, 10], written_s=-BEGIN_S))
+    assert unknown == plain([*wrong, 0, 10])  # such a record has no time
 
 
 def test_messages_out_of_order_revive_nothing() -> None:
