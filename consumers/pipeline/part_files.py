@@ -46,6 +46,7 @@ from streamnb.storage import notes_of, read
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
 _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(new|damaged)")
+_LEFT_CLASS = re.compile(r"\.[0-9]{2}-[0-9a-f]{16}\.(new|folder)")
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _TIMES = "times"
@@ -283,6 +284,7 @@ class PartFiles:
                 make_private_folder(folder)
                 if not path.exists():
                     _write(fresh, label.encode())
+                    _remove_left(folder, fresh.stat().st_mtime - _LEFT_S)
                     with contextlib.suppress(FileExistsError):  # another member was faster
                         _give_name(fresh, path)
                     fresh.unlink(missing_ok=True)
@@ -395,6 +397,14 @@ def _give_name(fresh: Path, path: Path) -> None:
             if taken.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
                 raise
             raise FileExistsError(errno.EEXIST, "File exists", str(path)) from taken
+
+
+def _remove_left(folder: Path, old_s: float) -> None:
+    """Remove what kills amid giving names to classes left, if it is older than a time."""
+    with contextlib.suppress(OSError):  # another member may be at it too
+        for path in folder.iterdir():
+            if _LEFT_CLASS.fullmatch(path.name) and path.stat().st_mtime < old_s:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _segments_of(path: Path) -> list[str]:

@@ -221,6 +221,23 @@ def test_a_class_that_another_member_was_faster_to_take_is_known(
     assert three._classes == ["theirs", "ours", "third", "last"]
 
 
+def test_what_a_kill_left_of_a_class_goes_with_the_next_one(tmp_path: Path) -> None:
+    """Of files and folders beside the classes those stay that a member may still be at."""
+    folder = tmp_path / "tweets%2Fof%20today" / "classes"
+    for name in (f".00-{'a' * 16}.new", f".01-{'b' * 16}.new"):
+        around = folder / name.replace(".new", ".folder")
+        around.mkdir(parents=True)
+        for path in (folder / name, around / "label"):
+            path.write_bytes(b"new")
+        if ".00" in name:
+            for path in (folder / name, around):
+                os.utime(path, (0, 0))
+    assert files_in(tmp_path).take_class(LOG.topic, "new")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f".01-{'b' * 16}.folder", f".01-{'b' * 16}.new", "00",
+    ]  # fmt: skip
+
+
 def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
     """Its positions mean other messages; while the id is not known, nothing is refused."""
     files = files_in(tmp_path)
