@@ -328,7 +328,8 @@ def label_topic_source(
 
     group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
     kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
-    return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka)
+    is_shared = settings.group.folder is not None
+    return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka, is_shared=is_shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,16 +185,14 @@ class Positions:
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the topic's partitions; none if it knows no topic."""
-        self.logs = logs
-        self.topic_seen = bool(logs)
+        self.logs, self.topic_seen = logs, bool(logs)
         ids = {facts.topic_id for facts in logs.values()} - {None}
         self.topic_id = ids.pop() if ids else None
 
     def see_topic(self, topic_id: str | None, ends: Mapping[Partition, int]) -> None:
         """Note the topic when it is first seen, and where its partitions end."""
         self.check_topic(topic_id)
-        self.topic_id = topic_id
-        self.topic_seen = True
+        self.topic_id, self.topic_seen = topic_id, True
         if self._start_from == "latest":
             self._begin(ends)
 
@@ -287,7 +285,8 @@ class Positions:
 class GroupSource(Source):
     """Reads a topic as a member of a consumer group; the client is not opened yet.
 
-    Lost messages are those that retention had removed before they were read.
+    Lost messages are those that retention had removed before they were read. If `is_shared`,
+    others read it too, and those of a partition count from its first `rewind` on.
     """
 
     name = "kafka"
@@ -299,14 +298,17 @@ class GroupSource(Source):
         settings: KafkaSettings,
         clock: Callable[[], float] = time.monotonic,
         begin_at: Bound | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.client = client
+        self._is_shared, self._rewound = is_shared, set[Partition]()
         self._begin_at = begin_at
         self.lost_messages = 0
         self._settings = settings
         self._clock = clock
         self._position_of: Callable[[Partition], int | None] = lambda _: None
-        self._connected = False
+        self._connected = self._joined = self._topic_seen = False
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         start_from = settings.start_from if begin_at is None else "earliest"
@@ -314,8 +316,6 @@ class GroupSource(Source):
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}
         self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
-        self._joined = False
-        self._topic_seen = False
         self._heard_at_s = clock()
 
     @property
@@ -353,6 +353,7 @@ class GroupSource(Source):
 
     def rewind(self, partition: Partition) -> None:
         """Read a partition again; see `Source.rewind`."""
+        self._rewound.add(partition)
         if partition in self._positions:
             self._to_seek[partition] = None
             self.client.pause(partition)
@@ -489,7 +490,7 @@ class GroupSource(Source):
                         partition, position, self._begin_at, begins[partition], log_start
                     )
             lost = self._positions.start(partition, position, log_start, ends[partition])
-            if lost:
+            if lost and (partition in self._rewound or not self._is_shared):
                 self._report_lost(partition, lost, log_start)
         new = self._positions.logs.keys() - known.keys()
         if new:  # of a topic read for the first time, or partitions that it got since

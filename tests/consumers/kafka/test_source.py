@@ -308,6 +308,24 @@ def test_removed_messages_are_counted_as_lost(
         assert fresh.source.lost_messages == 0
 
 
+def test_what_others_read_before_it_was_removed_is_not_lost(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """In a group a log's old position is none: it counts from where its partition is taken over."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    broker.delete_records(topic, 0, 70)
+    place = Partition(topic, 0)
+    with read(broker.address, topic, positions={place: 20}, is_shared=True) as reader:
+        reader.until(lambda: reader.n_values >= 30)
+        assert reader.source.lost_messages == 0
+        reader.positions[place] = 60  # as far as the last owner got
+        reader.source.rewind(place)
+        reader.until(lambda: reader.n_values >= 60)
+        assert reader.offsets[0] == [*range(70, 100), *range(70, 100)]
+        assert reader.source.lost_messages == 10
+
+
 def test_messages_removed_under_our_eyes_are_counted(
     broker: Broker, new_topic: NewTopic, read: Read
 ) -> None:

@@ -70,6 +70,8 @@ class Reader:
         group: str | None = None,
         positions: Mapping[Partition, int] | None = None,
         logs: Mapping[Partition, LogFacts] | None = None,
+        *,
+        is_shared: bool = False,
         **settings: object,
     ) -> None:
         self.topic = topic
@@ -80,7 +82,7 @@ class Reader:
         values = {"group_id": group or f"group-of-{topic}", **settings}
         checked = KafkaSettings.model_validate(values)
         client = CLIENTS[checked.client]([address], topic, checked)
-        self.source = GroupSource(client, checked)
+        self.source = GroupSource(client, checked, is_shared=is_shared)
         self.source.resume(logs or {})
         self.source.open(self._position_of)
 
