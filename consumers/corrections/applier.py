@@ -218,8 +218,7 @@ class CorrectionApplier:
                 break
             try:
                 reject = self._apply_one(entry, learner, positions, assigned)
-            except GroupError:  # whether its class may join cannot be said now
-                self._holds = True
+            except GroupError:  # whether its class may join will be said, also behind the stream
                 break
             if reject is not None:
                 rejects.append(reject)

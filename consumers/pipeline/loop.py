@@ -144,6 +144,7 @@ class Pipeline:
                 if end == "end of source":
                     self._publish_the_end()
                 return end
+            self.stop.wait(0.0 if end is None or self._is_behind() else TURN_S)
         return "told to stop"
 
     def _is_behind(self) -> bool:
