@@ -2,10 +2,10 @@
 
 The score of class c for an example with n known words is
 
-    z_c = Σ_g w_g·s_gc + x·Σ_j v_jc,   s_gc = 3·x·Σ_{j in g} r_jc,   x = (n + 1)^(−3/4)
+    z_c = x·Σ_j (3·w_g·r_jc + v_jc),   x = (n + 1)^(−3/4)
     r_jc = log (N_jc + m) − N_j/(N_j + k·m)·log (T_c + 1)
 
-over the k classes, where a group g of words is a kind (`KINDS`) and a band of their count (`band`).
+over the k classes, where word j's group g is a kind (`KINDS`) and a band of its count (`band`).
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
@@ -22,6 +22,7 @@ import numpy as np
 from streamnb.kernels.counting import (
     ADDED,
     FULL,
+    NEAR_WORDS,
     count_new,
     has_no_room,
     is_new,
@@ -32,6 +33,7 @@ from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
     F64,
     I64,
+    LIVE,
     U8,
     Counts,
     F64Grid,
@@ -69,8 +71,9 @@ class Weights(NamedTuple):
 class HybridScratch(NamedTuple):
     """Room for one example's sums, and the options and logarithms that a run needs."""
 
-    sums: F64Grid  # (N_WORD_GROUPS, n_classes): s_gc
-    weights: F64  # (N_WORD_GROUPS,): w_g of the groups that occur
+    sums: F64Grid  # (N_WORD_GROUPS, n_classes): Σ_j r_jc of the group's words, to learn by
+    weights: F64  # (N_WORD_GROUPS,): 3·w_g of what answers
+    own_weights: F64  # (N_WORD_GROUPS,): those of the part that learns
     occurs: I64  # (N_WORD_GROUPS,): how many words of the group occur
     scores: F64  # (n_classes,): z_c, then p_c, then the gradient
     log_totals: F64  # (n_classes,): log (T_c + 1)
@@ -105,73 +108,123 @@ def group_weight(weights: Weights, g: int) -> float:
 
 
 @inner
+def weigh_groups(weights: Weights, out: F64) -> None:
+    """Write 3·w_g of all groups."""
+    for g in range(N_WORD_GROUPS):
+        out[g] = _SCALE * group_weight(weights, g)
+
+
+@inner
 def add_word(
-    counts: Counts, column: int, kind: int, times: float, scale: float, scratch: HybridScratch
+    counts: Counts,
+    weights: Weights,
+    group_weights: F64,
+    column: int,
+    kind: int,
+    times: float,
+    total: float,
+    per_count: float,
+    n_classes: int,
+    to_learn: bool,
+    scratch: HybridScratch,
 ) -> None:
-    """Add a known word's log-odds to the sums of its group."""
-    n_classes = len(counts.tokens)
+    """Add what a known word says, but for x, to the scores; if `to_learn`, note r_jc of its group.
+
+    `total` is the word's count over all classes.
+    """
     m = scratch.options[SMOOTHING]
-    total = 0.0
-    for c in range(n_classes):
-        total += counts.by_word[column, c]
-    per_count = 1.0 / scale
-    total *= per_count
-    # No processor foresees which band comes next, nor whether it is its group's first word: a table
-    # asks for no branch, and neither do sums that all begin at zero.
+    # No processor foresees which band comes next: a table asks for no branch.
     small = total < len(scratch.bands)
     g = kind * N_BANDS + (scratch.bands[np.int64(total)] if small else band(total))
-    scratch.occurs[g] += 1
+    weight = times * group_weights[g]
     share = total / (total + n_classes * m)
+    factor = times / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
+    if to_learn:
+        scratch.occurs[g] += 1
     for c in range(n_classes):
         count = counts.by_word[column, c] * per_count
         place = np.int64(count) if count < len(scratch.logs) else np.int64(0)
         log = scratch.logs[place] if place == count else np.log(count + m)
-        scratch.sums[g, c] += times * (log - share * scratch.log_totals[c])
+        r = log - share * scratch.log_totals[c]
+        scratch.scores[c] += weight * r + factor * weights.words[column, 1 + c]
+        if to_learn:
+            scratch.sums[g, c] += times * r
+
+
+@inner
+def add_words(
+    counts: Counts,
+    weights: Weights,
+    group_weights: F64,
+    kinds: U8,
+    rows: Rows,
+    i: int,
+    scale: float,
+    n_classes: int,
+    to_learn: bool,
+    scratch: HybridScratch,
+) -> float:
+    """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
+    for c in range(n_classes):
+        scratch.scores[c] = 0.0
+        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
+    if to_learn:
+        scratch.occurs[:] = 0
+        scratch.sums[:] = 0.0
+    per_count = 1.0 / scale
+    n_tokens = 0.0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        total = 0.0
+        for c in range(n_classes):
+            total += counts.by_word[column, c]
+        if total == 0.0:
+            continue
+        times = rows.counts[at]
+        n_tokens += times
+        add_word(
+            counts, weights, group_weights, column, int(kinds[column]), times, total * per_count,
+            per_count, n_classes, to_learn, scratch,
+        )  # fmt: skip
+    if n_tokens == 0.0:
+        return 0.0
+    x = of_length(n_tokens)
+    for c in range(n_classes):
+        scratch.scores[c] *= x
+    return x
+
+
+@inner
+def of_length(n_tokens: float) -> float:
+    """Return x = (n + 1)^(−3/4)."""
+    root = np.sqrt(n_tokens + 1.0)
+    return float(1.0 / (root * np.sqrt(root)))
 
 
 @inner
 def score(
     counts: Counts,
     weights: Weights,
+    group_weights: F64,
     kinds: U8,
     rows: Rows,
     i: int,
     scale: float,
+    to_learn: bool,
     scratch: HybridScratch,
 ) -> float:
-    """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
+    """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known.
+
+    For two classes the compiler writes out the loops over classes.
+    """
     n_classes = len(counts.tokens)
-    sums, scores = scratch.sums, scratch.scores
-    for c in range(n_classes):
-        scores[c] = 0.0
-        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
-    for g in range(N_WORD_GROUPS):
-        scratch.occurs[g] = 0
-        for c in range(n_classes):
-            sums[g, c] = 0.0
-    n_tokens = 0.0
-    for at in range(rows.indptr[i], rows.indptr[i + 1]):
-        column = rows.columns[at]
-        if is_new(counts.by_word, column):
-            continue
-        times = rows.counts[at]
-        n_tokens += times
-        add_word(counts, column, int(kinds[column]), times, scale, scratch)
-        factor = times / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
-        for c in range(n_classes):
-            scores[c] += factor * weights.words[column, 1 + c]
-    if n_tokens == 0.0:
-        return 0.0
-    root = np.sqrt(n_tokens + 1.0)
-    x = 1.0 / (root * np.sqrt(root))
-    for c in range(n_classes):
-        scores[c] *= x
-    for g in range(N_WORD_GROUPS):  # those that do not occur add zero
-        scratch.weights[g] = group_weight(weights, g)
-        for c in range(n_classes):
-            sums[g, c] *= _SCALE * x
-            scores[c] += scratch.weights[g] * sums[g, c]
-    return float(x)
+    if n_classes == 2:
+        return add_words(
+            counts, weights, group_weights, kinds, rows, i, scale, 2, to_learn, scratch
+        )
+    return add_words(
+        counts, weights, group_weights, kinds, rows, i, scale, n_classes, to_learn, scratch
+    )
 
 
 @inner
@@ -229,16 +282,19 @@ def learn_weights(
             gradient, mean, square = 0.0, 0.0, 0.0
             for c in range(n_classes):
                 p = (1.0 if c == y else 0.0) - scores[c]
-                gradient += scores[c] * sums[g, c]
-                mean += p * sums[g, c]
-                square += p * sums[g, c] * sums[g, c]
+                s = _SCALE * x * sums[g, c]
+                gradient += scores[c] * s
+                mean += p * s
+                square += p * s * s
             before = own.groups[g, 0]
             more = weight * max(square - mean * mean, 0.0)
             after = min(rounded(before + more), _PRECISION_MAX)
             # The weight stays where it was while its precision grows; then comes the step.
-            held = (scratch.weights[g] - WEIGHT_START) * (after - before)
+            held = (group_weight(own, g) - WEIGHT_START) * (after - before)
             move(own.groups, g, 0, after - before, whole.groups, is_shared)
             move(own.groups, g, 1, held + weight * gradient, whole.groups, is_shared)
+            scratch.weights[g] = _SCALE * group_weight(whole, g)
+            scratch.own_weights[g] = _SCALE * group_weight(own, g)
     prior = 2.0 * scratch.options[SHRINKAGE]
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -301,12 +357,15 @@ def name_kinds(counts: Counts, kinds: U8, table: Table, rows: Rows, i: int) -> N
 
 
 @inner
-def prefetch_weights(counts: Counts, weights: Weights, rows: Rows, i: int) -> None:
-    """Have counts and weights of row `i`, if there is one, brought near."""
+def prefetch_weights(counts: Counts, weights: Weights, kinds: U8, rows: Rows, i: int) -> None:
+    """Have counts, weights and kinds of row `i`, if there is one, brought near."""
     prefetch_row(counts, rows, i)
-    if i + 1 < len(rows.indptr):
+    if i + 1 < len(rows.indptr) and counts.state[LIVE] > NEAR_WORDS:
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
-            prefetch(weights.words, np.int64(rows.columns[at]))
+            column = np.int64(rows.columns[at])
+            prefetch(weights.words, column)
+            prefetch(weights.words, column + 1)  # a word's weights may lie on two lines
+            prefetch(kinds, column)
 
 
 @kernel
@@ -334,24 +393,30 @@ def hybrid(
     """
     labels, amounts, scales = updates
     is_shared = mode != WHOLE
+    weigh_groups(weights, scratch.weights)
+    weigh_groups(part_weights, scratch.own_weights)
     for i in range(options.row, len(labels)):
-        prefetch_weights(counts, weights, rows, i + 1)
+        prefetch_weights(counts, weights, kinds, rows, i + 1)
         if not present[i]:
             continue
         x = -1.0
+        y = labels[i]
+        to_learn = options.learn and y >= 0
         if i >= options.n_predicted:
-            x = score(counts, weights, kinds, rows, i, scales[i], scratch)
+            x = score(
+                counts, weights, scratch.weights, kinds, rows, i, scales[i], to_learn, scratch
+            )
             for c in range(out.shape[1]):
                 out[i, c] += scratch.scores[c]
-        y = labels[i]
-        if not options.learn or y < 0:
+        if not to_learn:
             continue
         n_new = count_new(part.by_word, rows, i)
         if has_no_room(part, n_new, options.n_max):
             return i, FULL, n_new
         if amounts[i] > 0.0:
             if mode == PARTS or x < 0.0:
-                x = score(part, part_weights, kinds, rows, i, scales[i], scratch)
+                own = scratch.own_weights
+                x = score(part, part_weights, own, kinds, rows, i, scales[i], True, scratch)
             weight = min(amounts[i] / scales[i], 1.0)
             if x > 0.0:
                 learn_weights(
@@ -388,23 +453,21 @@ def explain(
     out: F64Grid,
 ) -> None:
     """Write what each word of an example adds to its scores."""
-    root = np.sqrt(n_tokens + 1.0)
-    x = 1.0 / (root * np.sqrt(root))
+    x = of_length(n_tokens)
+    per_count = 1.0 / scale
+    weigh_groups(weights, scratch.weights)
     for c in range(len(counts.tokens)):
         scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
     for k in range(len(columns)):
-        column = columns[k]
-        if is_new(counts.by_word, column):
+        total = 0.0
+        for c in range(len(counts.tokens)):
+            total += counts.by_word[columns[k], c]
+            scratch.scores[c] = 0.0
+        if total == 0.0:
             continue
-        for g in range(N_WORD_GROUPS):
-            scratch.occurs[g] = 0
-            for c in range(len(counts.tokens)):
-                scratch.sums[g, c] = 0.0
-        add_word(counts, column, int(kinds[column]), times[k], scale, scratch)
-        residual = x * times[k] / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
-        for g in range(N_WORD_GROUPS):
-            if scratch.occurs[g] > 0:
-                weight = group_weight(weights, g) * _SCALE * x
-                for c in range(len(counts.tokens)):
-                    learned = residual * weights.words[column, 1 + c]
-                    out[k, c] = weight * scratch.sums[g, c] + learned
+        add_word(
+            counts, weights, scratch.weights, columns[k], int(kinds[columns[k]]), times[k],
+            total * per_count, per_count, len(counts.tokens), False, scratch,
+        )  # fmt: skip
+        for c in range(len(counts.tokens)):
+            out[k, c] = x * scratch.scores[c]

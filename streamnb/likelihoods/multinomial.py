@@ -189,6 +189,7 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int) -> HybridScratch:
     return HybridScratch(
         np.empty((N_WORD_GROUPS, n_classes)),
         np.empty(N_WORD_GROUPS),
+        np.empty(N_WORD_GROUPS),
         np.empty(N_WORD_GROUPS, dtype=np.int64),
         np.empty(n_classes),
         np.empty(n_classes),
