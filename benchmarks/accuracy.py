@@ -37,6 +37,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "punctuation": {"punctuation": True},
     "ends": {"ends": True},
     "signs": SIGNS,
+    "plain-signs": SIGNS | {"hybrid": None},
     "gap": {"gap": 1},
     "signs-gap": SIGNS | {"gap": 1},
     "trigrams": {"ngrams": (1, 3)},

@@ -9,8 +9,9 @@ over the k classes, where word j's group g is a kind (`KINDS`) and a band of its
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
-have learned adds up as counts do, the prior counting once. The sums are multiples of `_QUANTUM`, so
-that adding them is exact in any order.
+have learned adds up as counts do. The prior of v_jc then counts as often as the cube root of the
+number of logs (`word_prior`), that of w_g once. The sums are multiples of `_QUANTUM`, so that
+adding them is exact in any order.
 """
 
 from __future__ import annotations
@@ -115,6 +116,21 @@ def weigh_groups(weights: Weights, out: F64) -> None:
 
 
 @inner
+def word_prior(weights: Weights, options: F64) -> float:
+    """Return the prior's precision of v_jc, for what one log has learned or the sum of several.
+
+    Each log corrects its own answers, not the sum's: summed as they are, rare words' corrections
+    are too large. Each log's recent examples add up to 1/(1 − decay), so they tell how many.
+    """
+    n_recent = 0.0
+    for c in range(len(weights.recent)):
+        n_recent += weights.recent[c]
+    n_logs = n_recent * (1.0 - options[DECAY])
+    prior = 2.0 * options[SHRINKAGE]
+    return float(prior * np.cbrt(n_logs)) if n_logs > 1.0 else float(prior)
+
+
+@inner
 def add_word(
     counts: Counts,
     weights: Weights,
@@ -124,6 +140,7 @@ def add_word(
     times: float,
     total: float,
     per_count: float,
+    prior: float,
     n_classes: int,
     to_learn: bool,
     scratch: HybridScratch,
@@ -138,7 +155,7 @@ def add_word(
     g = kind * N_BANDS + (scratch.bands[np.int64(total)] if small else band(total))
     weight = times * group_weights[g]
     share = total / (total + n_classes * m)
-    factor = times / (2.0 * scratch.options[SHRINKAGE] + weights.words[column, 0])
+    factor = times / (prior + weights.words[column, 0])
     if to_learn:
         scratch.occurs[g] += 1
     for c in range(n_classes):
@@ -172,6 +189,7 @@ def add_words(
         scratch.occurs[:] = 0
         scratch.sums[:] = 0.0
     per_count = 1.0 / scale
+    prior = word_prior(weights, scratch.options)
     n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -184,7 +202,7 @@ def add_words(
         n_tokens += times
         add_word(
             counts, weights, group_weights, column, int(kinds[column]), times, total * per_count,
-            per_count, n_classes, to_learn, scratch,
+            per_count, prior, n_classes, to_learn, scratch,
         )  # fmt: skip
     if n_tokens == 0.0:
         return 0.0
@@ -455,6 +473,7 @@ def explain(
     """Write what each word of an example adds to its scores."""
     x = of_length(n_tokens)
     per_count = 1.0 / scale
+    prior = word_prior(weights, scratch.options)
     weigh_groups(weights, scratch.weights)
     for c in range(len(counts.tokens)):
         scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
@@ -467,7 +486,7 @@ def explain(
             continue
         add_word(
             counts, weights, scratch.weights, columns[k], int(kinds[columns[k]]), times[k],
-            total * per_count, per_count, len(counts.tokens), False, scratch,
+            total * per_count, per_count, prior, len(counts.tokens), False, scratch,
         )  # fmt: skip
         for c in range(len(counts.tokens)):
             out[k, c] = x * scratch.scores[c]

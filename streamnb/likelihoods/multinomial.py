@@ -148,7 +148,8 @@ class Hybrid:
 
     What is unlearned leaves the counts exactly. The weights stay, as a step back along the gradient
     is no inverse; a word of which nothing is left takes its own with it. Models and parts add up:
-    each weight is the mean of theirs by precision, with the prior's precision once.
+    each weight is the mean of theirs by precision. The prior's precision of a residual weight
+    counts as often as the cube root of the number of logs: so a sum of many is calibrated, too.
 
     Ancestors: Raina et al. 2003, *Classification with hybrid generative/discriminative models*;
     Wang & Manning 2012, *Baselines and bigrams*.

@@ -85,7 +85,8 @@ class Twin:
                 log_total = math.log(self.tokens[c] + 1)
                 r = math.log(self.counts[word][c] + m) - total / (total + 3 * m) * log_total
                 own[c] += 3 * x * r
-                precision = 2 * self.hybrid.shrinkage + self.words[word][0]
+                logs = max(1.0, sum(self.recent) * (1 - 0.5 ** (1 / self.hybrid.half_life)))
+                precision = 2 * self.hybrid.shrinkage * logs ** (1 / 3) + self.words[word][0]
                 z[c] += x * self.words[word][1 + c] / precision
         for group, own in sums.items():
             for c in range(3):
@@ -141,6 +142,37 @@ def test_answers_are_the_twins(stream: list[Text], hybrid: nb.Hybrid) -> None:
         expected = [z + math.log(n) for z, n in zip(expected, counts.tolist(), strict=True)]
         assert np.allclose(np.diff(found), np.diff(expected), rtol=0, atol=1e-5)
         twin.learn(words.words(), CLASSES.index(label))
+
+
+def _sum_of(twins: list[Twin]) -> Twin:
+    """Return a twin of which all that is counted and learned is the sum of others'."""
+    total = Twin(twins[0].hybrid)
+    for twin in twins:
+        total.tokens = [a + b for a, b in zip(total.tokens, twin.tokens, strict=True)]
+        total.recent = [a + b for a, b in zip(total.recent, twin.recent, strict=True)]
+        for name in ("counts", "groups", "words"):
+            sums = getattr(total, name)
+            for key, own in getattr(twin, name).items():
+                sums[key] = [a + b for a, b in zip(sums[key], own, strict=True)]
+    return total
+
+
+@given(st.lists(STREAMS, min_size=2, max_size=4))
+def test_a_sum_of_logs_answers_as_the_twins_sum(logs: list[list[Text]]) -> None:
+    """What several logs have learned adds up, and the prior counts by their number."""
+    hybrid = nb.Hybrid(half_life=3.0)
+    model, twins = fresh(hybrid), [Twin(hybrid) for _ in logs]
+    for i, (log, twin) in enumerate(zip(logs, twins, strict=True)):
+        model.learn_many(*columns(log * 3), part=str(i))
+        for text, label in log * 3:
+            words = fresh(None)
+            words.learn_one({"text": text}, label)
+            twin.learn(words.words(), CLASSES.index(label))
+    total, asked = _sum_of(twins), fresh(None)
+    asked.learn_one({"text": "a b not c"}, "good")
+    expected, _ = total.scores(asked.words())
+    found = model.without_prior().predict_log_proba_one({"text": "a b not c"})
+    assert np.allclose(np.diff(list(found.values())), np.diff(expected), rtol=0, atol=1e-5)
 
 
 @given(STREAMS, st.lists(st.integers(0, 30), max_size=3), st.sampled_from([3, 1000]))
