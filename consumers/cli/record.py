@@ -27,7 +27,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import SinkError
 from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition, RawColumns, part_name

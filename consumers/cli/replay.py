@@ -45,7 +45,7 @@ from consumers.config.settings import (
 )
 from consumers.decode.fields import id_of, to_unix_ms
 from consumers.decode.json import JsonReader
-from consumers.decode.record_format import CsvReader, RecordFormat
+from consumers.decode.rows import CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, RawColumns

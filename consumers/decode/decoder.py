@@ -52,8 +52,7 @@ from consumers.decode.kernels.json_scan import (
     TRUE,
 )
 from consumers.decode.labels import FieldLabeller, Labeller
-from consumers.decode.record_format import RecordFormat
-from consumers.decode.rows import DecodedRows, RowDecoder, key_id
+from consumers.decode.rows import DecodedRows, RecordFormat, RowDecoder, key_id
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,

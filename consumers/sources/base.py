@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError
 from consumers.messages import Partition, RawColumns
 

@@ -28,7 +28,7 @@ import structlog
 import zstandard
 
 from consumers.config.settings import FileSettings
-from consumers.decode.record_format import RecordFormat, recognise
+from consumers.decode.rows import RecordFormat, recognise
 from consumers.errors import ConfigError, ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Fingerprint, LogFacts, Source

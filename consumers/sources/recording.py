@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from consumers.config.settings import FileSettings
-from consumers.decode.record_format import RECORD_BYTES_MAX, RecordFormat
+from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
 from consumers.errors import ReplacedError, SourceError
 from consumers.messages import Headers, Partition, RawColumns, partition_of
 from consumers.sources.base import LogFacts, Source

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.decode.kernels.json_scan import find_byte
-from consumers.decode.record_format import RECORD_BYTES_MAX, parse_csv_record
+from consumers.decode.rows import RECORD_BYTES_MAX, parse_csv_record
 from consumers.messages import Headers, Partition, RawColumns
 
 QUOTE_BYTES_MAX = 1 << 20

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from consumers.cli.record import RecordingWriter
 from consumers.config.settings import Settings
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import (
     Components,

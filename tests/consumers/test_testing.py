@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from consumers.cli.record import RecordingWriter
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.messages import Partition
 from consumers.sources.recording import RecordingHead
 from consumers.sources.records import from_parts

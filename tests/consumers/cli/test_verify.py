@@ -20,7 +20,7 @@ from consumers.cli.verify import verify, without_slice
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction, encode
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
 from consumers.messages import Partition

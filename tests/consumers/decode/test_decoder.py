@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
-from consumers.decode.record_format import SENTIMENT140_COLUMNS, RecordFormat
+from consumers.decode.rows import SENTIMENT140_COLUMNS, RecordFormat
 from consumers.errors import ConfigError
 from consumers.messages import (
     CLASSES_MAX,

@@ -16,7 +16,7 @@ from consumers.config.model import Kind
 from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.messages import Messages, Reason
 from tests.consumers.raw_batches import CLASSES, raw, strings
 

@@ -19,7 +19,7 @@ from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import id_of, names_of
 from consumers.decode.labels import FieldLabeller
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.messages import Messages, Reason
 from consumers.sources.file import FileSource
 from tests.consumers.raw_batches import CLASSES, raw

@@ -16,7 +16,7 @@ import zstandard
 from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ReplacedError, SourceError
 from consumers.messages import Partition, Reason
 from consumers.sources.base import LogFacts

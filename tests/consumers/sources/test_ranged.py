@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consumers.cli.record import RecordingWriter
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
 from consumers.messages import Partition

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from consumers.cli import record as recorder
 from consumers.cli.record import RecordingWriter
 from consumers.config.settings import FileSettings
-from consumers.decode.record_format import RecordFormat
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns
 from consumers.sources import recording

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.config.settings import FileSettings
-from consumers.decode.record_format import SENTIMENT140_COLUMNS, RecordFormat, recognise
+from consumers.decode.rows import SENTIMENT140_COLUMNS, RecordFormat, recognise
 from consumers.sources.records import Records, split_csv, split_lines
 
 
