@@ -21,6 +21,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.checkpoint_entry import CheckpointEntry
+from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import (
     FIXED,
     CategoriesSettings,
@@ -32,7 +33,6 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
-from consumers.config.sections import MESSAGE_PARTS
 from consumers.messages import Column, Messages, Partition, part_name, partition_of, rows_of
 from streamnb import (
     Bernoulli,

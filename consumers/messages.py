@@ -297,7 +297,9 @@ class Messages:
     metadata : callable
         Decodes the metadata of the messages at some places of `raw`.
     rejects : list of Reject
-        The messages of `raw` that cannot be used: all that are not in `at`.
+        The messages of `raw` that cannot be used: all that are not in `at`, but those ignored.
+    ignored : dict of str to int
+        How many messages are ignored, as settings leave them out, by reason.
     n_ambiguous : int
         Messages with emoticons of more than one class: they are predicted, never learned.
     n_superseded : int
@@ -314,6 +316,7 @@ class Messages:
     fields: dict[str, Column]
     metadata: Callable[[RawColumns, NDArray[np.int64]], Metadata]
     rejects: list[Reject] = field(default_factory=list)
+    ignored: dict[str, int] = field(default_factory=dict)
     n_ambiguous: int = 0
     n_superseded: int = 0
 

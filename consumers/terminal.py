@@ -131,6 +131,7 @@ def fields_of(status: Status) -> dict[str, Any]:
         "learned": status.n_learned,
         "judged": status.n_judged,
         "rejected": status.n_rejected,
+        "ignored": status.n_ignored,
         "rate_per_s": round(status.rate_per_s, 1),
         "lag": status.lag_total,
         "window_accuracy": _rounded(status.window_accuracy),
@@ -283,14 +284,14 @@ def _title(status: Status, width: int) -> RenderableType:
 
 
 def _numbers(status: Status, accuracies: Sequence[float], width: int) -> list[Text]:
-    """Return the six rows of figures: the stream, its quality, the shares of the newest."""
+    """Return the rows of figures: the stream, its quality, the shares of the newest."""
     stream = _stream(status)
     quality = _quality(status, accuracies)
     shares = _shares(status, min(30, max(5, width - _STREAM_WIDTH - _QUALITY_WIDTH - 17)))
     lines = []
-    for i in range(_N_NUMBERS):
+    for i, row in enumerate(stream):
         right = shares[i] if i < len(shares) else Text("")
-        lines.append(_line(stream[i], quality[i], right))
+        lines.append(_line(row, quality[i] if i < len(quality) else "", right))
     return lines
 
 
@@ -301,6 +302,7 @@ def _stream(status: Status) -> list[Text]:
         ("learned", number(status.n_learned)),
         ("judged", number(status.n_judged)),
         ("rejected", number(status.n_rejected)),
+        *([("ignored", number(status.n_ignored))] if status.n_ignored else []),
         ("lag", lag),
         ("words", number(status.vocabulary_size))
         if status.vocabulary_size == status.n_features

@@ -150,6 +150,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "model": None if model is None else str(model),
         "messages": judged.messages, "unlabelled": judged.unlabelled,
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
+        "ignored": dict(sorted(judged.ignored.items())),
     } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
     if report is not None:
         write_report(
@@ -210,6 +211,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         "examples": len(first.labels), "messages": first.messages,
         "unlabelled": first.unlabelled, "deletions": first.deletions,
         "rejected": dict(sorted(first.rejected.items())),
+        "ignored": dict(sorted(first.ignored.items())),
         "models": models, "pairs": comparing.pairs(done.judged, seed=seed),
         "disagreements": done.n_disagreements, "shown": done.disagreements,
     }  # fmt: skip
@@ -242,7 +244,7 @@ def predict_source(
     )  # fmt: skip
     typer.echo(
         f"{done['judged']:,} messages judged, {done['rejected']:,} rejected, {done['deletions']:,}"
-        " deletions not judged",
+        f" deletions not judged, {done['ignored']:,} ignored",
         err=True,
     )
 

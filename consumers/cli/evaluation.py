@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from consumers.cli.conventions import decode, polls, progress_bar, source_apart
 from consumers.cli.figures import Floats, Ints, JudgedExamples
 from consumers.cli.model_report import read_model
-from consumers.config.sections import MESSAGE_PARTS
+from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
@@ -100,7 +100,7 @@ def predict_all(
     """Write a line for each message of the source: its prediction, or why it cannot be used.
 
     `reader` is the model, or that without its class prior. Labels are not read. Returns how many
-    messages were judged, deletions and rejected.
+    messages were judged, deletions, rejected and ignored.
     """
     rule = model.rule if isinstance(model, Snapshot) else AnswerRule()
     kinds, classes = kinds_in(model), [str(label) for label in model.classes]
@@ -121,7 +121,10 @@ def predict_all(
         records += map(reject_record, messages.rejects)
         write(b"".join(record.value + b"\n" for record in records))
         found.update(
-            judged=len(rows), deletions=len(messages.deleted), rejected=len(messages.rejects)
+            judged=len(rows),
+            deletions=len(messages.deleted),
+            rejected=len(messages.rejects),
+            ignored=sum(messages.ignored.values()),
         )
 
     def decoder_of(source: Source) -> Decoder:
@@ -249,6 +252,7 @@ class Evaluation:
         found, rows = self._judged, messages.to_learn
         found.messages += len(messages.raw)
         found.rejected.update(str(each.reason) for each in messages.rejects)
+        found.ignored.update(messages.ignored)
         found.unlabelled += len(messages.to_predict)
         found.deletions += len(messages.deleted)
         codes, classes = messages.labels[rows], messages.classes

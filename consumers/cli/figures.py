@@ -51,6 +51,7 @@ class JudgedExamples:
     unlabelled: int = 0
     deletions: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = field(default_factory=Counter)  # left out by `message`, by condition
 
     def losses(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Return each example's log-loss, and which had one: it is 0 where p of the truth was 0."""

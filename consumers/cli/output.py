@@ -135,20 +135,24 @@ def _heads(what: str, classes: Sequence[str]) -> list[str]:
     return [f"{what} {plain(name)}" for name in classes]
 
 
+def _parts(counts: Mapping[str, int]) -> str:
+    return "".join(f", {name} {number(count)}" for name, count in counts.items())
+
+
 def print_summary(console: Console, summary: Summary) -> None:
     """Print what a run did."""
-    rejected = sum(summary.rejected.values())
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
         "messages": f"{number(summary.messages)} = learned + judged + deleted + superseded +"
-        f" rejected; in {summary.seconds:.1f} s, {number(summary.messages_per_s)} a second",
+        f" ignored + rejected; in {summary.seconds:.1f} s,"
+        f" {number(summary.messages_per_s)} a second",
         "learned": number(summary.learned),
         "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",
         "deleted": number(summary.deletions),
         "superseded": number(summary.superseded),
-        "rejected": number(rejected)
-        + "".join(f", {reason} {number(count)}" for reason, count in summary.rejected.items()),
+        "ignored": number(sum(summary.ignored.values())) + _parts(summary.ignored),
+        "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected),
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
         "model": f"{_size(summary)}; "
         + ", ".join(
@@ -259,7 +263,8 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
     return (
         f"{number(found['examples'])} of {number(found['messages'])} messages judged "
         f"({found['method']}); {number(found['unlabelled'])} without a label, {number(rejected)} "
-        f"rejected, {number(found['deletions'])} deletions not carried out"
+        f"rejected, {number(found['deletions'])} deletions not carried out, "
+        f"{number(sum(found['ignored'].values()))} ignored"
     )
 
 

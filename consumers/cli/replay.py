@@ -37,6 +37,7 @@ from rich.progress import (
 )
 
 from consumers.config.addresses import StreamRange
+from consumers.config.message import effective
 from consumers.config.settings import (
     FileSettings,
     GeneratorSettings,
@@ -264,7 +265,8 @@ def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
 
     def read(raw: RawColumns) -> Iterator[Item]:
         values = [raw.value(i) or b"" for i in range(len(raw))]
-        rows, faults = reader.rows(values)
+        known = reader.unwrapped(values) if isinstance(reader, JsonReader) else values
+        rows, faults = reader.rows(known)
         offsets: list[int] = raw.offsets.tolist()
         for i, (row, value, offset) in enumerate(zip(rows, values, offsets, strict=True)):
             if i in faults:
@@ -294,7 +296,9 @@ def _csv_reading(form: RecordFormat) -> tuple[CsvReader, _Convert]:
 
 
 def _json_reading(form: RecordFormat, message: MessageSettings) -> tuple[JsonReader, _Convert]:
-    reader = JsonReader([*message.id_paths, message.time], form.encoding)
+    message = effective(message)
+    paths = [*message.id_paths, message.time]
+    reader = JsonReader(paths, form.encoding, message.unwrap)
     getters = [reader.getter(path) for path in message.id_paths]
     get_time = reader.getter(message.time)
 

@@ -117,7 +117,7 @@ def by_kind(default: str, text: str) -> Discriminator:
     )
 
 
-def _parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
+def parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
     """Return the check that a value can be parsed, whose `ValueError` says what is wrong."""
 
     def check(value: T) -> T:
@@ -184,45 +184,7 @@ def _one_secret(section: Section, key: str) -> str | None:
 # Of the recorded tweets; a model without a neutral class rejects those, and says so.
 SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
 
-# Parts of a message that a group may read by these names, wherever `message` says that they are.
-MESSAGE_PARTS = ("text", "user", "lang")
-
 FieldPath = Annotated[str, Field(min_length=1)]
-
-
-def _one_or_several(value: Any) -> str | tuple[str, ...]:
-    """Return a path, or several where a list has more than one."""
-    paths = [value] if isinstance(value, str) else value
-    is_list = isinstance(paths, list | tuple) and len(paths) > 0
-    if not is_list or not all(isinstance(path, str) and path for path in paths):
-        raise wrong("must be a field's name or path, or a list of them")
-    return paths[0] if len(paths) == 1 else distinct(tuple(paths))
-
-
-# A plain validator, as the mistakes of a union would be told once a member.
-FieldPaths = Annotated[str | tuple[str, ...], PlainValidator(_one_or_several)]
-
-
-class MessageSettings(Section):
-    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
-
-    An id may be made of several fields, as `[did, commit.collection, commit.rkey]`; see
-    `decode.fields.id_of`.
-    """
-
-    id: FieldPaths = "id"
-    time: FieldPath = "created_at"
-    user: FieldPath = "user"
-    lang: FieldPath = "lang"
-    text: FieldPath = "text"
-    operation: FieldPath = "operation"
-    fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
-    max_bytes: int = Field(default=1 << 20, ge=64)
-
-    @property
-    def id_paths(self) -> tuple[str, ...]:
-        """The fields that make an id, in order."""
-        return (self.id,) if isinstance(self.id, str) else self.id
 
 
 class FieldLabels(Section):
@@ -293,7 +255,7 @@ class KafkaSettings(Section):
     """How to reach Kafka, beyond the address and topic of the source."""
 
     # For outputs: needed where the source is not Kafka, and free to be another cluster.
-    servers: Annotated[tuple[str, ...], _parsed_by(_servers), AfterValidator(distinct)] = ()
+    servers: Annotated[tuple[str, ...], parsed_by(_servers), AfterValidator(distinct)] = ()
     client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"
@@ -440,39 +402,10 @@ class LearnedSettings(Section):
     messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
 
 
-class LateLabelsSettings(Section):
-    """Labels that come after their messages, in a log of their own."""
-
-    source: Annotated[str, _parsed_by(OutputAddress.parse)] = (
-        "none"  # none | file:PATH | kafka:TOPIC
-    )
-    format: Literal["json", "text"] = "json"
-    id: FieldPath | None = None  # null: the record's key
-    field: FieldPath = "label"
-    time: FieldPath = "created_at"
-    window_s: float = Field(default=86_400.0, gt=0)
-    default: str | None = None  # what is learned of a message without a label
-    horizon_s: float = Field(default=86_400.0, gt=0)  # after so long
-
-    @property
-    def address(self) -> OutputAddress:
-        """`source`, taken apart."""
-        return OutputAddress.parse(self.source)
-
-    @model_validator(mode="after")
-    def _has_an_id(self) -> Self:
-        is_file = self.address.kind == "file"
-        if self.format == "text" and (is_file or self.id is not None):
-            raise wrong("format text holds the label alone: its id is the key of a record of Kafka")
-        if is_file and self.id is None:
-            raise wrong("id must name a field: the lines of a file have no key")
-        return self
-
-
 class OutputSettings(Section):
     """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
 
-    to: Annotated[str, _parsed_by(OutputAddress.parse)] = "none"  # none | file:PATH | kafka:TOPIC
+    to: Annotated[str, parsed_by(OutputAddress.parse)] = "none"  # none | file:PATH | kafka:TOPIC
 
     @property
     def address(self) -> OutputAddress:
@@ -512,7 +445,7 @@ class RecentSettings(Section):
 class CorrectionsSettings(Section):
     """Where labels and deletions that people send are logged, to be learned from there."""
 
-    to: Annotated[str, _parsed_by(CorrectionsAddress.parse)] = (
+    to: Annotated[str, parsed_by(CorrectionsAddress.parse)] = (
         "journal"  # none | journal | kafka:TOPIC
     )
 

@@ -25,6 +25,7 @@ from consumers.config.document import (
     render,
     settings_of,
 )
+from consumers.config.message import MESSAGE_PARTS, LateLabelsSettings, MessageSettings
 from consumers.config.model import (
     CategoriesSettings,
     FeatureSettings,
@@ -34,7 +35,6 @@ from consumers.config.model import (
     WordsSettings,
 )
 from consumers.config.sections import (
-    MESSAGE_PARTS,
     SENTIMENT140,
     CheckpointSettings,
     CorrectionsSettings,
@@ -46,10 +46,8 @@ from consumers.config.sections import (
     HttpSettings,
     KafkaSettings,
     Labels,
-    LateLabelsSettings,
     LearnedSettings,
     LearningSettings,
-    MessageSettings,
     OutputSettings,
     PageSettings,
     PredictionsSettings,

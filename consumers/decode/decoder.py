@@ -15,6 +15,7 @@ A bug in the decoder must not cost the stream: a message at which it raises is r
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,9 +24,11 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from consumers.config.message import effective
 from consumers.config.model import Kind
 from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
+    RETWEET_SIGN,
     Column,
     DecodeError,
     FieldSpec,
@@ -33,9 +36,11 @@ from consumers.decode.fields import (
     field_specs,
     id_of,
     marked_ids,
+    may_change,
     missing_column,
     place_name,
     take,
+    text_form,
     with_entries,
     with_texts,
 )
@@ -46,7 +51,9 @@ from consumers.decode.kernels.json_scan import (
     ESCAPED,
     FALSE,
     INTEGER,
+    NOTHING,
     NULL,
+    OBJECT,
     OTHER,
     PLAIN,
     TRUE,
@@ -83,6 +90,7 @@ class _Columns:
     texts: Texts
     fields: dict[str, Column]
     ids: Texts
+    ignored: NDArray[np.int16]  # the code of the reason; -1: it is not
     n_ambiguous: int = 0
 
 
@@ -101,6 +109,7 @@ class Decoder:
         record_format: RecordFormat | None = None,
         reads: Mapping[str, Kind] | None = None,
     ) -> None:
+        message = effective(message)
         self._settings = message
         self._labeller = labeller
         reads = {"text": "words"} if reads is None else reads
@@ -108,13 +117,20 @@ class Decoder:
         self._reads = field_specs(reads, message)
         form = record_format or RecordFormat()
         self._rows = RowDecoder(message, labeller, form, self._reads, needs_text=self._needs_text)
-        self._operation_names = name_table_of([str(operation) for operation in OPERATIONS])
+        self._operation_names = name_table_of(list(message.operations))
+        # What `match` returns → code; its last two are OTHER and NOTHING. Nearly all messages
+        # create, without saying so.
+        named = [_CODES[Operation(each)] for each in message.operations.values()]
+        self._operation_codes = np.array([*named, 0, _CODES[Operation.CREATE]], np.int8)
+        self._text_form = text_form(message)
+        self._selection = self._rows.selection
         self._number_labels()
         self._failures: set[tuple[str, str, int]] = set()
         self._scanner: JsonScanner | None = None
         reader = self._rows.reader
-        if isinstance(reader, JsonReader) and form.encoding == "utf-8":
-            paths = {*message.id_paths, message.operation}
+        if isinstance(reader, JsonReader) and form.encoding == "utf-8" and not message.unwrap:
+            paths = {*message.id_paths, message.operation, *self._selection.paths}
+            paths |= set(filter(None, [message.deleted]))
             paths |= {spec.path for spec in self._reads.values()}
             if self._needs_text:
                 paths.add(message.text)
@@ -138,16 +154,19 @@ class Decoder:
             self._log_failure(error)
             columns = self._empty_columns(len(raw))
         columns.undecided[list(errors)] = False
+        columns.ignored[list(errors)] = -1
         self._set_tombstones(columns, raw, errors)
         at = np.flatnonzero(columns.undecided)
         if len(at):
             rows = self._decode_rows([raw.value(i) or b"" for i in at.tolist()])
             errors |= {int(at[k]): error for k, error in rows.errors.items()}
+            columns.ignored[at[list(rows.ignored)]] = list(rows.ignored.values())
             if len(self._labeller.classes) >= len(self._code_of):
                 self._number_labels()  # classes joined
             self._set_rows(columns, at[rows.at], rows)
         keep = np.ones(len(raw), np.bool_)
         keep[list(errors)] = False
+        keep[columns.ignored >= 0] = False
         return self._messages(raw, np.flatnonzero(keep), columns, errors)
 
     def _decode_rows(self, values: list[bytes]) -> DecodedRows:
@@ -229,8 +248,14 @@ class Decoder:
                 )
                 for (i, (reason, detail, *_)), name in zip(wrong, names, strict=True)
             ],
+            ignored=self._ignored_counts(columns.ignored),
             n_ambiguous=columns.n_ambiguous,
         )  # fmt: skip
+
+    def _ignored_counts(self, codes: NDArray[np.int16]) -> dict[str, int]:
+        """Return how many messages are ignored, by reason."""
+        found = Counter(codes[codes >= 0].tolist())
+        return {self._selection.reasons[code]: n for code, n in sorted(found.items())}
 
     def _unreadable(self, raw: RawColumns) -> dict[int, DecodeError]:
         """Return the errors of messages that are null or too large."""
@@ -255,36 +280,141 @@ class Decoder:
         ends[list(errors)] = -1
         scan = self._scanner.scan(raw.buffer, raw.value_starts, ends)
         undecided, settings = scan.undecided, self._settings
-        operations = scan.match(settings.operation, self._operation_names)
+        operations = self._scanned_operations(scan, undecided)
         deleted = operations == _CODES[Operation.DELETE]
-        undecided |= operations == OTHER
+        ignored = np.full(len(raw), -1, np.int16)
+        self._apply_conditions(scan, operations, undecided, ignored)
         for path in settings.id_paths:
             undecided |= ~scan.is_any(path, (ABSENT, NULL, PLAIN, ESCAPED, INTEGER))
         if self._needs_text:
             undecided |= ~deleted & ~scan.is_any(settings.text, (PLAIN, ESCAPED))
             texts = scan.texts(settings.text)
-            texts.ends[deleted] = -1
+            texts = self._formed(texts, deleted | (ignored >= 0))
         else:
             texts = missing_text(len(raw)).texts
+        ids = self._scanned_ids(scan)
+        self._apply_retweets(scan, texts, operations, undecided, ignored)
+        self._apply_sample(raw, ids, undecided, ignored)
         labels = np.full(len(raw), NO_LABEL, np.int32)
         if self._labeller.path:
             found = scan.match(self._labeller.path, self._label_names)
             undecided |= ~deleted & (found == OTHER)
             labels = np.where(deleted, np.int32(NO_LABEL), self._label_codes[found])
-        # Absent is NOTHING, below zero: nearly all messages create, without saying so.
-        columns = _Columns(
-            undecided=undecided,
-            operations=np.maximum(operations, _CODES[Operation.CREATE]).astype(np.int8),
-            labels=labels,
-            texts=texts,
-            fields={
-                name: _field(scan, spec, deleted, undecided) for name, spec in self._reads.items()
-            },
-            ids=self._scanned_ids(scan),
-        )
+        fields = {
+            name: _field(scan, spec, deleted, undecided) for name, spec in self._reads.items()
+        }
+        undecided &= ignored < 0  # whatever else such a message says
+        if self._needs_text:
+            texts.ends[ignored >= 0] = -1
+        columns = _Columns(undecided, operations, labels, texts, fields, ids, ignored)
         if self._labeller.reads_text:
             self._label_by_text(columns)
         return columns
+
+    def _scanned_operations(
+        self, scan: ScanResult, undecided: NDArray[np.bool_]
+    ) -> NDArray[np.int8]:
+        """Return the operations; those that are none of the known names are undecided."""
+        found = scan.match(self._settings.operation, self._operation_names)
+        operations = self._operation_codes[found]
+        if self._settings.deleted is not None:
+            is_deleted = scan.is_there(self._settings.deleted)
+            operations[is_deleted], found[is_deleted] = _CODES[Operation.DELETE], NOTHING
+        undecided |= found == OTHER
+        return operations
+
+    def _apply_conditions(
+        self,
+        scan: ScanResult,
+        operations: NDArray[np.int8],
+        undecided: NDArray[np.bool_],
+        ignored: NDArray[np.int16],
+    ) -> None:
+        """Ignore messages by their values, each distinct value being asked once."""
+        deleted = operations == _CODES[Operation.DELETE]
+        for code, condition in enumerate(self._selection.conditions):
+            at = np.flatnonzero(~undecided & (ignored < 0))
+            there = scan.is_there(condition.path)[at]
+            met = condition.absent | deleted[at]
+            if isinstance(condition.accepts, bool):
+                met[there] = condition.accepts
+            elif there.any():
+                accepts = condition.accepts_json
+                met[there] = [accepts(value) for value in scan.values(condition.path, at[there])]
+            self._ignore(at[~met], code, operations, undecided, ignored)
+
+    def _apply_retweets(
+        self,
+        scan: ScanResult,
+        texts: Texts,
+        operations: NDArray[np.int8],
+        undecided: NDArray[np.bool_],
+        ignored: NDArray[np.int16],
+    ) -> None:
+        """Ignore retweets, or let those that bring their original take its place."""
+        selection, rest = self._selection, operations != _CODES[Operation.DELETE]
+        if selection.retweets == "keep":
+            return
+        if selection.retweet is not None:
+            kinds = scan.kinds(selection.retweet)
+            undecided |= rest & (kinds == ARRAY)
+            original = rest & (kinds == OBJECT)
+            if selection.retweets == "fold":
+                operations[original & (operations == _CODES[Operation.CREATE])] = _CODES[
+                    Operation.UPDATE
+                ]
+            else:
+                at = np.flatnonzero(original & ~undecided & (ignored < 0))
+                self._ignore(at, selection.retweet_code, operations, undecided, ignored)
+            rest &= ~original
+        at = np.flatnonzero(rest & ~undecided & (ignored < 0))
+        sign = np.frombuffer(RETWEET_SIGN.encode(), np.uint8)
+        at = at[texts.ends[at] - texts.starts[at] >= len(sign)]
+        marked = texts.data[texts.starts[at, None] + np.arange(len(sign))] == sign
+        at = at[marked.all(axis=1)]
+        self._ignore(at, selection.retweet_code, operations, undecided, ignored)
+
+    def _apply_sample(
+        self,
+        raw: RawColumns,
+        ids: Texts,
+        undecided: NDArray[np.bool_],
+        ignored: NDArray[np.int16],
+    ) -> None:
+        """Ignore the messages that are not of the sample."""
+        if self._selection.sample == 1:
+            return
+        names = _strings(ids)
+        for i in np.flatnonzero(~undecided & (ignored < 0)).tolist():
+            if self._selection.drops_id(names[i], raw.value(i) or b""):
+                ignored[i] = self._selection.sample_code
+
+    def _ignore(
+        self,
+        at: NDArray[np.intp],
+        code: int,
+        operations: NDArray[np.int8],
+        undecided: NDArray[np.bool_],
+        ignored: NDArray[np.int16],
+    ) -> None:
+        """Ignore some messages; an update that takes its message back is decided by itself."""
+        if self._selection.can_change(code):
+            updates = operations[at] == _CODES[Operation.UPDATE]
+            undecided[at[updates]] = True
+            at = at[~updates]
+        ignored[at] = code
+
+    def _formed(self, texts: Texts, left_out: NDArray[np.bool_]) -> Texts:
+        """Return texts in their final form; those left out are missing."""
+        form = self._text_form
+        at = may_change(self._settings, texts) if form is not None else np.empty(0, np.intp)
+        texts.ends[left_out] = -1
+        if form is None:
+            return texts
+        at = at[~left_out[at]]
+        bounds = zip(texts.starts[at].tolist(), texts.ends[at].tolist(), strict=True)
+        made = [form(texts.data[start:end].tobytes().decode()) for start, end in bounds]
+        return with_texts(texts, at, made) if made else texts
 
     def _set_tombstones(
         self, columns: _Columns, raw: RawColumns, errors: Mapping[int, DecodeError]
@@ -303,11 +433,7 @@ class Decoder:
         parts = [scan.texts(path, (INTEGER,)) for path in paths]
         if len(parts) == 1:
             return parts[0]
-        columns = []
-        for data, starts, ends in parts:
-            plain, bounds = data.tobytes(), zip(starts.tolist(), ends.tolist(), strict=True)
-            columns.append([plain[a:b].decode() if b >= 0 else None for a, b in bounds])
-        names = [id_of(each) for each in zip(*columns, strict=True)]
+        names = [id_of(each) for each in zip(*map(_strings, parts), strict=True)]
         return with_texts(missing_text(len(names)).texts, np.arange(len(names)), names)
 
     def _empty_columns(self, n: int) -> _Columns:
@@ -319,6 +445,7 @@ class Decoder:
             texts=missing_text(n).texts,
             fields={name: missing_column(spec, n) for name, spec in self._reads.items()},
             ids=missing_text(n).texts,
+            ignored=np.full(n, -1, np.int16),
         )
 
     def _label_by_text(self, columns: _Columns) -> None:
@@ -344,6 +471,13 @@ class Decoder:
         for name, column in columns.fields.items():
             columns.fields[name] = with_entries(column, at, rows.fields[name])
         columns.n_ambiguous += rows.n_ambiguous
+
+
+def _strings(texts: Texts) -> list[str | None]:
+    """Return texts as Python has them, None if missing."""
+    plain = texts.data.tobytes()
+    bounds = zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
+    return [plain[start:end].decode() if end >= 0 else None for start, end in bounds]
 
 
 class LabelDecoder:

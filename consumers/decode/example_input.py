@@ -103,6 +103,8 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
     decoded = decoder.decode(_raw(text.encode("utf-8", "surrogateescape")))
     for reject in decoded.rejects:
         raise QuestionError(f"the message cannot be used ({reject.reason}): {reject.detail}")
+    for reason in decoded.ignored:
+        raise QuestionError(f"the message is ignored, by the condition {reason!r} of `message`")
     if not len(decoded.to_predict):
         raise QuestionError("the message is a deletion: there is nothing in it to judge")
     columns = decoded.fields | ({"text": decoded.texts} if "text" in kinds else {})

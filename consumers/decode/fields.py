@@ -1,24 +1,29 @@
 """Fields of a message: where they stand, what they may hold, and the columns they become.
 
 `converter` gives the function from a value to a column's entry or a `DecodeError`. The functions
-below it work on whole columns.
+below it work on whole columns, then on texts (markup and Unicode), on the values by which messages
+are left out, and on times.
 """
 
 from __future__ import annotations
 
+import hashlib
+import html
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import Kind
-from consumers.config.sections import MESSAGE_PARTS
 from consumers.config.settings import MessageSettings
 from consumers.messages import Messages, Partition, Reason, take_texts
 from streamnb import TextColumn
@@ -244,6 +249,201 @@ def with_texts(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]
 def take(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:
     """Return a column's entries at some ascending places."""
     return take_texts(column, at) if isinstance(column, Texts) else column[at]
+
+
+# Texts without their markup.
+_TAG = re.compile(r"""</?([a-zA-Z][a-zA-Z0-9]*)(?:[^<>"']|"[^"]*"|'[^']*')*+>""")
+_BLOCKS = (
+    " address article blockquote br dd div dl dt figure footer h1 h2 h3 h4 h5 h6 header hr li ol p "
+    "pre section table td th tr ul "
+)
+_UNSHOWN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
+_SPACES = re.compile(r"[ \t]*\n[ \t\n]*")
+
+
+def plain_text(text: str) -> str:
+    r"""Return what a reader sees of HTML: no tags, a line for each block, entities undone.
+
+    >>> plain_text('<p>a &lt;3<br />b <a href="/x">#c</a></p><p>d</p>')
+    'a <3\nb #c\nd'
+    """
+    for begin, end in _UNSHOWN:
+        text = _without(text, begin, end)
+    text = _TAG.sub(lambda tag: "\n" if f" {tag[1].lower()} " in _BLOCKS else "", text)
+    return html.unescape(_SPACES.sub("\n", text).strip())
+
+
+def _without(text: str, begin: str, end: str) -> str:
+    """Return a text without what stands between two marks; a mark left open stays."""
+    kept, at = [], 0
+    while (start := text.find(begin, at)) >= 0 and (stop := text.find(end, start)) >= 0:
+        kept.append(text[at:start])
+        at = stop + len(end)
+    return "".join([*kept, text[at:]])
+
+
+def text_form(message: MessageSettings) -> Callable[[str], str] | None:
+    """Return what makes a message's text of the one that it holds; None if it stays as it is."""
+    undo = {"none": None, "entities": html.unescape, "html": plain_text}[message.markup]
+    if not message.nfc:
+        return undo
+    if undo is None:
+        return lambda text: unicodedata.normalize("NFC", text)
+    return lambda text: unicodedata.normalize("NFC", undo(text))
+
+
+def may_change(message: MessageSettings, texts: Texts) -> NDArray[np.intp]:
+    """Return the places of texts that `text_form` may change, of texts one behind the other."""
+    if message.markup == "html":
+        return np.flatnonzero(texts.ends >= 0)
+    odd = texts.data >= (0x80 if message.nfc else 0xFF)
+    if message.markup == "entities":
+        odd |= texts.data == ord("&")
+    # Those that are missing or empty take no room.
+    whole = np.flatnonzero(texts.ends > texts.starts)
+    places = np.searchsorted(texts.starts[whole], np.flatnonzero(odd), "right") - 1
+    return whole[np.unique(places)]
+
+
+# What messages are chosen by.
+_SAMPLE_BYTES = 8
+RETWEET_SIGN = "RT @"
+_CACHED_BYTES_MAX = 200
+# An update that is left out for one of these takes its message back; others are of other things.
+_CAN_CHANGE = frozenset({"lang", "reply", "retweet"})
+
+
+def value_names(value: Any) -> frozenset[str]:
+    """Return what a condition compares: a value's text, or those of a list's entries."""
+    values = value if value.__class__ is list else (value,)
+    return frozenset(
+        ("true" if each else "false") if each.__class__ is bool else str(each)
+        for each in values
+        if each.__class__ in {str, int, bool}
+    )
+
+
+def language_ranges(value: Any) -> frozenset[str]:
+    """Return the ranges that a language, or one of a list, falls into: `en-US` is of `en` too.
+
+    >>> sorted(language_ranges(["en-US", "de"]))
+    ['de', 'en', 'en-us']
+    """
+    ranges: set[str] = set()
+    for name in value_names(value):
+        parts = name.lower().replace("_", "-").split("-")
+        ranges.update("-".join(parts[: k + 1]) for k in range(len(parts)))
+    return frozenset(ranges)
+
+
+def is_sampled(name: bytes, share: float) -> bool:
+    """Return whether a message is of a sample, by its id: so all that concerns one goes along."""
+    digest = hashlib.blake2b(name, digest_size=_SAMPLE_BYTES).digest()
+    return int.from_bytes(digest) < share * 2.0 ** (8 * _SAMPLE_BYTES)
+
+
+class Condition:
+    """A condition on the value at a path; what does not meet it is ignored for `reason`.
+
+    `accepts` is asked of values that are there, `absent` and `absent_in_delete` say what holds
+    where none is. A deletion names hardly more than its message.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        path: str,
+        accepts: Callable[[Any], bool] | bool,
+        *,
+        absent: bool,
+    ) -> None:
+        self.reason, self.path = reason, path
+        self.accepts = accepts
+        self.absent = absent
+        self._accepts_short = lru_cache(maxsize=4096)(self._accepts_json)
+
+    def met(self, value: Any, *, is_delete: bool) -> bool:
+        """Return whether a message with a value, None if absent, meets the condition."""
+        if value is None:
+            return self.absent or is_delete
+        return self.accepts if isinstance(self.accepts, bool) else self.accepts(value)
+
+    def accepts_json(self, value: bytes) -> bool:
+        """Return whether a value is accepted, by its JSON."""
+        short = len(value) <= _CACHED_BYTES_MAX
+        return self._accepts_short(value) if short else self._accepts_json(value)
+
+    def _accepts_json(self, value: bytes) -> bool:
+        return self.met(msgspec.json.decode(value), is_delete=False)
+
+
+def conditions_of(message: MessageSettings) -> list[Condition]:
+    """Return the conditions on values in the order in which they are asked."""
+    found: list[Condition] = []
+    for wanted, conditions in ((False, message.ignore), (True, message.keep)):
+        for name, values in conditions.items():
+            if values is None:
+                continue
+            path = getattr(message, name) if name in MESSAGE_PARTS else name
+            names = language_ranges if name == "lang" else value_names
+            known = frozenset(each.lower() for each in values) if name == "lang" else set(values)
+            accepts: Callable[[Any], bool] | bool = wanted
+            if values:
+                accepts = partial(_is_any, names, known, wanted)
+            found.append(Condition(name, path, accepts, absent=not wanted))
+    if message.replies == "drop" and message.reply is not None:
+        found.append(Condition("reply", message.reply, False, absent=True))
+    return found
+
+
+def _is_any(
+    names: Callable[[Any], Collection[str]], known: Collection[str], wanted: bool, value: Any
+) -> bool:
+    return any(name in known for name in names(value)) is wanted
+
+
+class Selection:
+    """Which messages count, of those that can be read; `reasons` are why others are ignored.
+
+    A reason is the path or the part that `keep` or `ignore` names, or reply, retweet or sample.
+    """
+
+    def __init__(self, message: MessageSettings) -> None:
+        self.conditions = conditions_of(message)
+        self.reasons = (*(each.reason for each in self.conditions), "retweet", "sample")
+        self.retweet_code, self.sample_code = len(self.conditions), len(self.conditions) + 1
+        self.retweets, self.retweet = message.retweets, message.retweet
+        self.sample = message.sample
+        self.is_whole = not self.conditions and message.retweets == "keep" and message.sample == 1
+
+    def can_change(self, code: int) -> bool:
+        """Return whether an update may leave a message out that counted before it."""
+        return self.reasons[code] in _CAN_CHANGE
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that it reads beside those of the message's parts."""
+        found = [each.path for each in self.conditions]
+        reads_retweet = self.retweets != "keep" and self.retweet is not None
+        return [*found, self.retweet] if reads_retweet and self.retweet else found
+
+    def drops_retweet(self, original: Any, text: Any) -> bool:
+        """Return whether a message is a retweet to ignore, by what stands at `retweet`."""
+        if self.retweets == "keep":
+            return False
+        if original.__class__ is dict:
+            return self.retweets == "drop"
+        if original.__class__ is list and any(
+            each.__class__ is dict and each.get("type") == "retweeted" for each in original
+        ):
+            return True
+        return text.__class__ is str and text.startswith(RETWEET_SIGN)
+
+    def drops_id(self, name: str | None, value: bytes) -> bool:
+        """Return whether a message is not of the sample; without an id its bytes decide."""
+        return self.sample < 1 and not is_sampled(
+            value if name is None else name.encode("utf-8", "surrogatepass"), self.sample
+        )
 
 
 # Times of messages, in any of their forms, to Unix milliseconds.

@@ -28,12 +28,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.message import paths_of
 from consumers.decode.fields import DecodeError
 from consumers.decode.kernels.json_numbers import read_flags, read_numbers
 from consumers.decode.kernels.json_scan import (
     ABSENT,
     ESCAPED,
     N_KINDS,
+    NULL,
     PLAIN,
     ROOT,
     Names,
@@ -134,13 +136,17 @@ class Node:
 class JsonReader:
     """Reads rows from JSON messages; `root` is the tree of the paths, such as `commit.record.text`.
 
-    A path that holds a quote, a backslash or a control character is a `ConfigError`.
+    A path that holds a quote, a backslash or a control character is a `ConfigError`. `unwrap` names
+    a field whose text is JSON again.
     """
 
-    def __init__(self, paths: Iterable[str], encoding: str = "utf-8") -> None:
+    def __init__(
+        self, paths: Iterable[str], encoding: str = "utf-8", unwrap: str | None = None
+    ) -> None:
         self._encoding = encoding
+        self._unwrap = unwrap
         self.root = Node()
-        for path in paths:
+        for path in itertools.chain.from_iterable(map(paths_of, paths)):
             self.root.add(path.split("."))
         row_type = self.root.type("$")
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row_type).decode
@@ -149,7 +155,19 @@ class JsonReader:
 
     def getter(self, path: str) -> Getter:
         """Return the function from a row to the value at `path`, one of `paths`."""
-        return self.root.getter(path.split("."))
+        gets = [self.root.getter(each.split(".")) for each in paths_of(path)]
+        if len(gets) == 1:
+            return gets[0]
+
+        def first(row: Any) -> Any:
+            return next((value for get in gets if (value := get(row)) is not None), None)
+
+        return first
+
+    def unwrapped(self, values: Sequence[bytes]) -> Sequence[bytes]:
+        """Return the values with the JSON in the text of a field in that text's place."""
+        name = self._unwrap
+        return values if name is None else [_unwrapped(value, name) for value in values]
 
     def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, DecodeError]]:
         """Return a row or None for each value, and the error of each None by position."""
@@ -211,6 +229,22 @@ class JsonReader:
             f"the number at '{path}' is {number[:_QUOTED_MAX]}; it must be between "
             f"{-sys.float_info.max:.2g} and {sys.float_info.max:.2g}",
         )
+
+
+def _unwrapped(value: bytes, name: str) -> bytes:
+    r"""Return a message with the object that a field's text spells in that text's place.
+
+    >>> _unwrapped(rb'{"event":"update","payload":"{\"id\":\"7\"}"}', "payload")
+    b'{"event":"update","payload":{"id":"7"}}'
+    """
+    try:
+        fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+        text = msgspec.json.decode(fields.get(name, b"null"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return value  # what is wrong with it is found where it is read
+    if not isinstance(text, str) or not text.lstrip().startswith("{"):
+        return value
+    return msgspec.json.encode(fields | {name: msgspec.Raw(text.encode())})
 
 
 def replace_lone_surrogates(value: bytes) -> bytes:
@@ -295,6 +329,19 @@ class ScanResult:
         is_one[list(kinds)] = True
         return is_one[self.kinds(path)]
 
+    def is_there(self, path: str) -> NDArray[np.bool_]:
+        """Return whether a value stands at a path, shape (n,), bool."""
+        return ~self.is_any(path, (ABSENT, NULL))
+
+    def values(self, path: str, at: Longs) -> list[bytes]:
+        """Return the values at a path of some messages, which all have one, as JSON."""
+        kinds, starts, ends = self._field(path)
+        kinds, starts, ends = kinds[at], starts[at], ends[at]
+        quotes = ((kinds == PLAIN) | (kinds == ESCAPED)).astype(np.int64)
+        lies = zip((starts - quotes).tolist(), (ends + quotes).tolist(), strict=True)
+        data = self.buffer.data
+        return [bytes(data[start:end]) for start, end in lies]
+
     def texts(self, path: str, also: Collection[int] = ()) -> Texts:
         """Return the strings at a path in a buffer of their own; other values are missing.
 
@@ -326,9 +373,16 @@ class ScanResult:
         return values, unsure
 
     def _field(self, path: str) -> tuple[NDArray[np.uint8], Longs, Longs]:
-        """Return kinds, starts and ends of the values at a path."""
-        field = self.places[path]
-        return self.spans.kinds[field], self.spans.starts[field], self.spans.ends[field]
+        """Return kinds, starts and ends of the values at a path, or at the first that has one."""
+        spans = self.spans
+        first, *others = (self.places[each] for each in paths_of(path))
+        kinds, starts, ends = spans.kinds[first], spans.starts[first], spans.ends[first]
+        for field in others:
+            missing = (kinds == ABSENT) | (kinds == NULL)
+            kinds = np.where(missing, spans.kinds[field], kinds)
+            starts = np.where(missing, spans.starts[field], starts)
+            ends = np.where(missing, spans.ends[field], ends)
+        return kinds, starts, ends
 
     def match(self, path: str, names: Names) -> NDArray[np.int32]:
         """Return the place of each value among names, shape (n,), int32; see `spans.match`."""
@@ -350,7 +404,7 @@ class JsonScanner:
         self._names: list[bytes] = []
         self._parents = [-1]
         self._is_read = [False]
-        self._paths = paths
+        self._paths = set(itertools.chain.from_iterable(map(paths_of, paths)))
         self._add(root, ROOT, ())
         self._table = name_table(self._names, self._parents[1:])
         parents = np.array(self._parents, np.int64)

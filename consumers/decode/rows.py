@@ -16,6 +16,7 @@ which has none and is written in Latin-1.
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from consumers.config.settings import FileSettings, MessageSettings
 from consumers.decode.fields import (
     DecodeError,
     FieldSpec,
+    Selection,
     converter,
     id_of,
     marked_ids,
@@ -35,6 +37,7 @@ from consumers.decode.fields import (
     missing_entry,
     place_name,
     quoted,
+    text_form,
     to_unix_ms,
 )
 from consumers.decode.json import JsonReader
@@ -209,7 +212,6 @@ class CsvReader:
 
 Getter = Callable[[Any], Any]
 
-_OPERATIONS = {None: Operation.CREATE} | {str(operation): operation for operation in Operation}
 _FLAWED = (Operation.CREATE, "")  # stands in for a message that will be rejected
 
 
@@ -218,7 +220,8 @@ class DecodedRows:
     """Usable messages, as lists side by side, and what is wrong with the others.
 
     The labeller has removed from the texts what gave their labels away. `errors` go by position
-    among the values; `n_ambiguous` counts messages with emoticons of more than one class.
+    among the values, and so do the codes of the reasons of those `ignored`; `n_ambiguous`
+    counts messages with emoticons of more than one class.
     """
 
     at: list[int] = field(default_factory=list)
@@ -228,6 +231,7 @@ class DecodedRows:
     ids: list[str | None] = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     errors: dict[int, DecodeError] = field(default_factory=dict)
+    ignored: dict[int, int] = field(default_factory=dict)
     n_ambiguous: int = 0
 
     def add(self, rows: DecodedRows, first: int) -> None:
@@ -240,6 +244,7 @@ class DecodedRows:
         for name, column in rows.fields.items():
             self.fields.setdefault(name, []).extend(column)
         self.errors |= {first + k: error for k, error in rows.errors.items()}
+        self.ignored |= {first + k: code for k, code in rows.ignored.items()}
         self.n_ambiguous += rows.n_ambiguous
 
 
@@ -262,25 +267,39 @@ class RowDecoder:
         self._settings = message
         self._labeller = labeller
         self._needs_text = needs_text
+        self.selection = Selection(message)
         self.reader: JsonReader | CsvReader
         is_csv = record_format.kind == "csv"
+        text: Getter = _nothing
         if is_csv:
             self.reader = CsvReader(record_format)
-            self._text: Getter = self.reader.text_getter(message.text)
+            text = self.reader.text_getter(message.text)
         else:
             paths = [
                 *message.id_paths, message.time, message.user, message.lang, message.operation,
-                *message.fields, *(spec.path for spec in reads.values()),
-                *([message.text] if needs_text else []), *filter(None, [labeller.path]),
+                *message.fields, *(spec.path for spec in reads.values()), *self.selection.paths,
+                *([message.text] if needs_text else []),
+                *filter(None, [labeller.path, message.deleted]),
             ]  # fmt: skip
-            self.reader = JsonReader(paths, record_format.encoding)
-            self._text = self.reader.getter(message.text) if needs_text else _nothing
+            self.reader = JsonReader(paths, record_format.encoding, message.unwrap)
+            text = self.reader.getter(message.text) if needs_text else _nothing
+        form = text_form(message)
+        self._text = text if form is None else functools.partial(_formed, text, form)
         getter = self.reader.getter
         self._id_parts = [(path, getter(path)) for path in message.id_paths]
         self._time = getter(message.time)
         self._user = getter(message.user)
         self._lang = getter(message.lang)
-        self._operation = getter(message.operation)
+        self._deleted = getter(message.deleted) if message.deleted else _nothing
+        self._operations: dict[Any, Operation] = {None: Operation.CREATE} | {
+            name: Operation(each) for name, each in message.operations.items()
+        }
+        self._conditions = [(each, getter(each.path)) for each in self.selection.conditions]
+        reads_retweet = message.retweets != "keep" and message.retweet
+        self._retweet = getter(message.retweet) if reads_retweet and message.retweet else _nothing
+        asked = getter(message.operation)
+        is_plain = message.deleted is None and message.retweets != "fold"
+        self._operation = asked if is_plain else functools.partial(self._asked, asked)
         self._fields = [(path, getter(path)) for path in message.fields]
         self._label = getter(labeller.path) if labeller.path else None
         self._reads = [
@@ -289,16 +308,23 @@ class RowDecoder:
         ]
 
     def decode(self, values: Sequence[bytes]) -> DecodedRows:
-        """Decode messages; each value becomes a row or an error."""
+        """Decode messages; each value becomes a row or an error, or is ignored."""
+        if isinstance(self.reader, JsonReader):
+            values = self.reader.unwrapped(values)
         rows, errors = self.reader.rows(values)
         if isinstance(self.reader, JsonReader):
             self.reader.reject_deep(values, rows, errors)
+        ignored, withdrawn = self._left_out(rows, values, errors)
         at = list(range(len(rows)))
-        if errors:
-            at = [k for k in at if k not in errors]
+        if errors or ignored:
+            at = [k for k in at if k not in errors and k not in ignored]
             rows = [rows[k] for k in at]
         errors_by_row: dict[int, DecodeError] = {}  # by position in `rows`
         operations, texts = self._operations_and_texts(rows, errors_by_row)
+        for k, place in enumerate(at if withdrawn else ()):
+            if place in withdrawn:
+                errors_by_row.pop(k, None)
+                operations[k], texts[k] = Operation.DELETE, ""
         self._check_ids(rows, errors_by_row)
         fields = self._read_fields(rows, operations, errors_by_row)
         for k in errors_by_row:
@@ -320,8 +346,64 @@ class RowDecoder:
             fields={name: kept(column) for name, column in fields.items()},
             errors=errors
             | {at[k]: self._with_id(found, rows[k]) for k, found in errors_by_row.items()},
+            ignored=ignored,
             n_ambiguous=labelled.n_ambiguous,
         )
+
+    def _asked(self, asked: Getter, row: Any) -> Any:
+        """Return the operation that a message asks for, also by a deleted id or as a retweet."""
+        if self._deleted(row) is not None:
+            return Operation.DELETE
+        name = asked(row)
+        is_create = name is None or (
+            name.__class__ is str and self._operations.get(name) is Operation.CREATE
+        )
+        folds = self._settings.retweets == "fold" and is_create
+        # A retweet takes the place of its original, so each text counts once.
+        return Operation.UPDATE if folds and self._retweet(row).__class__ is dict else name
+
+    def _left_out(
+        self, rows: list[Any], values: Sequence[bytes], errors: Collection[int]
+    ) -> tuple[dict[int, int], set[int]]:
+        """Return the messages to ignore with their reasons' codes, and updates that take back."""
+        ignored: dict[int, int] = {}
+        withdrawn: set[int] = set()
+        if self.selection.is_whole:
+            return ignored, withdrawn
+        for k, row in enumerate(rows):
+            if k in errors:
+                continue
+            asked = self._operation(row)
+            is_text = asked.__class__ is str or asked.__class__ is Operation
+            operation = self._operations.get(asked) if is_text else None
+            if asked.__class__ is Operation:
+                operation = asked
+            code = self._why_ignored(row, values[k], operation is Operation.DELETE)
+            if code is None:
+                continue
+            # A retweet that would take the place of its original is none itself.
+            is_update = operation is Operation.UPDATE and asked is not Operation.UPDATE
+            if is_update and self.selection.can_change(code):
+                withdrawn.add(k)
+            else:
+                ignored[k] = code
+        return ignored, withdrawn
+
+    def _why_ignored(self, row: Any, value: bytes, is_delete: bool) -> int | None:
+        """Return the code of the reason to ignore a message; None if it counts."""
+        for code, (condition, get) in enumerate(self._conditions):
+            if not condition.met(get(row), is_delete=is_delete):
+                return code
+        selection = self.selection
+        text = self._text(row) if self._needs_text else None
+        if not is_delete and selection.drops_retweet(self._retweet(row), text):
+            return selection.retweet_code
+        if selection.sample < 1:
+            parts = [get(row) for _, get in self._id_parts]
+            is_id = all(part is None or part.__class__ in {str, int} for part in parts)
+            if is_id and selection.drops_id(id_of(parts), value):
+                return selection.sample_code
+        return None
 
     def _read_fields(
         self, rows: list[Any], operations: list[Operation], errors_by_row: dict[int, DecodeError]
@@ -346,7 +428,10 @@ class RowDecoder:
         """
         values = raw.values(places)
         # A tombstone says no more than which message is gone.
-        rows, _ = self.reader.rows([b"{}" if value is None else value for value in values])
+        known: Sequence[bytes] = [b"{}" if value is None else value for value in values]
+        if isinstance(self.reader, JsonReader):
+            known = self.reader.unwrapped(known)
+        rows, _ = self.reader.rows(known)
         offsets = raw.offsets[places].tolist()
         names = [None if name is None else str(name) for name in self._ids(rows)]
         for k, (value, place) in enumerate(zip(values, places.tolist(), strict=True)):
@@ -423,14 +508,14 @@ class RowDecoder:
     def _checked(self, text: Any, asked: Any) -> tuple[Operation, str] | DecodeError:
         """Return operation and text of one message, or the error in one of them."""
         path = self._settings.text
-        operation = None
+        operation = asked if asked.__class__ is Operation else None
         if asked is None or asked.__class__ is str:
-            operation = _OPERATIONS.get(asked)
+            operation = self._operations.get(asked)
         if operation is None:
             return DecodeError(
                 Reason.WRONG_TYPE,
                 f"the operation at '{self._settings.operation}' is {quoted(asked)}; it is one of "
-                f"{', '.join(Operation)} (setting message.operation)",
+                f"{', '.join(self._settings.operations)} (setting message.operation)",
             )
         if operation is Operation.DELETE:
             # It teaches nothing, so its text is not even checked.
@@ -484,4 +569,10 @@ def key_id(raw: RawColumns, i: int) -> str | None:
 
 
 def _nothing(_row: Any) -> None:
-    """Return None: the getter of a text that is not read."""
+    """Return None: the getter of what is not read."""
+
+
+def _formed(get: Getter, form: Callable[[str], str], row: Any) -> Any:
+    """Return the text of a row in its final form; what is none stays as it is."""
+    text = get(row)
+    return form(text) if text.__class__ is str else text

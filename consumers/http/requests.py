@@ -332,7 +332,9 @@ class ExampleDecoder:
         if len(rows) != len(messages):
             at = int(np.setdiff1d(np.arange(len(messages)), rows)[0])
             raise ProblemError(
-                422, f"{_place(name, at)} is a deletion: there is nothing in it to judge"
+                422,
+                f"{_place(name, at)} is a deletion, or ignored by the settings of `message`: there "
+                "is nothing in it to judge",
             )
         columns = columns_of(decoded, rows, list(self._kinds))
         return RequestExamples(dict(columns), len(messages), self._kinds)

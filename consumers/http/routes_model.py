@@ -213,6 +213,7 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
         source=status.source,
         trouble=status.trouble or status.health.degraded,
         n_messages=status.n_messages,
+        ignored=status.ignored,
         n_examples=status.n_examples or 0,
         rate_per_s=status.rate_per_s,
         lag=status.lag_total,

@@ -268,6 +268,7 @@ class ModelAnswer(Struct):
     source: str
     trouble: str | None
     n_messages: int
+    ignored: Mapping[str, int]  # left out by the configuration, by condition
     n_examples: int
     rate_per_s: float
     lag: int | None

@@ -46,7 +46,7 @@ PREDICT_BUCKETS_S = (
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 DECODERS = ("columns", "records", "librdkafka")
-OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete", "superseded")
+OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete", "superseded", "ignored")
 REVISIONS = (
     ("delete", "matched"), ("delete", "unmatched"), ("delete", "repeated"),
     ("update", "matched"), ("update", "unmatched"),
@@ -141,6 +141,8 @@ LABELLED_METRICS: tuple[
      ("outcome",), lambda s, _: {(each,): s.labels.get(each, 0) for each in LATE_LABELS}),
     (COUNTER, "rejects", "Messages rejected, by reason.", ("reason",),
      lambda s, _: {(str(r.value),): s.rejected.get(r.value, 0) for r in Reason}),
+    (COUNTER, "ignored", "Messages that settings leave out, by condition.", ("condition",),
+     lambda s, _: {(name,): n for name, n in s.ignored.items()}),
     (GAUGE, "consumer_lag_messages", "Messages of a partition still unread.",
      ("topic", "partition"),
      lambda s, _: {(at.topic, str(at.partition)): count for at, count in s.lag.items()}),

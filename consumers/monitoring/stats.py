@@ -76,6 +76,7 @@ class RunStatistics:
         self.n_judged = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.ignored: Counter[str] = Counter()  # by the condition that left them out
         self.revisions: Mapping[str, int] = {}
         self.remembered = 0, 0
         self.n_untaught = 0
@@ -131,6 +132,7 @@ class RunStatistics:
         self.n_messages += n
         self._last_s = self._clock()
         self.rejected.update(reject.reason.value for reject in messages.rejects)
+        self.ignored.update(messages.ignored)
         n_learned, n_without = len(messages.to_learn), len(messages.to_predict)
         # A rejected or deleted message may have been ambiguous too; each counts in one place only.
         n_ambiguous = min(messages.n_ambiguous, n_without)
@@ -141,6 +143,7 @@ class RunStatistics:
             rejected=len(messages.rejects),
             delete=len(messages) - n_learned - n_without,
             superseded=messages.n_superseded,
+            ignored=sum(messages.ignored.values()),
         )
 
     def revised(self, counts: Mapping[str, int], sizes: tuple[int, int]) -> None:
@@ -246,6 +249,7 @@ class RunStatistics:
                 self.n_learned = values["n_learned"]
                 self.outcomes.update(values["outcomes"])
                 self.rejected.update(values["rejected"])
+                self.ignored.update(values.get("ignored", {}))  # 0.1.0 had none
                 self.learned_by_class.update(values["learned_by_class"])
                 self._predicted.extend(entry.arrays["predicted"].tolist())
 
@@ -264,6 +268,7 @@ class RunStatistics:
                 "n_learned": self.n_learned,
                 "outcomes": dict(sorted(self.outcomes.items())),
                 "rejected": dict(sorted(self.rejected.items())),
+                "ignored": dict(sorted(self.ignored.items())),
                 "learned_by_class": dict(sorted(self.learned_by_class.items())),
             },
             {**window.arrays, "predicted": np.array(self._predicted, dtype=np.int64)},

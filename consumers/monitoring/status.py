@@ -252,6 +252,7 @@ class Status:
     n_learned: int = 0
     n_judged: int = 0
     n_rejected: int = 0
+    n_ignored: int = 0  # left out by conditions of `message`
     rate_per_s: float = 0.0  # messages a second, lately
     lag_total: int | None = None  # unread messages in all partitions
     shares: tuple[float, ...] = ()  # of each class in the newest predictions; sum to 1, or empty
@@ -279,6 +280,7 @@ class Status:
     note: str | None = None  # what the daemon is doing, if that explains a pause
     outcomes: Mapping[str, int] = field(default_factory=dict)  # messages by what became of them
     rejected: Mapping[str, int] = field(default_factory=dict)  # by reason
+    ignored: Mapping[str, int] = field(default_factory=dict)  # by condition of `message`
     revisions: Mapping[str, int] = field(default_factory=dict)  # what deletes and updates took back
     remembered: tuple[int, int] = (0, 0)  # records of what was learned, and their bytes
     n_untaught: int = 0  # labelled messages that decay left no weight
@@ -310,12 +312,13 @@ class Summary:
     """
 
     source: str
-    messages: int  # the sum of those learned, judged, rejected, superseded and of deletions
+    messages: int  # the sum of those learned, judged, rejected, superseded, ignored, and deletions
     learned: int
     judged: int  # those without a label
     deletions: int  # messages that ask to delete, which teach nothing
     superseded: int  # deleted or updated before they came, and left out
     rejected: Mapping[str, int]  # by reason
+    ignored: Mapping[str, int]  # left out by the configuration, by condition
     ambiguous: int  # of those judged, the ones with contradicting emoticons
     accuracy: float | None  # prequential, over everything that was learned in this run
     log_loss: float | None

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.checkpoint_entry import CheckpointEntry
-from consumers.config.sections import LateLabelsSettings
+from consumers.config.message import LateLabelsSettings
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
 from consumers.features import times_of
 from consumers.messages import (

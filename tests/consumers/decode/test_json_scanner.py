@@ -28,7 +28,25 @@ PATHS = MessageSettings(
     fields=("user", "user.age", "user.age.x", "other"),
 )
 MAPPING = {"4": "positive", "true": "positive", "-1": "negative", "2": "neutral", "é": "negative"}
+SHAPED = {
+    "id": {"first_of": ["commit.rkey", "id"]},
+    "deleted": "gone.id",
+    "lang": "commit.langs",
+    "text": {"first_of": ["commit.text", "text"]},
+    "operations": {"create": "create", "update": "update", "delete": "delete", "upsert": "update"},
+    "markup": "entities",
+    "nfc": True,
+    "retweet": "commit",
+    "reply": "note",
+}
 Reads = dict[str, Kind]
+
+
+def shaped(**given: Any) -> MessageSettings:
+    """Return settings that use what presets are made of."""
+    return MessageSettings.model_validate(SHAPED | given)
+
+
 DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
     "plain": (
         MessageSettings(fields=("other", "name")),
@@ -48,6 +66,35 @@ DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
     "an id of several parts": (
         PATHS.model_copy(update={"id": ("id", "commit.rkey", "other")}),
         FieldLabeller(FieldLabels(), CLASSES),
+        {"text": "words"},
+    ),
+    "first of several paths": (
+        shaped(),
+        EmoticonLabeller(EmoticonLabels(), CLASSES),
+        dict.fromkeys(("text", "lang", "user"), "words"),
+    ),
+    "conditions": (
+        shaped(
+            keep={"lang": ["en"], "other": ["4", "hi", "true"], "label": "any"},
+            ignore={"user.name": ["hi"], "flag": ["true", "1"]},
+            replies="drop",
+        ),
+        FieldLabeller(FieldLabels(), CLASSES),
+        {"text": "words"},
+    ),
+    "retweets dropped": (
+        shaped(retweets="drop", retweet="other", keep={"lang": ["en"]}),
+        FieldLabeller(FieldLabels(), CLASSES),
+        {"text": "words"},
+    ),
+    "retweets folded": (
+        shaped(retweets="fold", text="text", id="id", lang="lang", operation="note"),
+        EmoticonLabeller(EmoticonLabels(), CLASSES),
+        {"text": "words", "lang": "words"},
+    ),
+    "a sample": (
+        shaped(sample=0.5, text="text", markup="html"),
+        EmoticonLabeller(EmoticonLabels(), CLASSES),
         {"text": "words"},
     ),
     "whole and in part": (
@@ -76,14 +123,28 @@ DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
 }
 
 words = st.sampled_from(
-    ["", "hi", "héllo :)", "😀 :(", 'a"b\\', "x\ny", "4", "delete", "a\0", "\x7f"]
+    [
+        "",
+        "hi",
+        "RT @hi",
+        "a &lt;3 <b>",
+        "e\u0301",
+        "héllo :)",
+        "😀 :(",
+        'a"b\\',
+        "x\ny",
+        "4",
+        "delete",
+        "a\0",
+        "\x7f",
+    ]
 )
-labels = st.sampled_from([0, 4, 2, -1, "4", "positive", "é", True, None, 4.0, 7, [4]])
+labels = st.sampled_from(["retweeted", 0, 4, 2, -1, "4", "positive", "é", True, None, 4.0, 7, [4]])
 anything = st.recursive(
     words | labels | st.integers() | st.floats() | st.text(max_size=6),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "age", "x", "text"]), inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "age", "x", "text", "type"]), inner, max_size=3)
     ),
     max_leaves=4,
 )
@@ -106,9 +167,10 @@ messages = st.fixed_dictionaries(
         "amount": mostly(numbers),
         "flag": mostly(st.booleans() | st.sampled_from([0, 1, 1.0, None, 2, "true"])),
         "note": mostly(words),
+        "gone": mostly(st.fixed_dictionaries({}, optional={"id": words | st.none()})),
         "id": mostly(st.integers() | words),
         "created_at": mostly(st.just("2009-04-06T22:19:45Z")),
-        "lang": mostly(st.just("en")),
+        "lang": mostly(st.sampled_from(["en", "en-US", "de", ["de", "EN"]])),
         "label": mostly(labels),
         "operation": mostly(operations),
         "other": anything,
@@ -142,6 +204,7 @@ def shown(found: Messages) -> dict[str, Any]:
         "envelopes": [repr(found.envelope(i)) for i in range(len(found))],
         "at": found.at.tolist(),
         "rejects": rejects,
+        "ignored": found.ignored,
         "n_ambiguous": found.n_ambiguous,
         "labels": found.labels.tolist(),
         "operations": found.operations.tolist(),
@@ -155,7 +218,8 @@ def test_both_ways_say_the_same(name: str, values: list[bytes]) -> None:
     """Rows, rejects and their sentences do not depend on whether the scan was sure."""
     scanned, plain = both(name, values)
     assert shown(scanned) == shown(plain)
-    assert len(scanned) + len(scanned.rejects) == len(values)
+    n_ignored = sum(scanned.ignored.values())
+    assert len(scanned) + len(scanned.rejects) + n_ignored == len(values)
     assert Reason.DECODER_FAILED not in {found.reason for found in plain.rejects}
 
 

@@ -111,14 +111,16 @@ def test_one_decoder_is_in_use(registry: CollectorRegistry, metrics: Metrics) ->
 def test_messages_are_counted_by_outcome(registry: CollectorRegistry, metrics: Metrics) -> None:
     """Each message has one outcome; rejects have a reason besides."""
     outcomes = {"learned": 3, "unlabelled": 2, "ambiguous": 1, "rejected": 6, "delete": 4}
-    outcomes["superseded"] = 5
+    outcomes |= {"superseded": 5, "ignored": 7}
     rejected = {Reason.NOT_JSON.value: 5, Reason.TOO_LARGE.value: 1}
-    show(metrics, outcomes=outcomes, rejected=rejected)
+    show(metrics, outcomes=outcomes, rejected=rejected, ignored={"lang": 7})
     counted = [value(registry, "messages_total", outcome=outcome) for outcome in OUTCOMES]
     assert dict(zip(OUTCOMES, counted, strict=True)) == {
         "learned": 3, "unlabelled": 2, "ambiguous": 1, "rejected": 6, "delete": 4, "superseded": 5,
+        "ignored": 7,
     }  # fmt: skip
     assert value(registry, "rejects_total", reason="not_json") == 5
+    assert value(registry, "ignored_total", condition="lang") == 7
 
 
 def test_a_label_that_is_not_configured_is_other(

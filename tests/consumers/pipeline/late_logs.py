@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from consumers.config.sections import CheckpointSettings, LateLabelsSettings
+from consumers.config.message import LateLabelsSettings
+from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.decode.decoder import LabelDecoder
 from consumers.features import build_model

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from consumers.config.sections import LateLabelsSettings
+from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name

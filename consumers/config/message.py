@@ -1,0 +1,317 @@
+"""Where in a message its parts are, which messages count, and labels that come later.
+
+Presets for well-known streams are such settings as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    model_validator,
+)
+
+from consumers.config.addresses import OutputAddress
+from consumers.config.sections import FieldPath, Section, distinct, parsed_by, wrong
+
+# Parts of a message that a group may read by these names, wherever `message` says that they are.
+MESSAGE_PARTS = ("text", "user", "lang")
+
+
+class FirstOf(str):
+    """Several paths, of which the first counts that has a value; as text, joined by bars.
+
+    >>> FirstOf(("full_text", "text")), FirstOf(("full_text", "text")).paths
+    ('full_text | text', ('full_text', 'text'))
+    """
+
+    __slots__ = ("paths",)
+
+    paths: tuple[str, ...]
+
+    def __new__(cls, paths: tuple[str, ...]) -> Self:
+        """Return these paths as one."""
+        made = super().__new__(cls, " | ".join(paths))
+        made.paths = paths
+        return made
+
+
+def paths_of(path: str) -> tuple[str, ...]:
+    """Return the paths that stand in one setting: several in `FirstOf`, else itself."""
+    return path.paths if isinstance(path, FirstOf) else (path,)
+
+
+_PATH_WANTED = "must be a field's name or path, or first_of: with a list of them"
+
+
+def _one_path(value: Any) -> str:
+    """Return a path, or `FirstOf` where a section has several."""
+    if isinstance(value, str) and value:
+        return value
+    paths: Any = value.get("first_of") if isinstance(value, dict) and len(value) == 1 else None
+    is_list = isinstance(paths, list | tuple) and len(paths) > 0
+    if not is_list or not all(isinstance(path, str) and path for path in paths):
+        raise wrong(_PATH_WANTED)
+    return FirstOf(distinct(tuple(paths))) if len(paths) > 1 else paths[0]
+
+
+def _one_or_several(value: Any) -> str | tuple[str, ...]:
+    """Return a path, or several where a list has more than one."""
+    if not isinstance(value, list | tuple):
+        value = (value,)
+    try:
+        paths = tuple(map(_one_path, value))
+    except ValueError:
+        paths = ()
+    if not paths:
+        raise wrong("must be a field's name or path, or a list of them")
+    return paths[0] if len(paths) == 1 else distinct(paths)
+
+
+def _as_written(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_written(each) for each in value]
+    return {"first_of": [*value.paths]} if isinstance(value, FirstOf) else value
+
+
+# Plain validators, as the mistakes of a union would be told once a member.
+Place = Annotated[str, PlainValidator(_one_path), PlainSerializer(_as_written)]
+Places = Annotated[
+    str | tuple[str, ...], PlainValidator(_one_or_several), PlainSerializer(_as_written)
+]
+
+
+def _values(value: Any) -> tuple[str, ...] | None:
+    """Return the values of a condition: none for `any`, None for no condition at all."""
+    if value is None or value == "any":
+        return None if value is None else ()
+    is_list = isinstance(value, list | tuple) and (len(value) > 0 or isinstance(value, tuple))
+    if not is_list or not all(isinstance(each, str | int) for each in value):
+        raise wrong("must be a list of values, the word any, or null for no condition")
+    return distinct(
+        tuple(str(each).lower() if isinstance(each, bool) else str(each) for each in value)
+    )
+
+
+def _values_as_written(value: tuple[str, ...] | None) -> Any:
+    return "any" if value == () else value
+
+
+Values = Annotated[
+    tuple[str, ...] | None, PlainValidator(_values), PlainSerializer(_values_as_written)
+]
+Conditions = dict[FieldPath, Values]
+Retweets = Literal["keep", "drop", "fold"]
+OperationName = Literal["create", "update", "delete"]
+
+
+def _own_operations() -> dict[str, OperationName]:
+    return {"create": "create", "update": "update", "delete": "delete"}
+
+
+_POSTS = "app.bsky.feed.post"
+_EVENT = "network.bsky.jetstream.subscribeEvents#"
+
+# The settings of well-known streams, as anybody could write them.
+PRESETS: dict[str, dict[str, Any]] = {
+    # Bluesky's Jetstream: likes, follows and identities come along. Times are the server's, as an
+    # author may claim any, and a deletion has no other.
+    "jetstream": {
+        "id": ["did", "commit.collection", "commit.rkey"],
+        "time": "time_us",
+        "user": "did",
+        "lang": "commit.record.langs",
+        "text": "commit.record.text",
+        "operation": "commit.operation",
+        "reply": "commit.record.reply",
+        "ignore": {"account.status": ["deleted"]},
+        "keep": {"kind": ["commit"], "commit.collection": [_POSTS]},
+    },
+    "jetstream-v2": {
+        "id": ["payload.did", "payload.collection", "payload.rkey"],
+        "time": "payload.time",
+        "user": "payload.did",
+        "lang": "payload.record.langs",
+        "text": "payload.record.text",
+        "operation": "payload.operation",
+        "reply": "payload.record.reply",
+        "ignore": {"payload.status": ["deleted"]},
+        "keep": {"payload.$type": [f"{_EVENT}commit"], "payload.collection": [_POSTS]},
+    },
+    # An event and its payload, which a deletion's id alone may be.
+    "mastodon": {
+        "unwrap": "payload",
+        "id": {"first_of": ["payload.id", "payload"]},
+        "time": "payload.created_at",
+        "user": "payload.account.acct",
+        "lang": "payload.language",
+        "text": "payload.content",
+        "operation": "event",
+        "operations": {"update": "create", "status.update": "update", "delete": "delete"},
+        "markup": "html",
+        "retweet": "payload.reblog",
+        "reply": "payload.in_reply_to_id",
+        "keep": {"event": ["update", "status.update", "delete"]},
+    },
+    "x-v2": {
+        "id": "data.id",
+        "deleted": "data.delete.tweet.id",
+        "time": "data.created_at",
+        "user": "data.author_id",
+        "lang": "data.lang",
+        "text": {"first_of": ["data.note_tweet.text", "data.text"]},
+        "markup": "entities",
+        "retweet": "data.referenced_tweets",
+        "reply": "data.in_reply_to_user_id",
+        "keep": {"data.id": "any"},
+    },
+    "twitter-v1": {
+        "id": "id_str",
+        "deleted": "delete.status.id_str",
+        "user": "user.screen_name",
+        "text": {"first_of": ["extended_tweet.full_text", "full_text", "text"]},
+        "markup": "entities",
+        "retweet": "retweeted_status",
+        "reply": "in_reply_to_status_id_str",
+        "keep": {"id_str": "any"},
+    },
+    # Recent changes: an edit is judged by its comment, and labelled when it is reverted or not.
+    "wikimedia": {
+        "id": ["wiki", "revision.new"],
+        "time": "timestamp",
+        "text": "comment",
+        "fields": ["wiki", "title"],
+        "ignore": {"meta.domain": ["canary"]},
+        "keep": {"type": ["edit", "new"]},
+    },
+}
+
+
+class MessageSettings(Section):
+    """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
+
+    An id may be made of several fields, as `[did, commit.collection, commit.rkey]`; see
+    `decode.fields.id_of`. A `preset` gives the settings of a well-known stream; those that stand
+    beside it win, and the conditions of `keep` and `ignore` are put together.
+    """
+
+    preset: str | None = None
+    id: Places = "id"
+    time: Place = "created_at"
+    user: Place = "user"
+    lang: Place = "lang"
+    text: Place = "text"
+    operation: Place = "operation"
+    operations: dict[str, OperationName] = Field(default_factory=_own_operations)
+    deleted: Place | None = None  # an id that stands there asks to delete
+    fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
+    unwrap: FieldPath | None = None  # a field whose text is JSON again
+    markup: Literal["none", "entities", "html"] = "none"
+    nfc: bool = False
+    retweet: FieldPath | None = None  # where the original of a retweet stands
+    retweets: Retweets = "keep"
+    reply: Place | None = None  # what stands there makes a reply
+    replies: Literal["keep", "drop"] = "keep"
+    keep: Conditions = Field(default_factory=dict)
+    ignore: Conditions = Field(default_factory=dict)
+    sample: float = Field(default=1.0, gt=0, le=1)  # by a hash of the id
+    max_bytes: int = Field(default=1 << 20, ge=64)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, value: Any) -> Any:
+        """Put a preset's settings below those that are given; its name may stand alone."""
+        given = {"preset": value} if isinstance(value, str) else value
+        name = given.get("preset") if isinstance(given, dict) else None
+        if name is None:
+            return given
+        if not isinstance(name, str) or name not in PRESETS:
+            raise wrong(f"must have a preset of {', '.join(PRESETS)}")
+        made = {"nfc": True, **PRESETS[name], **given}
+        for key in ("keep", "ignore"):
+            own = given.get(key)
+            if own is None or isinstance(own, Mapping):  # else it is refused as it is
+                made[key] = PRESETS[name].get(key, {}) | (own or {})
+        return made
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.deleted is not None and not isinstance(self.id, str):
+            raise wrong("deleted names a whole id, so id must be a single path")
+        if self.retweets == "fold" and self.retweet is None:
+            raise wrong("retweets: fold needs retweet: the path of the message that is repeated")
+        if self.replies == "drop" and self.reply is None:
+            raise wrong("replies: drop needs reply: a path with a value in replies alone")
+        if self.unwrap is not None and "." in self.unwrap:
+            raise wrong("unwrap must be a name, not a path")
+        return self
+
+    @property
+    def id_paths(self) -> tuple[str, ...]:
+        """The fields that make an id, in order."""
+        return (self.id,) if isinstance(self.id, str) else self.id
+
+
+def effective(message: MessageSettings) -> MessageSettings:
+    """Return settings whose paths say where to look: also in originals, and for a deleted id."""
+    ids = message.id_paths
+    if message.deleted is not None:
+        ids = (FirstOf((*paths_of(message.deleted), *paths_of(ids[0]))),)
+    update: dict[str, Any] = {"id": ids[0] if len(ids) == 1 else ids}
+    if message.retweets == "fold" and message.retweet is not None:
+        update = {name: _folded(getattr(message, name), message.retweet) for name in _FOLDED}
+        update["id"] = tuple(_folded(path, message.retweet) for path in ids)
+    return message.model_copy(update=update)
+
+
+_FOLDED = ("time", "user", "lang", "text")
+
+
+def _folded(path: str, original: str) -> str:
+    """Return the paths of a part in the original, then those in the message around it.
+
+    >>> _folded("payload.id", "payload.reblog")
+    'payload.reblog.id | payload.id'
+    """
+    around = original.rpartition(".")[0]
+    around = f"{around}." if around else ""
+    inner = tuple(
+        f"{original}.{each.removeprefix(around)}"
+        for each in paths_of(path)
+        if each.startswith(around)
+    )
+    return FirstOf((*inner, *paths_of(path))) if inner else path
+
+
+class LateLabelsSettings(Section):
+    """Labels that come after their messages, in a log of their own."""
+
+    source: Annotated[str, parsed_by(OutputAddress.parse)] = (
+        "none"  # none | file:PATH | kafka:TOPIC
+    )
+    format: Literal["json", "text"] = "json"
+    id: Places | None = None  # null: the record's key
+    field: FieldPath = "label"
+    time: FieldPath = "created_at"
+    window_s: float = Field(default=86_400.0, gt=0)
+    default: str | None = None  # what is learned of a message without a label
+    horizon_s: float = Field(default=86_400.0, gt=0)  # after so long
+
+    @property
+    def address(self) -> OutputAddress:
+        """`source`, taken apart."""
+        return OutputAddress.parse(self.source)
+
+    @model_validator(mode="after")
+    def _has_an_id(self) -> Self:
+        is_file = self.address.kind == "file"
+        if self.format == "text" and (is_file or self.id is not None):
+            raise wrong("format text holds the label alone: its id is the key of a record of Kafka")
+        if is_file and self.id is None:
+            raise wrong("id must name a field: the lines of a file have no key")
+        return self
