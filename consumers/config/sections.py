@@ -205,6 +205,10 @@ class FieldLabels(Section):
         return {str(key) if isinstance(key, int) else key: mapping[key] for key in mapping}
 
 
+VARIATIONS = "\ufe0e\ufe0f"  # select how the character before is drawn, and mean no other
+_WITHOUT_VARIATIONS = str.maketrans("", "", VARIATIONS)
+
+
 class EmoticonLabels(Section):
     """Labels are read off the emoticons, which then leave the text (Go, Bhayani and Huang 2009)."""
 
@@ -219,10 +223,17 @@ class EmoticonLabels(Section):
     @field_validator("signs")
     @classmethod
     def _signs(cls, signs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        if any(not sign.strip() for own in signs.values() for sign in own):
+        bare = {name: [_bare(sign) for sign in own] for name, own in signs.items()}
+        if any(not sign for own in bare.values() for sign in own):
             raise wrong("must not hold an empty sign: it would be found in every text")
         distinct(tuple(sign for own in signs.values() for sign in own))
+        distinct(tuple(sign for own in bare.values() for sign in dict.fromkeys(own)))
         return signs
+
+
+def _bare(sign: str) -> str:
+    """Return a sign without blanks around it and without variation selectors."""
+    return sign.translate(_WITHOUT_VARIATIONS).strip()
 
 
 Labels = Annotated[

@@ -8,6 +8,7 @@ learned, at the end of this file.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from consumers.config.sections import VARIATIONS
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
@@ -175,7 +177,8 @@ class EmoticonLabeller(Labeller):
         class_of = _class_of_sign(settings, classes)
         # The longest first, so that ":'(" is not taken for a colon and "'(".
         signs = sorted(class_of, key=len, reverse=True)
-        self._signs = signs
+        # Of an emoji the first character: what stands behind it varies.
+        self._signs = [sign[0] if is_emoji(sign) else sign for sign in signs]
         self._class_of = [class_of[sign] for sign in signs]
         self._pattern = re.compile("|".join([_LINK, *map(_sign_pattern, signs)]))
         # ":(a" may be a list's beginning and labels nothing, but a tokeniser sees the sign in it.
@@ -220,8 +223,34 @@ def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
     A sign that begins with a letter or digit ("XD", "8)") does not begin inside a word, and none
     ends inside one (":Dublin"), unless another `end` is asked for.
     """
+    if is_emoji(sign):
+        return _emoji_pattern(sign)
     start = r"(?<!\w)" if re.match(r"\w", sign) else ""
     return f"[ ]?{start}({re.escape(sign)}){re.escape(sign[-1])}*+{end}"
+
+
+def is_emoji(sign: str) -> bool:
+    """Return whether a sign is one emoji, of one character or several."""
+    kinds = [unicodedata.category(each) for each in sign]
+    return kinds[0] == "So" and _EMOJI_PARTS.issuperset(kinds)
+
+
+def _emoji_pattern(sign: str) -> str:
+    r"""Return the pattern of an emoji: with or without variation selectors, in any skin colour.
+
+    It may stand right beside a word, and is no part of an emoji that joins several.
+
+    >>> re.sub(_emoji_pattern("👍"), "!", "good👍job 👍🏽 👍")
+    'good!job!!'
+    """
+    parts = [re.escape(each) for each in sign if each not in VARIATIONS]
+    body = f"[{VARIATIONS}]?+".join(parts)
+    return f"[ ]?(?<!{_JOINER})({body})[{VARIATIONS}]?+[{_SKINS}]?+[{VARIATIONS}]?+(?!{_JOINER})"
+
+
+_JOINER = "\u200d"
+_SKINS = "\U0001f3fb-\U0001f3ff"
+_EMOJI_PARTS = frozenset({"So", "Sk", "Mn", "Me", "Cf"})  # pictures, skins, selectors, joiners
 
 
 def _class_of_sign(settings: EmoticonLabels, classes: Sequence[str]) -> dict[str, str]:

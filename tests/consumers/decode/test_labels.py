@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
@@ -165,6 +166,48 @@ def test_signs_that_begin_like_words_stand_alone() -> None:
     done = labeller.label([None] * 5, ["at (18)", "cool 8)", "lmaXD", "ha XD ha", "http://x.org"])
     assert done.labels == [None, "positive", None, "positive", None]
     assert done.texts == ["at (18)", "cool", "lmaXD", "ha ha", "http://x.org"]
+
+
+EMOJI = {
+    "positive": ("😀", "❤️", "👍", "🇩🇪", "🏳️‍🌈"),
+    "negative": ("😡", "👎🏿", "💔"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "rest"),
+    [
+        ("what a day 😀", "positive", "what a day"),
+        ("😀😀😀", "positive", ""),
+        ("love😀you", "positive", "love you"),
+        ("yes \u2764", "positive", "yes"),
+        ("yes \u2764\ufe0f!", "positive", "yes !"),
+        ("yes \u2764\ufe0e now", "positive", "yes now"),
+        ("good 👍🏽 job", "positive", "good job"),
+        ("good 👍🏽👍", "positive", "good"),
+        ("bad 👎🏿", "negative", "bad"),
+        ("bad 👎🏻", None, "bad 👎🏻"),
+        ("on fire \u2764\ufe0f\u200d🔥", None, "on fire \u2764\ufe0f\u200d🔥"),
+        ("two 👩\u200d\u2764\ufe0f\u200d👨", None, "two 👩\u200d\u2764\ufe0f\u200d👨"),
+        ("proud 🏳️‍🌈", "positive", "proud"),
+        ("proud 🏳‍🌈 and so", "positive", "proud and so"),
+        ("flag 🇩🇪!", "positive", "flag !"),
+        ("😀 or 😡", None, "or"),
+    ],
+)
+def test_emoji_give_the_label_and_leave(text: str, label: str | None, rest: str) -> None:
+    """In any skin and with any selector, but not as a part of another emoji."""
+    labeller = EmoticonLabeller(EmoticonLabels(signs=EMOJI), CLASSES)
+    done = labeller.label([None], [text])
+    assert (done.labels, done.texts) == ([label], [rest])
+
+
+def test_an_emoji_cannot_stand_for_two_classes() -> None:
+    """With and without a selector it is the same one."""
+    with pytest.raises(ValidationError, match="must be distinct"):
+        EmoticonLabels(signs={"positive": ("\u2764\ufe0f",), "negative": ("\u2764",)})
+    with pytest.raises(ValidationError, match="empty sign"):
+        EmoticonLabels(signs={"positive": ("\ufe0f",), "negative": (":(",)})
 
 
 def test_both_kinds_of_sign_are_counted_and_not_learned() -> None:
