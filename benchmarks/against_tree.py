@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import tree_cases
+from benchmarks.daemon_run import PLAIN
 from benchmarks.file_daemon import write_lines
 from benchmarks.result import Result, machine
 from benchmarks.show import Show, table_of
@@ -154,9 +155,10 @@ def compare(
 
 
 def _daemon_of(tree: Path, source: str, settings: Mapping[str, Any]) -> Seconds:
-    # Both without the hybrid: version 0.1.0 had none, and knows no key for it.
-    has_hybrid = "hybrid" in (tree / "config.yaml").read_text(encoding="utf-8")
-    plain = {"model": {"features": {"text": {"hybrid": False}}}} if has_hybrid else {}
+    # Both plain: version 0.1.0 had no such options, and knows no keys for them.
+    known = (tree / "config.yaml").read_text(encoding="utf-8")
+    own = {name: value for name, value in PLAIN.items() if f" {name}:" in known}
+    plain = {"model": {"features": {"text": own}}} if own else {}
     return lambda: daemon(tree, source, {**settings, **plain})
 
 

@@ -24,16 +24,19 @@ from typing import Any, Final
 
 import psutil
 
+from consumers.config.model import READING
+
 _ROOT: Final = Path(__file__).resolve().parents[1]
 LOOK_INTERVAL_S: Final = 0.4
 CHECKPOINT_INTERVAL_S: Final = 5.0
 _NEVER_S: Final = 1e6
 _PATIENCE_S: Final = 600.0
 
-# Without the hybrid, as earlier versions were and as the library is that they are compared with.
-UNIGRAMS: Final[dict[str, Any]] = {"ngrams": [1, 1], "negation": False, "hybrid": False}
+# Of a group of words: as 0.1.0 read and learned, and as the library does that is compared with.
+PLAIN: Final[dict[str, Any]] = dict.fromkeys(("hybrid", *READING), False)
+UNIGRAMS: Final[dict[str, Any]] = {"ngrams": [1, 1], "negation": False} | PLAIN
 # The daemon's own default else: words and pairs, negations marked.
-PAIRS: Final[dict[str, Any]] = {"hybrid": False}
+PAIRS: Final[dict[str, Any]] = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

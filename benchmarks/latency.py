@@ -23,7 +23,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 from consumers.config.settings import Settings
-from consumers.features import build_model, without_hybrid
+from consumers.features import build_model, plain_model
 from consumers.process import SWITCH_INTERVAL_S
 from streamnb import EveryInterval, Learner, Predictor, SnapshotBoard
 
@@ -81,7 +81,7 @@ class _Learning:
             settings.learning.publish_share_max,
             time.monotonic,
         )
-        model = build_model(without_hybrid(settings.model))
+        model = build_model(plain_model(settings.model))
         self._learner = Learner(model, board, policy, time.monotonic)
         self.predictor = Predictor(board)
         self._stop = threading.Event()

@@ -39,7 +39,9 @@ SETTLED: Final = 200_000  # messages; by then the vocabulary hardly grows
 _CONFIG: Final = """\
 generator: {rate_per_s: 0}
 http: {port: 0}
-model: {features: {text: {hybrid: false}}}
+model:
+  features:
+    text: {hybrid: false, punctuation: false, ends: false, entities: false, compose: false}
 view: log
 """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from consumers.config.settings import Settings
-from consumers.features import build_model, without_hybrid
+from consumers.features import build_model, plain_model
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 
 _NEVER = 1 << 62
@@ -24,7 +24,7 @@ _NEVER = 1 << 62
 def main() -> None:
     """Learn, and weigh before and after."""
     board = SnapshotBoard()
-    model = build_model(without_hybrid(Settings().model))
+    model = build_model(plain_model(Settings().model))
     learner = Learner(model, board, EveryExamples(_NEVER), time.monotonic)
     predictor = Predictor(board)
     predictor.start()

@@ -15,7 +15,7 @@ from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
 from consumers.config.settings import Settings
-from consumers.features import build_model, without_hybrid
+from consumers.features import build_model, plain_model
 from consumers.monitoring.prequential import Prequential
 
 PIECE = 5_000  # messages learned at a time
@@ -24,7 +24,7 @@ PIECE = 5_000  # messages learned at a time
 def whole_stream(tweets: Tweets, show: Show) -> Result:
     """Judge and learn every tweet, in order."""
     settings = Settings()
-    model = build_model(without_hybrid(settings.model))
+    model = build_model(plain_model(settings.model))
     prequential = Prequential(settings.learning.window)
     seconds = 0.0
     for first in show.track(range(0, len(tweets), PIECE)):

@@ -58,6 +58,7 @@ from consumers.pipeline.checkpoint_writer import CheckpointWriter, Publishing
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.part_files import as_stored
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.process import keep_freed_memory, short_pauses
@@ -154,6 +155,7 @@ class Daemon:
         registry = CollectorRegistry()
         self._checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), self._clock)
         stack.enter_context(self._checkpoint.locked())
+        settings = self._settings = as_stored(settings)
         # Where classes may join, the store of recent messages has to know those of the model, which
         # an older file than the newest may be the last to hold whole. It is read now, not later.
         self._restored = self._restore() if settings.model.new_classes else None
@@ -197,8 +199,7 @@ class Daemon:
             self._health.watch_part(lambda: group.status().trouble)
         decoder = build_decoder(settings, source, classes)
         self.reader = reader = Reader(source, decoder, self._health, stop, group=group)
-        erasure = self._erasure
-        self._metrics.watch_backlog(lambda: reader.n_ahead, lambda: erasure.n_pending)
+        self._metrics.watch_backlog(lambda: reader.n_ahead, lambda: self._erasure.n_pending)
         self._labels = self._build_labels(until_end=until_end)
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import (
     FIXED,
+    READING,
     CategoriesSettings,
     ClassPrior,
     FeatureSettings,
@@ -78,8 +79,33 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
 
 def without_hybrid(settings: ModelSettings) -> ModelSettings:
     """Return the settings of a model that counts the same, and learns no weights beside it."""
+    return _with_words(settings, lambda _name, _words: {"hybrid": False})
+
+
+def plain_model(settings: ModelSettings) -> ModelSettings:
+    """Return the settings of a model that reads as version 0.1.0, and learns no weights."""
+    return _with_words(settings, lambda _name, _words: dict.fromkeys(("hybrid", *READING), False))
+
+
+def read_alike(settings: ModelSettings, stored: Mapping[str, Any]) -> ModelSettings:
+    """Return the settings of a model that reads words as stored groups do, if they do not say."""
+
+    def update(name: str, words: WordsSettings) -> dict[str, Any]:
+        known = stored.get(name, {})
+        if known.get("kind") != "words":
+            return {}
+        return {
+            option: known.get(option, False) for option in READING if getattr(words, option) is None
+        }
+
+    return _with_words(settings, update)
+
+
+def _with_words(
+    settings: ModelSettings, update: Callable[[str, WordsSettings], dict[str, Any]]
+) -> ModelSettings:
     features = {
-        name: group.model_copy(update={"hybrid": False})
+        name: group.model_copy(update=update(name, group))
         if isinstance(group, WordsSettings)
         else group
         for name, group in settings.features.items()
@@ -141,7 +167,7 @@ def _words(settings: WordsSettings) -> Words:
         likelihood = Multinomial(Dirichlet(settings.alpha))
     options = {each.name for each in dataclasses.fields(Words)} - {"likelihood", "hybrid"}
     own = settings.model_dump(include=options)
-    own["hybrid"] = Hybrid() if settings.hybrid else None
+    own |= settings.reading() | {"hybrid": Hybrid() if settings.hybrid else None}
     return Words(likelihood, field=settings.fields[0] if settings.fields else None, **own)
 
 

@@ -130,7 +130,8 @@ def needed(settings: Settings) -> list[Kernel]:
         else:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
             modules |= {hybrid} if group.hybrid else set()
-            modules |= {tokenize} if group.entities or group.compose else set()
+            reading = group.reading()
+            modules |= {tokenize} if reading["entities"] or reading["compose"] else set()
     if settings.learned.messages_max:
         modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"

@@ -196,6 +196,13 @@ def notes_of(path: Path) -> dict[str, Any]:
         return notes
 
 
+def groups_of(path: Path) -> dict[str, Any]:
+    """Return the groups of features that one file's model has; its arrays are not read."""
+    with _header_errors(path):
+        groups: dict[str, Any] = _header(path)["groups"]
+        return groups
+
+
 def _header(path: Path) -> dict[str, Any]:
     with safetensors.safe_open(path, framework="numpy") as file:
         header: dict[str, Any] = json.loads(file.metadata()["header"])

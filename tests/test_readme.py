@@ -159,4 +159,4 @@ def test_tutorial_works(
     assert len(Path("predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 10_000
     for block in others:
         exec(compile(block, "docs/tutorial.md", "exec"), {})
-    assert "('negative', 'positive') 40000 24" in capsys.readouterr().out
+    assert "('negative', 'positive') 40000 26" in capsys.readouterr().out

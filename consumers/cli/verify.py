@@ -40,7 +40,7 @@ from consumers.factories import (
     label_topic_source,
     stream_identity,
 )
-from consumers.features import build_model, columns_of, kinds_of, without_hybrid
+from consumers.features import build_model, columns_of, kinds_of, read_alike, without_hybrid
 from consumers.messages import (
     OPERATIONS,
     Column,
@@ -338,7 +338,8 @@ def replayed(
         )
     model, notes = stored.model, dict(stored.header["notes"])
     kept = entries_of(notes.pop("entries", {}), stored.extras)
-    found = mismatch(build_model(settings.model), stream_identity(settings), model, notes)
+    alike = read_alike(settings.model, model.describe()["groups"])
+    found = mismatch(build_model(alike), stream_identity(settings), model, notes)
     if found:
         raise MismatchError(f"{stored.path} was made by another configuration:\n{found}")
     facts = {
@@ -352,9 +353,7 @@ def replayed(
     classes = KnownClasses(map(str, model.classes), open=settings.model.new_classes)
     said = [each for at in labels_at for each in _corrections(settings, at, labels_at[at], classes)]
     key = SecretStr(f"{model.state.hash_key:032x}")  # so that both know long values alike
-    settings = settings.model_copy(
-        update={"model": settings.model.model_copy(update={"hash_key": key})}
-    )
+    settings = settings.model_copy(update={"model": alike.model_copy(update={"hash_key": key})})
     replay = Replay(settings, targets, begins, said, choice)
     size = sum(at - begins[each] for each, at in targets.items())
     with progress_bar(show=show) as bar:

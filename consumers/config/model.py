@@ -112,6 +112,8 @@ Mean = Annotated[float, between(-LARGEST)]
 
 NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
 GAP_MAX = 4  # the same, of words between those of a pair
+# Options of words that may be left to the state folder.
+READING = ("punctuation", "ends", "entities", "compose")
 
 
 class GroupSettings(Section):
@@ -142,11 +144,12 @@ class WordsSettings(GroupSettings):
     fold_links: bool = True
     squeeze: bool = True
     emoticons: bool = True
-    punctuation: bool = False  # commas, and runs of `!`, `?` and dots, as words
-    ends: bool = False  # a text's beginning and end stand in its n-grams
+    # None, of these four: as the state folder reads, in a new one on beside the multinomial.
+    punctuation: bool | None = None  # commas, and runs of `!`, `?` and dots, as words
+    ends: bool | None = None  # a text's beginning and end stand in its n-grams
+    entities: bool | None = None  # HTML's character references are undone
+    compose: bool | None = None  # texts are brought to Unicode's normal form C
     gap: int = Field(default=0, ge=0, le=GAP_MAX)  # words between those of a pair
-    entities: bool = False  # HTML's character references are undone
-    compose: bool = False  # texts are brought to Unicode's normal form C
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
     hybrid: bool = True  # weights learned beside the multinomial's counts; others have none
@@ -158,6 +161,13 @@ class WordsSettings(GroupSettings):
         if isinstance(values, dict) and values.get("likelihood", "multinomial") != "multinomial":
             return {"hybrid": False} | values
         return values
+
+    def reading(self) -> dict[str, bool]:
+        """Return the options of `READING` as a model without a state folder has them."""
+        is_on = self.likelihood == "multinomial"
+        default = dict.fromkeys(READING, is_on) | {"ends": is_on and self.ngrams[1] > 1}
+        named = {name: getattr(self, name) for name in READING}
+        return default | {name: value for name, value in named.items() if value is not None}
 
     @field_validator("fields")
     @classmethod

@@ -42,6 +42,7 @@ from consumers.checkpoint_entry import (
     entries_of,
     values_of,
 )
+from consumers.config.model import READING
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import Partition, part_name, partition_of
@@ -351,6 +352,8 @@ def _comparable(model: NaiveBayes) -> dict[str, Any]:
     for group in description["groups"].values():
         group.pop("max_words", None)
         group.pop("hybrid", None)
+        if group["kind"] == "words":  # what is not there is off, and a refusal says so
+            group.update({name: group.get(name, False) for name in READING})
     description["features"] = description.pop("groups")  # as the configuration calls them
     return description
 

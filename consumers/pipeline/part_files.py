@@ -34,14 +34,17 @@ from urllib.parse import quote, unquote
 import numpy as np
 import structlog
 
+from consumers.config.model import READING
+from consumers.config.settings import Settings
 from consumers.errors import GroupError, GroupMismatchError
+from consumers.features import build_model, read_alike
 from consumers.messages import CLASSES_MAX, Partition, part_name
-from consumers.pipeline.checkpoint import mismatch, take_settings
+from consumers.pipeline.checkpoint import FILE_NAME, mismatch, take_settings
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError
 from streamnb.state import ModelState
-from streamnb.storage import notes_of, read
+from streamnb.storage import groups_of, notes_of, older_files, read
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
@@ -363,6 +366,33 @@ class PartFiles:
             for each in found
             if each
         ]
+
+
+def as_stored(settings: Settings) -> Settings:
+    """Return settings whose words are read as in the state that is there, where they do not say.
+
+    The group's part files come first: all its members read alike. Files that cannot be read are
+    left to those that load them.
+    """
+    paths: list[Path] = []
+    if settings.group.folder is not None:
+        folder = settings.group.folder / quote(settings.source_address.topic or "", safe="")
+        with contextlib.suppress(OSError):
+            paths += sorted(each for each in folder.glob("*/*.nb") if _NAME.fullmatch(each.name))
+    if settings.checkpoint.folder is not None:
+        checkpoint = settings.checkpoint.folder / FILE_NAME
+        paths += [checkpoint, *older_files(checkpoint)]
+    for path in paths:
+        with contextlib.suppress(StoreError):
+            model = read_alike(settings.model, groups_of(path))
+            if build_model(model).describe() != build_model(settings.model).describe():
+                log.info(
+                    "words_read_as_stored",
+                    detail=f"words are read as in {path}: other than a new model reads them, as "
+                    f"the configuration does not say ({', '.join(READING)} of a feature group)",
+                )
+            return settings.model_copy(update={"model": model})
+    return settings
 
 
 def _segment_name(number: int, data: bytes) -> str:

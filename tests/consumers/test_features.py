@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.config.model import (
+    READING,
     CategoriesSettings,
     FlagsSettings,
     Kind,
@@ -145,8 +146,28 @@ def test_the_model_can_read_any_row() -> None:
     found = columns_of(messages(), np.arange(3), tuple(settings.features))
     model = build_model(settings)
     model.learn_many(found, ["positive", "negative", "positive"])
-    assert model.words("place") == ["here"]
+    assert sorted(model.words("place")) == ["^ here", "here", "here $"]
     assert model.words("n") == []
+
+
+@pytest.mark.parametrize(
+    ("own", "is_on"),
+    [
+        ({}, {"punctuation", "ends", "entities", "compose"}),
+        ({"hybrid": False}, {"punctuation", "ends", "entities", "compose"}),
+        ({"ngrams": (1, 1)}, {"punctuation", "entities", "compose"}),
+        ({"likelihood": "bernoulli"}, set()),
+        ({"likelihood": "complement", "compose": True}, {"compose"}),
+        ({"punctuation": False, "ends": True, "entities": False}, {"ends", "compose"}),
+    ],
+)
+def test_what_a_new_model_reads(own: dict[str, Any], is_on: set[str]) -> None:
+    """With the multinomial, what settings do not name is on; what they name is as they say."""
+    settings = WordsSettings.model_validate(own)
+    assert settings.reading() == {name: name in is_on for name in READING}
+    model = build_model(ModelSettings(features={"text": settings}))
+    spec = model.describe()["groups"]["text"]
+    assert {name for name in READING if spec.get(name, False)} == is_on
 
 
 def test_the_model_is_what_the_settings_say() -> None:

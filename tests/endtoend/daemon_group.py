@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 
+from consumers.config.settings import Settings
 from tests.consumers.kafka.topics import fill
 from tests.consumers.pipeline.revised_log import Said, expected
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -49,7 +50,7 @@ class RevisedTopic:
 
     def counts(self) -> tuple[Counts, int]:
         """Return what one undisturbed process counts, and how many examples that leaves."""
-        counts, _ = expected([each for log in self.logs for each in log])
+        counts, _ = expected([each for log in self.logs for each in log], Settings())
         return counts, int(sum(counts[0]))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from consumers.config.settings import Settings
+from consumers.config.model import ModelSettings
 from consumers.features import build_model
 from streamnb import NaiveBayes
 from streamnb.serialization import pack
@@ -57,10 +57,10 @@ def counts_at(folder: Path) -> Counts:
     return counts(read(folder / "model.nb").model)
 
 
-def counts_of(found: Iterable[Example]) -> Counts:
+def counts_of(found: Iterable[Example], settings: ModelSettings | None = None) -> Counts:
     """Return the counts of a process that was never disturbed and knows no stream."""
     texts, labels = zip(*found, strict=True)
-    model = build_model(Settings().model)
+    model = build_model(settings or ModelSettings())
     model.learn_many({"text": list(texts)}, list(labels))
     return counts(model)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.config.model import READING, ModelSettings
 from consumers.corrections.model import Correction, encode
 from consumers.messages import Partition, part_name
 from streamnb.storage import read
@@ -65,6 +66,40 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
             assert group.daemons[name].stop() == 0
     for name in names:
         assert counts_at(group.state(name)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_who_joins_reads_words_as_the_group_did_before(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Beside parts and a state of an older reading, members old and new keep to that reading."""
+    found, topic = examples(600), new_topic(2)
+    plain = {"features": {"text": dict.fromkeys(READING, False)}}
+    source, group_id = f"kafka://{broker.address}/{topic}", f"of-{topic}"
+
+    def write(begin: int, end: int) -> None:
+        for number in range(2):
+            rows = [message(found[i], i) for i in range(begin + number, end, 2)]
+            fill(broker.address, topic, rows, number)
+
+    with ExitStack() as stack:
+        write(0, 300)
+        sections = {"model": plain}
+        before = DaemonGroup(tmp_path, source, stack, sections=sections, group_id=group_id)
+        before.start("first")
+        before.until_it_knows("first", 300)
+        assert before.daemons["first"].stop() == 0
+        write(300, 600)
+        group = DaemonGroup(tmp_path, source, stack, group_id=group_id)
+        for name in ("second", "first"):
+            group.start(name)
+        for name in group.daemons:
+            group.until_it_knows(name, 600)
+        for name, daemon in group.daemons.items():
+            assert daemon.stop() == 0
+            assert daemon.count("words_read_as_stored") == 1
+            assert counts_at(group.state(name)) == counts_of(found, ModelSettings(**plain))
 
 
 @pytest.mark.deep

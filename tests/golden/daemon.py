@@ -135,6 +135,7 @@ def go_on(
         kept = [ask(daemon, "GET", f"/v1/messages/m{i}") for i in (12, 10, 100, 355, 440)]
         assert daemon.stop() == 0
         assert changed == words.get("hybrid", False)
+        assert daemon.count("words_read_as_stored") == bool(words)  # an older tree has no such line
         assert not daemon.count("hybrid_changed")
     return {
         "refused": refused,

@@ -18,6 +18,7 @@ from consumers.cli.conventions import EXIT_DIFFERENT
 from consumers.cli.record import RecordingWriter
 from consumers.cli.verify import verify, without_slice
 from consumers.config.addresses import Bound, StreamRange
+from consumers.config.model import READING
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction, encode
 from consumers.decode.rows import RecordFormat
@@ -38,7 +39,7 @@ LABELS = ("negative", "positive")
 MODEL: dict[str, Any] = {
     "classes": list(LABELS),
     "features": {
-        "text": {"kind": "words"},
+        "text": {"kind": "words"} | dict.fromkeys(READING, False),
         "lang": {"kind": "categories", "fields": ["lang"]},
         "reply": {"kind": "flags", "fields": ["reply"]},
         "age": {"kind": "numbers", "fields": ["age"]},
@@ -94,6 +95,41 @@ def write_lines(path: Path, messages: list[dict[str, Any]]) -> list[int]:
     lines = [json.dumps(each).encode() + b"\n" for each in messages]
     path.write_bytes(b"".join(lines))
     return [0, *itertools.accumulate(map(len, lines))]
+
+
+@pytest.mark.parametrize("first", [False, None])
+def test_a_folder_goes_on_with_its_reading(tmp_path: Path, first: bool | None) -> None:
+    """What is not named is as the folder has it, for learning, verifying and slices alike."""
+    words = [f"t{number} isn&#39;t it {'!' * (number % 3)}" for number in range(40)]
+    write_lines(
+        tmp_path / "in.jsonl",
+        [
+            {"text": text, "label": LABELS[i % 2], "lang": "ab"[i % 2]}
+            for i, text in enumerate(words)
+        ],
+    )
+
+    def reading(value: bool | None) -> Settings:
+        group = {"kind": "words"} | dict.fromkeys(READING, value)
+        model = MODEL | {"features": MODEL["features"] | {"text": group}}
+        return settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}", model=model)
+
+    run(reading(first), 20)
+    run(reading(None))
+    found = stored(tmp_path)
+    is_on = first is None
+    alone = build_model(reading(is_on).model)
+    alone.learn_many({"text": words}, [LABELS[i % 2] for i in range(40)])
+    assert found.model.n_examples == 40
+    assert set(found.model.words("text")) == set(alone.words("text"))
+    assert ("! $" in found.model.words("text")) is is_on
+    assert verify(reading(None), found).is_equal
+    less, n = without_slice(reading(None), found, "lang", "a")
+    assert (less.n_examples, n) == (20, 20)
+    with pytest.raises(MismatchError, match=r"features\.text\.punctuation.*configuration"):
+        run(reading(not is_on))
+    with pytest.raises(MismatchError, match=r"features\.text\.punctuation"):
+        verify(reading(not is_on), found)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -19,9 +19,11 @@ from consumers.messages import part_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
-from tests.consumers.pipeline.revised_log import LOG, LOGS, Run, Said, expected
+from tests.consumers.pipeline.revised_log import LOG, LOGS, SETTINGS, Run, Said, expected
 
-NEW_CLASSES = Settings.model_validate({"model": {"new_classes": True}})
+NEW_CLASSES = SETTINGS.model_copy(
+    update={"model": SETTINGS.model.model_copy(update={"new_classes": True})}
+)
 N_MEMBERS = 2
 
 
@@ -30,7 +32,7 @@ class Member(Run):
 
     def __init__(self, folder: Path, name: str, settings: Settings | None = None) -> None:
         super().__init__(folder / name, settings=settings)
-        like = build_model((settings or Settings()).model)
+        like = build_model((settings or SETTINGS).model)
         files = PartFiles(folder / "shared", {}, like, 2)
         self.group = GroupParts(files, LOG.topic, 3600.0, memory=self.memory)
         self.has_read = LOG in self.checkpoint.restore(like)[1]

@@ -6,26 +6,29 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from consumers.checkpoint_entry import CheckpointEntry
-from consumers.config.model import ModelSettings
+from consumers.config.model import READING, ModelSettings
+from consumers.config.settings import Settings
 from consumers.errors import ConfigError, GroupError, GroupMismatchError
 from consumers.features import DecayTimes, build_model
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.part_files import PartFiles, SharedRecords
+from consumers.pipeline.part_files import PartFile, PartFiles, SharedRecords, as_stored
 from streamnb import NaiveBayes
 
 LOG, OTHER = Partition("tweets/of today", 0), Partition("tweets/of today", 11)
+SETTINGS = ModelSettings.model_validate({"features": {"text": dict.fromkeys(READING, False)}})
 STREAM = {"source": "kafka", "topic": LOG.topic}
 
 
 def learned(*texts: str, log: Partition = LOG) -> NaiveBayes:
     """Return a model that learned texts from a log, and one of another log."""
-    model = build_model(ModelSettings())
+    model = build_model(SETTINGS)
     model.learn_many({"text": list(texts)}, ["positive"] * len(texts), part=part_name(log))
     model.learn_one({"text": "elsewhere"}, "negative", part="elsewhere/0")
     return model
@@ -33,7 +36,7 @@ def learned(*texts: str, log: Partition = LOG) -> NaiveBayes:
 
 def files_in(folder: Path, keep: int = 3, writer: str | None = None) -> PartFiles:
     """Return the files of a member."""
-    return PartFiles(folder, STREAM, build_model(ModelSettings()), keep, writer)
+    return PartFiles(folder, STREAM, build_model(SETTINGS), keep, writer)
 
 
 def names(folder: Path) -> list[str]:
@@ -110,7 +113,7 @@ def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
         PartFiles(tmp_path, STREAM, other, 3).load(LOG)
     assert raised.value.exit_code == ConfigError.exit_code
     with pytest.raises(GroupMismatchError, match=r"stream\.topic"):
-        PartFiles(tmp_path, {"topic": "t"}, build_model(ModelSettings()), 3).load(LOG)
+        PartFiles(tmp_path, {"topic": "t"}, build_model(SETTINGS), 3).load(LOG)
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -130,6 +133,33 @@ def test_members_meet_parts_with_and_without_a_hybrid(tmp_path: Path, new: bool)
     own.set_part(part_name(LOG), found.model)
     assert own.digest() == old.digest()
     assert own.state.is_hybrid is new
+
+
+def test_a_member_reads_as_the_parts_that_it_finds(tmp_path: Path) -> None:
+    """So all members read alike; a file that cannot be read says nothing, nor another topic's."""
+    log, plain = Partition("tweets", 0), {"text": dict.fromkeys(READING, False)}
+    old = build_model(ModelSettings.model_validate({"features": plain}))
+    old.learn_many({"text": ["a! b"]}, ["positive"], part=part_name(log))
+    own: dict[str, Any] = {"source": "kafka://h:1/tweets", "group": {"folder": tmp_path}}
+    own["corrections"] = {"to": "none"}
+    settings = Settings.model_validate(own)
+    assert as_stored(settings) == settings
+    PartFiles(tmp_path, STREAM, old, 3).write(old.state, log, 2)
+    folder = tmp_path / "tweets" / "0"
+    (folder / PartFile(0, 0, "0" * 16).name).write_bytes(b"damaged")
+    with capture_logs() as logs:
+        found = as_stored(settings)
+    assert [each["event"] for each in logs] == ["words_read_as_stored"]
+    loaded = PartFiles(tmp_path, STREAM, build_model(found.model), 3).load(log)
+    assert loaded is not None
+    assert loaded.model.words("text") == old.words("text")
+    with pytest.raises(GroupMismatchError, match=r"features\.text\.ends"):
+        PartFiles(tmp_path, STREAM, build_model(settings.model), 3).load(log)
+    named = {"features": {"text": dict.fromkeys(READING, True)}}
+    again = Settings.model_validate(own | {"model": named})
+    assert as_stored(again).model == again.model
+    other = Settings.model_validate(own | {"source": "kafka://h:1/other"})
+    assert as_stored(other) == other
 
 
 def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
@@ -329,7 +359,7 @@ def test_with_latest_an_empty_partition_begins_once_too(tmp_path: Path) -> None:
     assert "group.folder" in (group.status().trouble or "")
     assert group.is_behind({})
     shared.unlink()
-    group.write(build_model(ModelSettings()).state, {})
+    group.write(build_model(SETTINGS).state, {})
     assert group.status().trouble is None
     assert not group.is_behind({})
     found = files_in(shared).load(LOG)

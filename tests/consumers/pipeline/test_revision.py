@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
@@ -25,7 +24,7 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import Hashes
 from streamnb.kernels.layout import Texts
-from tests.consumers.pipeline.revised_log import KEEP, LOG, LOGS, Run, Said, expected
+from tests.consumers.pipeline.revised_log import KEEP, LOG, LOGS, SETTINGS, Run, Said, expected
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
 
@@ -530,7 +529,7 @@ def test_a_person_and_the_stream_agree_in_any_order(
             run.save()
             run.memory.close()
             run = Run(tmp_path)
-    model = build_model(Settings().model)
+    model = build_model(SETTINGS.model)
     for text, label in left:
         model.learn_one({"text": text}, label)
     assert run.counts == counts_of(model)
