@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +24,9 @@ import streamnb as nb
 from benchmarks.against_vw import write_tweets
 from benchmarks.peers import require
 from benchmarks.tweets import CLASSES, Tweets, load
+from consumers.config.settings import Settings
+from consumers.features import build_model
+from streamnb.inspection.words import word_group
 
 PIECE = 4096
 HELD_OUT = 10_000  # of each class
@@ -31,8 +34,14 @@ MAX_WORDS = 2_000_000  # as the daemon's default
 BINS = 20  # of the calibration error
 PARTS_PIECE = 512
 SIGNS: dict[str, Any] = {"punctuation": True, "ends": True}
+# How the daemon reads and learns texts by its own defaults.
+_DAEMON = word_group(build_model(Settings().model).state, "text").spec
+DAEMON: dict[str, Any] = {
+    each.name: getattr(_DAEMON, each.name) for each in fields(nb.Words) if each.name != "max_words"
+}
 CHOICES: dict[str, dict[str, Any]] = {
     "plain": {"hybrid": None},
+    "daemon": DAEMON,
     "hybrid": {},
     "punctuation": {"punctuation": True},
     "ends": {"ends": True},
@@ -81,12 +90,13 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     """Return a model of words and pairs, as the daemon's default, with a choice's options."""
     pairs: dict[str, Any] = {
+        "likelihood": nb.Multinomial(),
         "ngrams": (1, 2),
         "negation": True,
         "counts": "presence",
         "hybrid": nb.Hybrid(),
     }
-    words = nb.Words(nb.Multinomial(), max_words=max_words, **(pairs | options))
+    words = nb.Words(max_words=max_words, **(pairs | options))
     return nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=1)
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks import (
     __main__,
+    accuracy,
     against_river,
     against_sklearn,
     against_vw,
@@ -40,6 +41,8 @@ from benchmarks.plot import CURVES, RATIOS
 from benchmarks.result import Figure, Result
 from benchmarks.show import Show, table_of
 from benchmarks.tweets import Tweets
+from consumers.config.settings import Settings
+from consumers.features import build_model
 from tests.broker.broker import Broker
 
 KAFKA = ("kafka_daemon", "kafka_codecs")
@@ -187,3 +190,9 @@ def test_a_demand_is_met_or_missed(
 ) -> None:
     """A figure on its bound meets it; without a demand there is nothing to meet."""
     assert Figure("figure", value, "times", at_least, at_most).met is met
+
+
+def test_the_row_of_the_daemon_has_its_default_model() -> None:
+    """The figure of `daemon` is that of a daemon whose configuration says nothing of its model."""
+    found = accuracy.model_of(**accuracy.CHOICES["daemon"])
+    assert found.describe() == build_model(Settings().model).describe()
