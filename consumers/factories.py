@@ -49,6 +49,7 @@ from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import Reader
+from consumers.search.label_queue import LabelQueue
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.jsonl import JsonLinesSink
@@ -339,6 +340,7 @@ class Components:
     recent: RecentStore | None
     corrections: CorrectionParts | None
     quality: Quality
+    label_queue: LabelQueue | None = None
 
 
 def open_components(
@@ -362,10 +364,14 @@ def open_components(
         recent.start()
         metrics.watch_recent(recent.state)
         stack.callback(recent.stop)
+    label_queue = None
+    if recent is not None and settings.labelling.enabled:
+        label_queue = LabelQueue(settings.labelling, recent)
+        metrics.watch_labelling(label_queue.state)
     corrections = build_corrections(settings, recent, metrics, clock, classes)
     if corrections is not None:
         stack.callback(corrections.log.close)
-    return Components(recent, corrections, quality)
+    return Components(recent, corrections, quality, label_queue)
 
 
 def build_memory(
@@ -514,6 +520,7 @@ def serve(
         predictor=predictor,
         status=status,
         recent=components.recent,
+        label_queue=components.label_queue,
         correction_service=None
         if components.corrections is None
         else components.corrections.correction_service,

@@ -453,6 +453,15 @@ class RecentSettings(Section):
     processor_share_max: float = Field(default=0.02, gt=0, le=1)
 
 
+class LabellingSettings(Section):
+    """Which messages people are asked to label."""
+
+    enabled: bool = False
+    per_day: int = Field(default=50, ge=1, le=10_000)  # messages of a day, by their own times
+    keep: int = Field(default=200, ge=1, le=10_000)  # that wait at most, of all days
+    random_share: float = Field(default=0.2, ge=0, le=1)  # of a day's messages
+
+
 class CorrectionsSettings(Section):
     """Where labels and deletions that people send are logged, to be learned from there."""
 

@@ -45,6 +45,7 @@ from consumers.config.sections import (
     GeneratorSettings,
     HttpSettings,
     KafkaSettings,
+    LabellingSettings,
     Labels,
     LearnedSettings,
     LearningSettings,
@@ -70,6 +71,7 @@ __all__ = [
     "GeneratorSettings",
     "HttpSettings",
     "KafkaSettings",
+    "LabellingSettings",
     "Labels",
     "LateLabelsSettings",
     "LearnedSettings",
@@ -112,6 +114,7 @@ class Settings(Section):
     rejects: OutputSettings = OutputSettings()
     predictor: PredictorSettings = PredictorSettings()
     recent: RecentSettings = RecentSettings()
+    labelling: LabellingSettings = LabellingSettings()
     corrections: CorrectionsSettings = CorrectionsSettings()
     page: PageSettings = PageSettings()
     http: HttpSettings = HttpSettings()
@@ -144,6 +147,7 @@ class Settings(Section):
             *_wrong_transactions(self),
             *_wrong_late_labels(self),
             *_wrong_decay(self),
+            *_wrong_labelling(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)
@@ -312,6 +316,19 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
         if isinstance(group, WordsSettings) and group.normalise:
             text = "does not go with model.half_life_s: each moment would move every word's weight"
             yield ("model", "features", name, "normalise"), text
+
+
+def _wrong_labelling(settings: Settings) -> Iterator[_Found]:
+    """Find why nobody could be asked for labels, or answer."""
+    if not settings.labelling.enabled:
+        return
+    here = ("labelling", "enabled")
+    if not settings.recent.enabled:
+        yield here, "needs recent.enabled: true, as the messages are those of the recent store"
+    if not settings.http.enabled:
+        yield here, "needs http.enabled: true, as people ask and answer there"
+    if settings.corrections.to == "none":
+        yield here, "needs corrections.to: journal or kafka:TOPIC, where the answers go"
 
 
 def load(

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from consumers.http.authorization import AllowedHosts
 from consumers.http.openapi import ApiRoute, description_routes
 from consumers.http.requests import BodyReader, ExampleDecoder, ProblemError
-from consumers.http.routes_corrections import correction_routes
+from consumers.http.routes_corrections import correction_routes, wanted_routes
 from consumers.http.routes_model import model_routes, prediction_routes, probe_routes
 from consumers.http.routes_search import event_routes, search_routes
 from consumers.http.state import AppState
@@ -154,6 +154,7 @@ def make_app(app_state: AppState) -> Starlette:
         *prediction_routes(batcher, bodies, example_decoder),
         *search_routes(app_state, batcher, workers),
         *correction_routes(app_state, correction_workers, bodies, example_decoder),
+        *wanted_routes(app_state, batcher, workers),
         *model_routes(app_state, batcher, workers),
         *event_routes(app_state),
         *probe_routes(app_state),

@@ -1,7 +1,8 @@
-"""`POST /v1/labels` and `DELETE /v1/messages/{id}`: corrections by people.
+"""`POST /v1/labels` and `DELETE /v1/messages/{id}`: corrections by people, and whom to ask.
 
-Nothing is learned here. A correction goes into a log, and 202 means that it is safe there; the
-consuming thread reads the log like any other source.
+`GET /v1/labels/wanted` says which messages to label. Nothing is learned here: a correction goes
+into a log, and 202 means that it is safe there; the consuming thread reads the log like any other
+source.
 """
 
 from __future__ import annotations
@@ -35,10 +36,17 @@ from consumers.http.requests import (
     json_response,
     message_id,
 )
-from consumers.http.routes_search import MESSAGES
-from consumers.http.schemas import DeleteReceipt, LabelReceipt, LabelRequest
-from consumers.http.state import AppState
-from consumers.http.threads import TaskTimeoutError, WorkerPool
+from consumers.http.routes_search import LIMIT, MESSAGES
+from consumers.http.schemas import (
+    SEARCH_LIMIT_MAX,
+    DeleteReceipt,
+    LabelReceipt,
+    LabelRequest,
+    WantedAnswer,
+)
+from consumers.http.state import AppState, Serializer
+from consumers.http.threads import Batcher, TaskTimeoutError, WorkerPool
+from streamnb import AnswerRule, Snapshot
 
 _PROBLEMS = {
     401: "The token is missing or another one.",
@@ -71,6 +79,22 @@ DELETE = ApiOperation(
         422: "No message can have such an id, or more stands behind it.",
     },
     status=202,
+)
+WANTED = ApiOperation(
+    "The messages that a person should label next",
+    WantedAnswer,
+    parameters=(
+        parameter(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": SEARCH_LIMIT_MAX, "default": LIMIT},
+            "How many.",
+        ),
+    ),
+    problems={
+        404: "labelling.enabled is false.",
+        422: "A parameter is wrong, or the store cannot be read just now.",
+        503: "Too much is being asked at once, or there is nothing to answer from yet.",
+    },
 )
 _STATUS: dict[type[CorrectionError], int] = {
     UnknownMessage: 404,
@@ -107,6 +131,29 @@ def correction_routes(
         ApiRoute("/v1/labels", label, LABEL, "POST"),
         ApiRoute("/v1/messages/{id:path}", delete, DELETE, "DELETE"),
     ]
+
+
+def wanted_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the route that says which messages to label."""
+    serializer = Serializer(app_state)
+
+    async def wanted(request: Request) -> Response:
+        label_queue = app_state.label_queue
+        if label_queue is None:
+            raise component_is_off("nobody is asked for labels", "labelling.enabled: true")
+        limit = QueryParameters(request, ("limit",)).whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT
+        picked = await workers.run(partial(label_queue.wanted, limit))
+        state = await workers.run(label_queue.state)
+        rule = await batcher.ask(_rule)
+        return json_response(
+            WantedAnswer([serializer.wanted(each, rule) for each in picked], state)
+        )
+
+    return [ApiRoute("/v1/labels/wanted", wanted, WANTED)]
+
+
+def _rule(snapshot: Snapshot) -> AnswerRule:
+    return snapshot.rule
 
 
 def _correction_service(app_state: AppState) -> CorrectionService:

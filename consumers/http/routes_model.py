@@ -223,6 +223,7 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
         snapshot=schemas.SnapshotAge(status.snapshot_version, status.snapshot_age_s),
         checkpoint=schemas.CheckpointAge(status.checkpoint_age_s),
         drift=status.drift,
+        labelling=None if app_state.label_queue is None else app_state.label_queue.state(),
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ClassRow
+from consumers.search.label_queue import LabellingState
 
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100
@@ -153,6 +154,25 @@ class Message(Struct):
     corrected: Label | None
 
 
+class WantedMessage(Message):
+    """A message that a person should label.
+
+    `picked` says why: `random`, or `uncertain`. `margin` is by how much the likeliest class was
+    ahead of the next; `prediction_set` holds the classes that can be meant, with model.coverage.
+    """
+
+    picked: Literal["random", "uncertain"]
+    margin: float
+    prediction_set: list[Label] | None
+
+
+class WantedAnswer(Struct):
+    """The messages to label next, and how far labelling is."""
+
+    messages: list[WantedMessage]
+    labelling: LabellingState
+
+
 class SearchAnswer(Struct):
     """The newest messages that match; `before` asks for those that come behind them."""
 
@@ -278,6 +298,7 @@ class ModelAnswer(Struct):
     snapshot: SnapshotAge
     checkpoint: CheckpointAge
     drift: DriftReport | None
+    labelling: LabellingState | None
     prequential: PrequentialFigures
     confusion: Confusion
     calibration: tuple[Bin, ...]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
@@ -19,11 +20,13 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
-from streamnb import Predictor
+from consumers.sinks.records import decided_by
+from streamnb import AnswerRule, Predictor
 
 if TYPE_CHECKING:
     from consumers.corrections import CorrectionService
     from consumers.search import RecentStore
+    from consumers.search.label_queue import LabelQueue, WantedRow
     from consumers.search.live_updater import LiveUpdater
 
 
@@ -38,6 +41,7 @@ class AppState:
     status: Callable[[], Status]  # the daemon as it is now
     shares: Callable[[], Shares]  # with the newest error rates
     recent: RecentStore | None = None
+    label_queue: LabelQueue | None = None
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None
 
@@ -86,6 +90,19 @@ class Serializer:
             unsure=row.probability < self._unsure_below,
             truth=row.truth,
             corrected=row.corrected,
+        )
+
+    def wanted(self, picked: WantedRow, rule: AnswerRule) -> schemas.WantedMessage:
+        """Return a message that a person should label."""
+        row = picked.row
+        with np.errstate(divide="ignore"):
+            log_posteriors = np.log(np.array([row.probabilities]))
+        (decided,) = decided_by(rule, self._classes, log_posteriors)
+        return schemas.WantedMessage(
+            **msgspec.structs.asdict(self.message(row, (row.text,))),
+            picked="random" if picked.at_random else "uncertain",
+            margin=picked.margin,
+            prediction_set=decided.get("prediction_set"),
         )
 
     def search_answer(

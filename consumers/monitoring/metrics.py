@@ -191,6 +191,15 @@ GAUGES = (
     ("share_ratio", "share", "Share of the messages that came which is held."),
     ("bytes", "n_bytes", "Size of the file of recent messages."),
 )
+# The same of each metric of the label queue, fields of `LabellingState` by how a message is picked.
+LABELLING = (
+    ("labels_wanted_messages", "Messages that wait for a label, by how they were picked.",
+     {"random": "n_random", "uncertain": "n_uncertain"}),
+    ("labels_answered_messages", "Held messages that a person has labelled.",
+     {"all": "n_answered", "random": "n_random_answered"}),
+    ("labels_right_messages", "Those of them picked at random that had been judged right.",
+     {"random": "n_random_right"}),
+)  # fmt: skip
 COUNTERS = (
     ("offered", "n_offered", "Messages that came."),
     ("stored", "n_stored", "Messages that were stored, so that they can be searched."),
@@ -303,6 +312,7 @@ class Metrics(Collector):
         self._checkpoint_s = math.nan
         self._status: Callable[[], Status] = lambda: Status(source="")
         self._recent: Callable[[], Any] = lambda: None
+        self._labelling: Callable[[], Any] = lambda: None
         registry.register(self)
         self._predict = Histogram(
             "predict_seconds",
@@ -368,6 +378,7 @@ class Metrics(Collector):
                 made.add_metric(values, _or_nan(sample))
             yield made
         yield from _recent_metrics(self._recent())
+        yield from _labelling_metrics(self._labelling())
 
     def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
         """Ask `size` for the length of the predictor's queue at each scrape."""
@@ -391,6 +402,10 @@ class Metrics(Collector):
     def watch_recent(self, state: Callable[[], Any]) -> None:
         """Ask `state`, which returns a `RecentState`, at each scrape."""
         self._recent = state
+
+    def watch_labelling(self, state: Callable[[], Any]) -> None:
+        """Ask `state`, which returns a `LabellingState`, at each scrape."""
+        self._labelling = state
 
     def observe_predict(self, seconds: float, n_messages: int) -> None:
         """Record the size of a batch, and how long its predictions took."""
@@ -432,6 +447,15 @@ def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFam
         "0 while the store cannot write; health says why.",
         value=state is None or state.trouble is None,
     )
+
+
+def _labelling_metrics(state: Any) -> Iterator[GaugeMetricFamily]:
+    """Yield how far labelling is; 0 while nobody is asked."""
+    for name, text, fields in LABELLING:
+        made = GaugeMetricFamily(f"streamnb_{name}", text, labels=["picked"])
+        for picked, field in fields.items():
+            made.add_metric([picked], 0 if state is None else getattr(state, field))
+        yield made
 
 
 def _or_nan(value: float | None) -> float:

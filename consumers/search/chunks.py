@@ -28,6 +28,7 @@ _TYPES: dict[str, Any] = {
     "lang_code": np.int16,
     "label": np.int16,
     "truth": np.int16,
+    "corrected": np.int16,
     "probability": np.float32,
 }
 
@@ -45,7 +46,7 @@ class Chunk:
     n_offered: int = 0  # messages that came while it was filled, those not taken included
     n_bytes: int = 0  # of its texts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
-    columns: dict[str, NDArray[Any]] = field(init=False)  # a `truth` of -1: without a label
+    columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no truth, or not corrected
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
     _order: NDArray[np.int64] = field(init=False)
     _sorted: NDArray[np.uint32] = field(init=False)
@@ -81,9 +82,10 @@ class Chunk:
         count = len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in _TYPES:
-            if name != "truth":
-                self.columns[name][part] = values[name]
-        self.columns["truth"][part] = [-1 if truth is None else truth for truth in values["truth"]]
+            given = values[name]
+            if name in {"truth", "corrected"}:
+                given = [-1 if label is None else label for label in given]
+            self.columns[name][part] = given
         # A clock that was put back must not break the order.
         arrived = self.columns["arrived_ms"][max(0, self.n - 1) : part.stop]
         np.maximum.accumulate(arrived, out=arrived)
@@ -112,6 +114,10 @@ class Chunk:
         at = at[self.alive[at]]
         self.alive[at] = False
         self.n_gone += len(at)
+
+    def correct(self, key: int, label: int | None) -> None:
+        """Note the number of the label that a person gave to a row; None: none."""
+        self.columns["corrected"][key - self.first_key] = -1 if label is None else label
 
     def first_since(self, cutoff_ms: int) -> int:
         """Return the key of the oldest row that arrived at `cutoff_ms` or later."""
@@ -171,14 +177,20 @@ Keys: TypeAlias = NDArray[np.int64]
 Parts: TypeAlias = Sequence[tuple[Chunk, NDArray[np.int64]]]  # positions in each, oldest first
 
 
-def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys) -> Parts:
-    """Return where the rows of some keys, ascending, lie, of those held since `cutoff_ms`."""
+def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts:
+    """Return where the rows of some keys, ascending, lie, of those held since `cutoff_ms`.
+
+    None: the rows of all keys.
+    """
     parts = []
     for chunk in chunks:
-        lowest = chunk.first_since(cutoff_ms)
-        begin, end = np.searchsorted(keys, (lowest, chunk.first_key + chunk.n_committed))
-        if begin < end:
+        lowest, behind = chunk.first_since(cutoff_ms), chunk.first_key + chunk.n_committed
+        if keys is None:
+            at = np.arange(lowest, behind) - chunk.first_key
+        else:
+            begin, end = np.searchsorted(keys, (lowest, behind))
             at = keys[begin:end] - chunk.first_key
+        if len(at):
             parts.append((chunk, at[chunk.alive[at]]))
     return parts
 

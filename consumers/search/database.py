@@ -46,7 +46,11 @@ SHOWN = (
 _IN_MEMORY = {
     name: (name, np.int64)
     for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
-} | {"truth": ("ifnull(truth, -1)", np.int64), "probability": ("probability", np.float64)}
+} | {
+    "truth": ("ifnull(truth, -1)", np.int64),
+    "corrected": ("ifnull(corrected, -1)", np.int64),
+    "probability": ("probability", np.float64),
+}
 _ROWS_A_STATEMENT = 250
 _CHOSEN = "key IN (SELECT value FROM json_each(?))"  # of a JSON list of keys
 _VERSION = 1

@@ -22,7 +22,7 @@ from consumers.config.sections import RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database
-from consumers.search.chunks import Chunk, Keys, Retention, located
+from consumers.search.chunks import Chunk, Keys, Parts, Retention, located
 from consumers.search.query_syntax import Query, QueryError, expression, pieces
 from consumers.search.rows import (
     Change,
@@ -249,6 +249,22 @@ class RecentStore:
                         return file.mapper.row(values[:-1])
         return None
 
+    def rows(self, keys: Keys) -> list[MessageRow]:
+        """Return those of some messages, by their keys, that are still held."""
+        file = self._writer.file
+        found: list[MessageRow] = []
+        if file is None or not len(keys):
+            return found
+        parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
+        with self._view(file) as (db, newest_first):
+            there = {chunk.number for chunk, _ in newest_first}
+            for chunk, at in parts:
+                if chunk.number in there:
+                    own = (at + chunk.first_key).tolist()
+                    values = database.rows_with_keys(db, chunk.number, own)
+                    found += [file.mapper.row(each[:-1]) for each in values]
+        return found
+
     def counted(self, query: Query, lang: str | None = None) -> Counted:
         """Count the newest 10,000 messages that match, or all of them if all are asked for."""
         if query.is_everything:
@@ -296,6 +312,16 @@ class RecentStore:
         """Return those of some keys, ascending, whose messages are still held."""
         parts = located(self._chunks(), self._cutoff_ms(), keys)
         return np.concatenate([keys[:0], *(at + chunk.first_key for chunk, at in parts)])
+
+    def unanswered(self, keys: Keys) -> Keys:
+        """Return those of some keys whose messages are still held, and no person has labelled."""
+        parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
+        some = [at[c.columns["corrected"][at] < 0] + c.first_key for c, at in parts]
+        return np.concatenate([keys[:0], *some])
+
+    def held_rows(self) -> Parts:
+        """Return all chunks, oldest first, with the positions of the rows that are held."""
+        return located(self._chunks(), self._cutoff_ms(), None)
 
     def languages(self) -> list[str]:
         """Return the languages of the held messages, most frequent first, 50 at most."""

@@ -337,6 +337,7 @@ class Transactions:
         for one in alive[-1:]:
             label = self._code_of(item.label)
             database.teach(self._db, one.chunk.number, one.key, label, item.part)
+            one.chunk.correct(one.key, label)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
 

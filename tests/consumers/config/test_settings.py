@@ -166,6 +166,14 @@ port: 1
         ),
         ("model: {half_life_s: 60}", "model.half_life_s: needs corrections.to: none"),
         (
+            "labelling: {enabled: true}\ncorrections: {to: none}",
+            "labelling.enabled: needs corrections.to: journal or kafka:TOPIC",
+        ),
+        (
+            "labelling: {enabled: true}\nrecent: {enabled: false}",
+            "labelling.enabled: needs recent.enabled: true",
+        ),
+        (
             "model: {half_life_s: 60, features: {text: {likelihood: complement, normalise: true}}}",
             "model.features.text.normalise: does not go with model.half_life_s",
         ),

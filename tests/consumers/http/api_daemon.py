@@ -36,6 +36,7 @@ def reading_daemon(folder: Path) -> Iterator[Daemon]:
     config = write_config(
         folder / "config.yaml",
         source=f"file:{folder / 'tweets.jsonl'}",
+        labelling={"enabled": True},
         checkpoint={"folder": str(folder / "state"), "interval_s": 0.5},
     )
     with Daemon(config) as daemon:

@@ -17,7 +17,17 @@ STEPS = st.lists(st.tuples(SOME, st.booleans(), st.sets(st.integers(0, 9))), max
 def add(chunk: Chunk, crcs: list[int]) -> None:
     """Add rows with these checksums."""
     zeros = dict.fromkeys(
-        ["place", "offset", "time_ms", "arrived_ms", "lang_code", "label", "truth", "probability"],
+        [
+            "place",
+            "offset",
+            "time_ms",
+            "arrived_ms",
+            "lang_code",
+            "label",
+            "truth",
+            "corrected",
+            "probability",
+        ],
         [0] * len(crcs),
     )
     chunk.add(zeros | {"id_crc": crcs, "text": [""] * len(crcs)})

@@ -1,0 +1,247 @@
+"""Which messages a person should label next: those that would teach most, within a daily budget.
+
+Nothing is kept. The queue is worked out from the store of recent messages when somebody asks: a
+message leaves it with the store, by a deletion or by a person's label, and after a restart it is
+what the store's file says. The learner has no part in it, and working it out takes a hundredth of a
+core at most; in between, what was picked last is shown, less what has left it since.
+
+A day is one of UTC, by the messages' own times (never later than they came), so that a log read
+again asks the same. Of each day's messages without a label two kinds are picked: some at random, by
+a hash of their ids, which what is asked elsewhere cannot bias; then those whose two likeliest
+classes are closest. Each label that a person gives to a message of the day counts in its budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from consumers.config.sections import LabellingSettings
+from consumers.search.chunks import Keys
+from consumers.search.query_syntax import QueryError
+from consumers.search.rows import MessageRow
+from consumers.search.store import RecentStore
+
+SHARE_MAX = 0.01  # of a core
+_CANDIDATES = 4  # texts that are read for each message that may be asked: some say the same
+_DAY_MS = 86_400_000
+_NOT_SAID = re.compile(r"https?://\S+|@\w+|\brt\b")
+_WORD = re.compile(r"\w+")
+
+
+class WantedRow(NamedTuple):
+    """A message that is to be labelled."""
+
+    row: MessageRow
+    at_random: bool  # else because the model is unsure
+
+    @property
+    def margin(self) -> float:
+        """By how much the likeliest class was ahead of the next when the message came."""
+        *_, second, first = sorted((0.0, 0.0, *self.row.probabilities))
+        return first - second
+
+
+class LabellingState(msgspec.Struct, frozen=True):
+    """How far labelling is, over the held messages."""
+
+    n_random: int = 0  # messages that wait for a label, picked at random
+    n_uncertain: int = 0  # and because the model is unsure
+    n_answered: int = 0  # messages without a label of the stream that a person has labelled
+    n_random_answered: int = 0  # those of them that were picked at random
+    n_random_right: int = 0  # and had been judged to be what the person said
+
+
+class _Picks(NamedTuple):
+    """What is to be labelled, first to be asked first, and what was when it was worked out."""
+
+    keys: Keys
+    at_random: NDArray[np.bool_]
+    n_answered: int
+    n_random_answered: int
+    n_random_right: int
+
+
+class _Unlabelled(NamedTuple):
+    """The held messages without a label of the stream, as columns, oldest first."""
+
+    keys: NDArray[Any]
+    days: NDArray[Any]
+    hashes: NDArray[Any]
+    labels: NDArray[Any]  # the numbers of the classes that they were judged to be
+    corrected: NDArray[Any]  # and of those that a person said; -1: nothing
+    probabilities: NDArray[Any]
+
+    def some(self, rows: NDArray[np.int64]) -> _Unlabelled:
+        """Return some rows."""
+        return _Unlabelled(*(column[rows] for column in self))
+
+
+class LabelQueue:
+    """The messages that a person should label; any thread may ask.
+
+    `clock` returns monotonic seconds, `thread_time` the processor time of the calling thread.
+    """
+
+    def __init__(
+        self,
+        settings: LabellingSettings,
+        recent: RecentStore,
+        clock: Callable[[], float] = time.monotonic,
+        thread_time: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._settings = settings
+        self._recent = recent
+        self._clock = clock
+        self._thread_time = thread_time
+        self._lock = threading.Lock()
+        self._picks = _Picks(np.empty(0, np.int64), np.empty(0, np.bool_), 0, 0, 0)
+        self._due_at_s = -np.inf
+
+    def wanted(self, limit: int) -> list[WantedRow]:
+        """Return the messages to label next, `limit` at most; of each day those at random first.
+
+        `QueryError`: the store cannot be read just now.
+        """
+        picks = self._current()
+        rows = {row.key: row for row in self._recent.rows(picks.keys[:limit])}
+        both = zip(picks.keys.tolist(), picks.at_random.tolist(), strict=True)
+        return [WantedRow(rows[key], at_random) for key, at_random in both if key in rows]
+
+    def state(self) -> LabellingState:
+        """Return how far labelling is."""
+        picks = self._current()
+        n_random = int(picks.at_random.sum())
+        return LabellingState(n_random, len(picks.keys) - n_random, *picks[2:])
+
+    def _current(self) -> _Picks:
+        """Return what is to be labelled now; it is worked out again only now and then."""
+        with self._lock:
+            if self._clock() >= self._due_at_s:
+                began_s = self._thread_time()
+                with contextlib.suppress(QueryError):  # the file is busy: what was picked stands
+                    self._picks = self._worked_out()
+                self._due_at_s = self._clock() + (self._thread_time() - began_s) / SHARE_MAX
+            picks = self._picks
+        is_open = np.isin(picks.keys, self._recent.unanswered(picks.keys))
+        return picks._replace(keys=picks.keys[is_open], at_random=picks.at_random[is_open])
+
+    def _worked_out(self) -> _Picks:
+        found, settings = self._unlabelled(), self._settings
+        is_answered = found.corrected >= 0
+        texts = _Texts(self._recent)
+        texts.skip(found.keys[is_answered][-_CANDIDATES * settings.keep :])
+        keys: list[int] = []
+        at_random: list[bool] = []
+        n_drawn = n_right = 0
+        for own in _newest_days(found):
+            if len(keys) >= settings.keep:
+                break
+            answered = own.corrected >= 0
+            random, uncertain = self._ranked(own)
+            drawn = random[answered[random]]
+            n_drawn += len(drawn)
+            n_right += int((own.corrected[drawn] == own.labels[drawn]).sum())
+            left = min(settings.per_day - int(answered.sum()), settings.keep - len(keys))
+            for is_random, ranked in ((True, random), (False, uncertain)):
+                new = texts.new(own.keys[ranked[~answered[ranked]]], left)
+                keys += new
+                at_random += [is_random] * len(new)
+                left -= len(new)
+        chosen = np.array(keys, np.int64), np.array(at_random, np.bool_)
+        return _Picks(*chosen, int(is_answered.sum()), n_drawn, n_right)
+
+    def _ranked(self, own: _Unlabelled) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of a day that are drawn at random, and the others the model doubts."""
+        n_random = round(self._settings.per_day * self._settings.random_share)
+        random = _lowest(own.hashes, n_random)
+        others = np.ones(len(own.keys), np.bool_)
+        others[random] = False
+        others &= own.corrected < 0
+        rows = np.flatnonzero(others)
+        return random, rows[_lowest(own.probabilities[rows], _CANDIDATES * self._settings.per_day)]
+
+    def _unlabelled(self) -> _Unlabelled:
+        parts = []
+        for chunk, held in self._recent.held_rows():
+            columns = chunk.columns
+            at = held[columns["truth"][held] < 0]
+            own, arrived = columns["time_ms"][at], columns["arrived_ms"][at]
+            times_ms = np.where(own < 0, arrived, np.minimum(own, arrived))
+            parts.append(
+                (
+                    at + chunk.first_key, times_ms // _DAY_MS, _mixed(columns["id_crc"][at]),
+                    *(columns[name][at] for name in ("label", "corrected", "probability")),
+                )
+            )  # fmt: skip
+        if not parts:
+            empty = np.empty(0, np.int64)
+            return _Unlabelled(*[empty] * len(_Unlabelled._fields))
+        return _Unlabelled(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+class _Texts:
+    """What was asked already: of messages that say the same, one is asked."""
+
+    def __init__(self, recent: RecentStore) -> None:
+        self._recent = recent
+        self._seen: set[str] = set()
+
+    def skip(self, keys: Keys) -> None:
+        """Take messages for asked."""
+        self._seen.update(_said(row.text) for row in self._recent.rows(keys))
+
+    def new(self, keys: Keys, n_max: int) -> list[int]:
+        """Return the first of some messages that say what none before did, `n_max` at most."""
+        if n_max <= 0:
+            return []
+        rows = {row.key: row for row in self._recent.rows(keys)}
+        found: list[int] = []
+        for key in keys.tolist():
+            said = _said(rows[key].text) if key in rows else None
+            if said is not None and said not in self._seen and len(found) < n_max:
+                self._seen.add(said)
+                found.append(key)
+        return found
+
+
+def _said(text: str) -> str:
+    """Return a text's words alone: a retweet, or a copy with another link, says the same."""
+    folded = text.casefold()
+    return " ".join(_WORD.findall(_NOT_SAID.sub(" ", folded))) or folded
+
+
+def _newest_days(found: _Unlabelled) -> Iterator[_Unlabelled]:
+    """Yield the messages of each day, the newest day first."""
+    order = np.argsort(found.days, kind="stable")
+    ends = np.flatnonzero(np.diff(found.days[order], append=np.iinfo(np.int64).max)) + 1
+    for begin, end in zip([0, *ends[:-1].tolist()][::-1], ends.tolist()[::-1], strict=False):
+        yield found.some(order[begin:end])
+
+
+def _lowest(values: NDArray[np.generic], n: int) -> NDArray[np.int64]:
+    """Return the rows of the `n` lowest values, lowest first; equal ones in their order."""
+    rows = np.arange(len(values))
+    if n < len(values):
+        rows = np.flatnonzero(values <= np.partition(values, n)[n])
+    return rows[np.argsort(values[rows], kind="stable")][:n]
+
+
+def _mixed(checksums: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return hashes whose order says nothing of ids: checksums of neighbours are alike.
+
+    It is the last step of MurmurHash3.
+    """
+    found = checksums ^ (checksums >> np.uint32(16))
+    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
+        found = found * np.uint32(factor)
+        found ^= found >> np.uint32(shift)
+    return found

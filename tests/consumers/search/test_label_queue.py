@@ -1,0 +1,169 @@
+"""The messages to label: least sure first, within a day's budget, and gone once answered."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from consumers.config.sections import LabellingSettings
+from consumers.search import RecentStore
+from consumers.search.label_queue import SHARE_MAX, LabelQueue
+from tests.consumers.search.stores import Clock, forget, running, settle, tweets
+
+DAY_MS = 86_400_000
+NOON_MS = 1_699_876_800_000  # of a day before the stores' clock
+
+
+def tell(
+    store: RecentStore, shares: Sequence[float], first: int = 0, **fields: Sequence[Any]
+) -> None:
+    """Store messages without labels, each judged positive with one of these probabilities."""
+    names = list(fields)
+    values = zip(*fields.values(), strict=True) if fields else itertools.repeat(())
+    rows = [
+        {"text": f"text {first + i}", "label": None, "created_at": NOON_MS}
+        | dict(zip(names, own, strict=True))
+        for i, (_, own) in enumerate(zip(shares, values, strict=False))
+    ]
+    told = tweets(rows, first)
+    assert len(told.to_predict) == len(rows)
+    share = np.array(shares)
+    store.offer(told, told.to_predict, np.log(np.stack([1 - share, share], axis=1)))
+    settle(store)
+
+
+def queue_of(store: RecentStore, **settings: Any) -> LabelQueue:
+    """Return the queue of a store, which is worked out again each time."""
+    given = {"enabled": True, "random_share": 0.0} | settings
+    return LabelQueue(LabellingSettings(**given), store, thread_time=lambda: 0.0)
+
+
+def wanted(queue: LabelQueue) -> list[str]:
+    """Return the ids to label, in their order."""
+    return [each.row.id for each in queue.wanted(1_000)]
+
+
+def test_what_the_model_is_least_sure_of_comes_first(tmp_path: Path) -> None:
+    """By the margin, whichever class is ahead; a message with a label is not asked for."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.9, 0.45, 0.7, 0.52])
+        store.offer(told := tweets(["known"], 9), told.to_learn, np.log([[0.5, 0.5]]))
+        settle(store)
+        queue = queue_of(store, per_day=3)
+        assert wanted(queue) == ["m3", "m1", "m2"]
+        assert [round(each.margin, 6) for each in queue.wanted(1)] == [0.04]
+        assert [each.row.id for each in queue.wanted(1)] == ["m3"]
+
+
+def test_each_day_of_the_messages_has_its_budget(tmp_path: Path) -> None:
+    """By the messages' own times; one from the future is of the day when it came."""
+    times = [NOON_MS, NOON_MS, NOON_MS, NOON_MS - DAY_MS, NOON_MS + 900 * DAY_MS]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.55, 0.52, 0.7, 0.6, 0.95], created_at=times)
+        assert wanted(queue_of(store, per_day=2)) == ["m4", "m1", "m0", "m3"]
+        assert wanted(queue_of(store, per_day=2, keep=3)) == ["m4", "m1", "m0"]
+
+
+def test_the_same_words_are_asked_once(tmp_path: Path) -> None:
+    """A retweet, another link and capitals make no other message; nor once it is answered."""
+    texts = [
+        "so sunny here http://t.co/1",
+        "RT @ann: so sunny here http://t.co/2",
+        "So sunny HERE!!!",
+        "so rainy here",
+    ]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.51, 0.52, 0.53, 0.6], text=texts)
+        queue = queue_of(store)
+        assert wanted(queue) == ["m0", "m3"]
+        store.correct("m0", "negative", "part")
+        assert wanted(queue) == ["m3"]
+
+
+def test_answers_leave_the_queue_and_count_in_the_budget(tmp_path: Path) -> None:
+    """Nothing moves up; so also after a restart."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.51, 0.52, 0.53, 0.54, 0.55])
+        queue = queue_of(store, per_day=3)
+        assert wanted(queue) == ["m0", "m1", "m2"]
+        store.correct("m1", "negative", "part")
+        assert wanted(queue) == ["m0", "m2"]
+        store.correct("m4", "negative", "part")  # nobody asked
+        assert wanted(queue) == ["m0"]
+        assert (queue.state().n_uncertain, queue.state().n_answered) == (1, 2)
+    with running(tmp_path / "recent.db") as store:
+        assert wanted(queue_of(store, per_day=3)) == ["m0"]
+        assert queue_of(store, per_day=3).state().n_answered == 2
+
+
+def test_some_are_drawn_whatever_the_model_says(tmp_path: Path) -> None:
+    """The draw hangs on the ids alone, and the share that was right is counted over it."""
+    n = 400
+    drawn = []
+    for life, shares in enumerate((np.linspace(0.51, 0.99, n), np.linspace(0.99, 0.51, n))):
+        with running(tmp_path / f"recent{life}.db") as store:
+            tell(store, shares.tolist())
+            queue = queue_of(store, per_day=100, random_share=0.5, keep=100)
+            found = queue.wanted(100)
+            drawn.append([each.row.id for each in found if each.at_random])
+            assert [each.at_random for each in found] == [True] * 50 + [False] * 50
+            unsure = {each.row.id for each in found if not each.at_random}
+            assert len(unsure & {f"m{i if life == 0 else n - 1 - i}" for i in range(60)}) == 50
+            for name, label in zip(
+                drawn[-1][:3], ("negative", "positive", "positive"), strict=True
+            ):
+                store.correct(name, label, "part")
+            state = queue.state()
+            assert (state.n_random, state.n_random_answered, state.n_random_right) == (47, 3, 2)
+    assert drawn[0] == drawn[1]
+    places = np.array([int(name[1:]) for name in drawn[0]])
+    assert 0.3 < places.mean() / n < 0.7  # neighbours' checksums are alike, the draw is not
+
+
+def test_how_the_log_is_cut_changes_nothing(tmp_path: Path) -> None:
+    """The same messages, in one batch or in many, are asked for in the same order."""
+    shares = np.random.default_rng(3).uniform(0.5, 1.0, 60).tolist()
+    with running(tmp_path / "one.db") as store:
+        tell(store, shares)
+        whole = wanted(queue_of(store, per_day=20, random_share=0.3))
+    with running(tmp_path / "many.db") as store:
+        for first in range(0, 60, 7):
+            tell(store, shares[first : first + 7], first)
+        assert wanted(queue_of(store, per_day=20, random_share=0.3)) == whole
+    assert len(whole) == 20
+
+
+def test_a_deleted_message_leaves_at_once(tmp_path: Path) -> None:
+    """Deleted by the stream or by a person, it is in no answer; what was picked behind it stays."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.51, 0.52, 0.53])
+        queue = queue_of(store, per_day=2)
+        assert wanted(queue) == ["m0", "m1"]
+        forget(store, ["m0"])
+        settle(store)
+        assert wanted(queue) == ["m1", "m2"]
+        store.remove("m1")
+        assert wanted(queue) == ["m2"]
+
+
+@pytest.mark.parametrize("took_s", [0.01, 2.0])
+def test_working_it_out_takes_a_bounded_share_of_a_core(tmp_path: Path, took_s: float) -> None:
+    """It is done again once its time is a hundredth of what passed; answers leave all the same."""
+    times = itertools.count()
+    clock = Clock(0.0)
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.51, 0.52])
+        settings = LabellingSettings(enabled=True, random_share=0.0)
+        queue = LabelQueue(settings, store, clock, lambda: next(times) * took_s)
+        assert wanted(queue) == ["m0", "m1"]
+        tell(store, [0.5], 2)
+        store.correct("m0", "positive", "part")
+        clock.now_s = took_s / SHARE_MAX * 0.99
+        assert wanted(queue) == ["m1"]
+        clock.now_s = took_s / SHARE_MAX
+        assert wanted(queue) == ["m2", "m1"]
