@@ -32,7 +32,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader, Mess
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.errors import CheckpointError, ConfigError
-from consumers.features import build_model, extra_fields, kinds_of
+from consumers.features import build_model, extra_fields, kinds_of, learned_kinds
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
@@ -201,7 +201,7 @@ def build_decoder(
         labeller = FieldLabeller(labels, classes)
     fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
-    return Decoder(message, labeller, source.record_format, reads=kinds_of(settings.model))
+    return Decoder(message, labeller, source.record_format, reads=learned_kinds(settings))
 
 
 def build_transactions(settings: Settings, metrics: Metrics) -> KafkaTransactions | None:
@@ -381,7 +381,7 @@ def build_memory(
     n, keep = settings.learned.messages_max, settings.checkpoint.keep
     if not n:
         return None
-    memory = LearnedMemory(checkpoint.own_folder, kinds_of(settings.model), n, keep)
+    memory = LearnedMemory(checkpoint.own_folder, learned_kinds(settings), n, keep)
     stack.callback(memory.close)
     return memory
 
@@ -485,7 +485,7 @@ def _recent(
         settings.recent,
         None if folder is None else folder / RECENT_FILE,
         classes,
-        settings.model.fields,
+        tuple(learned_kinds(settings)),
         settings.page.unsure_below,
         clock=clock,
         is_moved=is_moved,

@@ -34,7 +34,16 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
-from consumers.messages import Column, Messages, Partition, part_name, partition_of, rows_of
+from consumers.config.settings import Settings
+from consumers.messages import (
+    WEIGHT,
+    Column,
+    Messages,
+    Partition,
+    part_name,
+    partition_of,
+    rows_of,
+)
 from streamnb import (
     Bernoulli,
     Beta,
@@ -245,6 +254,12 @@ def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
     }
 
 
+def learned_kinds(settings: Settings) -> dict[str, Kind]:
+    """Return the fields of a message by which it is learned: those of the model, and its weight."""
+    kinds = kinds_of(settings.model)
+    return kinds if settings.message.weight is None else kinds | {WEIGHT: "numbers"}
+
+
 def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
     """Return the fields of a message that the model reads beyond text, user and lang."""
     return tuple(name for name in kinds_of(settings) if name not in MESSAGE_PARTS)
@@ -320,7 +335,7 @@ class PartitionTime:
 class ExampleTimes(NamedTuple):
     """When labelled messages count, in Unix seconds, and their weights: 0 teaches nothing.
 
-    Without decay there are none.
+    Without decay there are no times, and without `message.weight` no weights either.
     """
 
     times_s: Floats | None = None
@@ -328,10 +343,21 @@ class ExampleTimes(NamedTuple):
 
     def of(self, rows: NDArray[np.int64], messages: Messages) -> ExampleTimes:
         """Return those of some rows of the messages that they are of."""
-        if self.times_s is None or self.weights is None:
-            return self
-        at = np.searchsorted(messages.to_learn, rows)
-        return ExampleTimes(self.times_s[at], self.weights[at])
+        return self if self.weights is None else self.at(np.searchsorted(messages.to_learn, rows))
+
+    def at(self, places: NDArray[np.int64]) -> ExampleTimes:
+        """Return those at some places."""
+        return ExampleTimes(*(None if each is None else each[places] for each in self))
+
+
+def times_and_weights(messages: Messages, decay: DecayTimes | None) -> ExampleTimes:
+    """Return when the labelled messages of a batch count, and as how many; time goes on."""
+    times = ExampleTimes() if decay is None else decay.take(messages)
+    own = messages.fields.get(WEIGHT)
+    if not isinstance(own, np.ndarray):
+        return times
+    weights = np.where(np.isnan(own), 1.0, own)[messages.to_learn]
+    return times._replace(weights=weights if times.weights is None else times.weights * weights)
 
 
 class DecayTimes:

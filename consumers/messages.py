@@ -23,6 +23,21 @@ from streamnb.kernels.layout import Texts
 
 Column = TextColumn | NDArray[np.float64]
 
+# The field of numbers that says how many examples a message counts as, beside those that the model
+# reads; where it is missing that is 1.
+WEIGHT = "message.weight"
+
+
+def weighed(
+    columns: Mapping[str, Column],
+) -> tuple[dict[str, Column], NDArray[np.float64] | None]:
+    """Return columns without the weights among them, and these; None if they have none."""
+    weights = columns.get(WEIGHT)
+    if not isinstance(weights, np.ndarray):
+        return dict(columns), None
+    others = {name: column for name, column in columns.items() if name != WEIGHT}
+    return others, np.where(np.isnan(weights), 1.0, weights)
+
 
 class Partition(NamedTuple):
     """One ordered log: a Kafka partition, or a file, the generator, standard input."""
@@ -293,7 +308,7 @@ class Messages:
         Missing where a message has none.
     fields : dict of str to TextColumn or ndarray of shape (n,), float64
         The other fields that the model reads: words and categories as text, numbers and flags (0
-        and 1) as floats, nan if missing.
+        and 1) as floats, nan if missing. With `message.weight` there is `WEIGHT` too.
     metadata : callable
         Decodes the metadata of the messages at some places of `raw`.
     rejects : list of Reject

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from streamnb import merging
+from streamnb.decay import read_weights
 from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.features.protocol import Floats
 from streamnb.kernels.layout import RowUpdates
-from streamnb.labels import Codes, Label, ones, read_labels, to_indices
+from streamnb.labels import UNLABELLED, Codes, Label, ones, read_labels, to_indices
 from streamnb.learn import classes_to_join
 from streamnb.model import NaiveBayes
 from streamnb.predict import BATCH_ROWS, encode, read
@@ -86,7 +90,14 @@ class Folds:
         """Classes of all folds, in the order of all arrays."""
         return tuple(self._state.classes)
 
-    def learn_many(self, columns: Any, labels: Sequence[Label] | Codes, fold: int) -> None:
+    def learn_many(
+        self,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        fold: int,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+    ) -> None:
         """Learn examples of one fold.
 
         Parameters
@@ -96,22 +107,29 @@ class Folds:
         labels : sequence of str, int or bool, or Codes, of length n
         fold : int
             Between 0 and `n_folds` − 1.
+        weights : sequence of float, of length n, optional
+            How many examples each counts as, 1 by default; 0 teaches nothing.
 
         Raises
         ------
         InputError
-            For a value, label or fold that cannot be used; nothing has changed.
+            For a value, label, weight or fold that cannot be used; nothing has changed.
         """
         state, part = self._state, self._part(fold)
         fields, n = read(state, columns)
         codes = read_labels(labels, n, state.classes)
-        for _, label in classes_to_join(state, codes):
+        given = read_weights(weights, n)
+        counted = None if given is None else given > 0
+        for _, label in classes_to_join(state, codes, counted):
             state.add_class(label)
-        indices = to_indices(codes, state.classes)
+        indices, amounts = to_indices(codes, state.classes), ones(n)
+        if given is not None:
+            indices, amounts = np.where(given > 0, indices, np.int32(UNLABELLED)), given
         self._is_summed = False
         for begin in range(0, n, BATCH_ROWS):
             end = min(begin + BATCH_ROWS, n)
-            updates = RowUpdates(indices[begin:end], ones(end - begin), ones(end - begin))
+            rows = slice(begin, end)
+            updates = RowUpdates(indices[rows], amounts[rows], ones(end - begin))
             batches = encode(state, fields, begin, end, updates.labels, learn=True)
             part.count(state.groups.values(), batches, updates)
 

@@ -26,7 +26,14 @@ from consumers.decode.example_input import kinds_in
 from consumers.decode.labels import NoLabels
 from consumers.errors import ConfigError, MismatchError, QuestionError
 from consumers.factories import build_decoder
-from consumers.features import DecayTimes, ExampleTimes, build_model, columns_of, kinds_of
+from consumers.features import (
+    DecayTimes,
+    ExampleTimes,
+    build_model,
+    columns_of,
+    kinds_of,
+    times_and_weights,
+)
 from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows_of
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
@@ -59,7 +66,7 @@ class Examples(NamedTuple):
     def rows(self, rows: NDArray[np.int64]) -> Examples:
         """Return some rows, given ascending."""
         columns = {name: rows_of(column, rows) for name, column in self.columns.items()}
-        return Examples(columns, self.labels[rows], self.at[rows], _times(self.times, rows))
+        return Examples(columns, self.labels[rows], self.at[rows], self.times.at(rows))
 
 
 def saved_model(path: Path, settings: Settings) -> NaiveBayes:
@@ -264,7 +271,7 @@ class Evaluation:
                 " those that count in model.classes, and set model.new_classes to false"
             )
         self.known.grow(tuple(self._classes))
-        times = ExampleTimes() if self._decay is None else self._decay.take(messages)
+        times = times_and_weights(messages, self._decay)
         return Examples(
             columns_of(messages, rows, list(self.kinds)),
             to_indices(Codes(codes, classes), self._classes),
@@ -321,7 +328,8 @@ class Evaluation:
             some = examples.rows(np.flatnonzero(own == fold))
             if len(some.labels):
                 codes = Codes(some.labels, tuple(self._classes))
-                self._folds.learn_many(some.columns, codes, fold)
+                weights = some.times.weights
+                self._folds.learn_many(some.columns, codes, fold, weights=weights)
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
@@ -365,16 +373,11 @@ def _joined(pieces: Sequence[Examples]) -> Examples:
     columns = {
         name: _joined_column([each.columns[name] for each in pieces]) for name in first.columns
     }
-    times = ExampleTimes()
-    if first.times.times_s is not None:
-        times = ExampleTimes(
-            np.concatenate(
-                [each.times.times_s for each in pieces if each.times.times_s is not None]
-            ),
-            np.concatenate(
-                [each.times.weights for each in pieces if each.times.weights is not None]
-            ),
-        )
+    known = [
+        [each for each in own if each is not None]
+        for own in zip(*(each.times for each in pieces), strict=True)
+    ]
+    times = ExampleTimes(*(np.concatenate(own) if own else None for own in known))
     labels = np.concatenate([each.labels for each in pieces])
     return Examples(columns, labels, np.concatenate([each.at for each in pieces]), times)
 
@@ -403,12 +406,4 @@ def _permuted(examples: Examples, order: Ints) -> Examples:
             columns[name] = TextColumn(Texts(data, starts[order], ends[order]))
         else:
             columns[name] = column[order]
-    times = _times(examples.times, order)
-    return Examples(columns, examples.labels[order], examples.at[order], times)
-
-
-def _times(times: ExampleTimes, rows: Ints) -> ExampleTimes:
-    times_s, weights = times
-    return ExampleTimes(
-        None if times_s is None else times_s[rows], None if weights is None else weights[rows]
-    )
+    return Examples(columns, examples.labels[order], examples.at[order], examples.times.at(order))

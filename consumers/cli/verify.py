@@ -40,7 +40,7 @@ from consumers.factories import (
     label_topic_source,
     stream_identity,
 )
-from consumers.features import build_model, columns_of, kinds_of, read_alike, without_hybrid
+from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
 from consumers.messages import (
     OPERATIONS,
     Column,
@@ -50,6 +50,7 @@ from consumers.messages import (
     Partition,
     part_name,
     partition_of,
+    weighed,
 )
 from consumers.pipeline.checkpoint import mismatch
 from consumers.sources.base import LogFacts
@@ -168,7 +169,7 @@ class Replay:
         self.classes = known_classes(settings, None)
         self.counts: Counter[str] = Counter()
         self._takes_back = settings.learned.messages_max > 0
-        self._kinds: dict[str, Kind] = kinds_of(settings.model)
+        self._kinds: dict[str, Kind] = learned_kinds(settings)
         self._targets = targets
         self._named: set[tuple[Partition, bytes]] = set()
         self._logs: dict[tuple[Partition, bytes], _IdLog] = defaultdict(_IdLog)
@@ -265,7 +266,8 @@ class Replay:
 
     def _teach(self, place: Partition, columns: Mapping[str, Any], labels: Any) -> None:
         if len(labels):
-            self.model.learn_many(columns, labels, part=part_name(place))
+            own, weights = weighed(columns)
+            self.model.learn_many(own, labels, weights=weights, part=part_name(place))
             self.classes.grow(keep_classes(self.model))
 
     def _fields_of(self, example: Mapping[str, Any]) -> Fields:

@@ -209,6 +209,7 @@ class MessageSettings(Section):
     operation: Place = "operation"
     operations: dict[str, OperationName] = Field(default_factory=_own_operations)
     deleted: Place | None = None  # an id that stands there asks to delete
+    weight: FieldPath | None = None  # None: each message counts as one example
     fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
     unwrap: FieldPath | None = None  # a field whose text is JSON again
     markup: Literal["none", "entities", "html"] = "none"

@@ -199,6 +199,11 @@ def _wrong_features(settings: Settings) -> Iterator[_Found]:
             taken.setdefault(path, name)
             if field in MESSAGE_PARTS and group.kind in {"flags", "numbers"}:
                 yield here, f"reads {field!r} as {group.kind}; it can be words or categories"
+            if field == "message.weight" and settings.message.weight is not None:
+                yield (
+                    here,
+                    f"reads {field!r}, as the weight of messages is called: rename the field",
+                )
             if isinstance(settings.labels, FieldLabels) and path == settings.labels.field:
                 yield here, f"reads {path!r}, where labels stand: it would learn the label itself"
         if isinstance(group, CategoriesSettings):

@@ -22,7 +22,7 @@ from consumers.corrections.log_reader import LogReader
 from consumers.corrections.model import Correction, Entry, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.errors import GroupError
-from consumers.messages import Partition, Reason, Reject, part_name
+from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
 from consumers.sources.base import LogFacts, have_same_partitions
 from streamnb import Learner
@@ -368,16 +368,17 @@ def _check_was_taught(said: Correction, message: CorrectedMessage) -> None:
 
 def _teach(said: Correction, part: str, learner: Learner) -> None:
     """Take back what the message taught, and teach its new label: both or, if refused, neither."""
+    weight = said.example.get(WEIGHT, 1.0)
     if said.was is not None and said.was_part is not None:
-        learner.unlearn_one(said.was_part, said.example, said.was)
+        learner.unlearn_one(said.was_part, said.example, said.was, weight=weight)
     if said.label is None:
         return
     try:
-        learner.learn_one(part, said.example, said.label)
+        learner.learn_one(part, said.example, said.label, weight=weight)
         keep_classes(learner.model)
     except InputError:
         if said.was is not None and said.was_part is not None:
-            learner.learn_one(said.was_part, said.example, said.was)
+            learner.learn_one(said.was_part, said.example, said.was, weight=weight)
         raise
 
 

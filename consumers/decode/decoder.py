@@ -29,6 +29,8 @@ from consumers.config.model import Kind
 from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
     RETWEET_SIGN,
+    WEIGHT_MAX,
+    WEIGHT_MIN,
     Column,
     DecodeError,
     FieldSpec,
@@ -541,8 +543,11 @@ def _field(
     scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
 ) -> Column:
     """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
-    if spec.type in {ValueType.NUMBER, ValueType.FLAG}:
-        values, unsure = (scan.numbers if spec.type is ValueType.NUMBER else scan.flags)(spec.path)
+    if spec.type in {ValueType.NUMBER, ValueType.FLAG, ValueType.WEIGHT}:
+        values, unsure = (scan.flags if spec.type is ValueType.FLAG else scan.numbers)(spec.path)
+        if spec.type is ValueType.WEIGHT:
+            unsure |= (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
+            values = np.rint(values / WEIGHT_MIN) * WEIGHT_MIN
         undecided |= unsure & ~deleted
         values[deleted] = np.nan
         return values

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
-from consumers.messages import Messages, Partition, Reason, take_texts
+from consumers.messages import WEIGHT, Messages, Partition, Reason, take_texts
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -61,9 +61,13 @@ class ValueType(StrEnum):
     CATEGORY = "categories"
     FLAG = "flags"
     NUMBER = "numbers"
+    WEIGHT = "weight"
 
 
+# Weights are multiples of the least: so sums of them are exact, and taken back bit for bit.
+WEIGHT_MIN, WEIGHT_MAX = 2.0**-10, 1e6
 _EXPECTED = {
+    ValueType.WEIGHT: f"a number between 1/1024 and {WEIGHT_MAX:,.0f}",
     ValueType.CATEGORY: "a string, number, true or false",
     ValueType.FLAG: "true, false, 1 or 0",
     ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
@@ -80,15 +84,18 @@ class FieldSpec(NamedTuple):
 def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str, FieldSpec]:
     """Return how fields are read, by name; the text is left out, as every message has one.
 
-    The kinds are those of the groups of ``text``, ``user``, ``lang`` or a path.
+    The kinds are those of the groups of ``text``, ``user``, ``lang`` or a path, or of `WEIGHT`.
     """
-    return {
+    specs = {
         name: FieldSpec(getattr(message, name), ValueType.METADATA)
         if name in MESSAGE_PARTS
         else FieldSpec(name, ValueType(kind))
         for name, kind in kinds.items()
         if name != "text"
     }
+    if WEIGHT in specs and message.weight is not None:
+        specs[WEIGHT] = FieldSpec(message.weight, ValueType.WEIGHT)
+    return specs
 
 
 def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
@@ -104,6 +111,7 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
         ValueType.CATEGORY: (_category, _category),
         ValueType.FLAG: (_flag, _flag_of_cell),
         ValueType.NUMBER: (_number, _number_of_cell),
+        ValueType.WEIGHT: (_weight, lambda cell: _weight(_number_of_cell(cell))),
     }[spec.type]
     convert: Callable[[Any], Any] = of_cell if is_csv else of_json
     nothing = None if spec.type is ValueType.CATEGORY else math.nan
@@ -119,7 +127,8 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
 
 def missing_entry(spec: FieldSpec) -> Any:
     """Return the entry of an absent field."""
-    return math.nan if spec.type in {ValueType.FLAG, ValueType.NUMBER} else None
+    is_number = spec.type in {ValueType.FLAG, ValueType.NUMBER, ValueType.WEIGHT}
+    return math.nan if is_number else None
 
 
 def id_of(parts: Sequence[Any]) -> str | None:
@@ -211,14 +220,22 @@ def _number_of_cell(cell: str) -> float | None:
     return _number(float(cell)) if _NUMBER.fullmatch(cell) else None
 
 
+def _weight(value: Any) -> float | None:
+    number = _number(value)
+    if number is None or not WEIGHT_MIN <= number <= WEIGHT_MAX:
+        return None
+    return round(number / WEIGHT_MIN) * WEIGHT_MIN
+
+
 def _error(spec: FieldSpec, value: Any) -> DecodeError:
     """Return the error for a value that its field may not hold."""
     if value.__class__ is str and "\0" in value:
         return DecodeError(Reason.NULL_BYTES, f"the text at '{spec.path}' holds a NUL character")
+    setting = "message.weight" if spec.type is ValueType.WEIGHT else "model.features"
     return DecodeError(
         Reason.WRONG_TYPE,
         f"the value at '{spec.path}' is {quoted(value)}; {_EXPECTED[spec.type]} is needed, or null "
-        "where it is missing (setting model.features)",
+        f"where it is missing (setting {setting})",
     )
 
 

@@ -44,6 +44,7 @@ from consumers.messages import (
     part_name,
     partition_of,
     rows_of,
+    weighed,
 )
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
@@ -518,10 +519,12 @@ class LateLabels:
 
 def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:
     """Learn examples in calls that end where a snapshot is due."""
-    begin, n = 0, len(labels.codes)
+    (columns, weights), begin, n = weighed(values), 0, len(labels.codes)
     while begin < n:
         end = min(n, begin + (learner.n_until_due() or n))
         rows = np.arange(begin, end)
-        own = {name: rows_of(column, rows) for name, column in values.items()}
-        learner.learn(part, own, Codes(labels.codes[begin:end], labels.classes), judged=False)
+        own = {name: rows_of(column, rows) for name, column in columns.items()}
+        codes = Codes(labels.codes[begin:end], labels.classes)
+        some = None if weights is None else weights[begin:end]
+        learner.learn(part, own, codes, weights=some, judged=False)
         begin = end

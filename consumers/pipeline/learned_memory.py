@@ -36,7 +36,7 @@ from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.model import Kind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
-from consumers.messages import Column, Partition, part_name, partition_of
+from consumers.messages import WEIGHT, Column, Partition, part_name, partition_of
 from consumers.pipeline.erasure import erase_records, named_by
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
@@ -73,12 +73,13 @@ log = structlog.get_logger(__name__)
 
 
 class LogMemory:
-    """The newest records of one partition, of a model that reads `n_fields`."""
+    """The newest records of one partition, of messages that are learned by some fields."""
 
     def __init__(
-        self, folder: Path | None, n_fields: int, records_max: int, hashed: Hashed
+        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, hashed: Hashed
     ) -> None:
-        self.folder, self.n_fields = folder, n_fields
+        self.folder, self.n_fields = folder, len(fields)
+        self._has_weights = WEIGHT in fields
         self.hashed = hashed
         self.records_max = records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
@@ -268,6 +269,8 @@ class LogMemory:
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
             chunk = parse(memoryview(data), segment.n_bytes, check=True)
+            if not chunk.fits(self.n_fields, has_weights=self._has_weights):
+                raise DamagedError("it was written with message.weight, or is to be read with it")
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
                 self._note_early(number, kinds, self.hashed(chunk.ids()))
@@ -293,7 +296,7 @@ class LogMemory:
 class LearnedMemory:
     """The memory of all partitions; without a folder it is kept in memory alone.
 
-    `fields` are those that the model reads, with what its groups make of them; `records_max` bounds
+    `fields` are those that messages are learned by, with what is made of them; `records_max` bounds
     the records of a partition, and `keep` checkpoints are kept.
     """
 
@@ -321,7 +324,7 @@ class LearnedMemory:
         found = self.logs.get(partition)
         if found is None:
             found = self.logs[partition] = LogMemory(
-                self._path(partition), len(self.fields), self.records_max, self.hashed
+                self._path(partition), self.fields, self.records_max, self.hashed
             )
         return found
 
@@ -334,9 +337,8 @@ class LearnedMemory:
         """
         old = self.log(partition)
         self._leaving[-1] += [each.path for each in old.segments.values()]
-        new = self.logs[partition] = LogMemory(
-            old.folder, len(self.fields), self.records_max, self.hashed
-        )
+        new = LogMemory(old.folder, self.fields, self.records_max, self.hashed)
+        self.logs[partition] = new
         new.tag = f"-{secrets.token_hex(4)}"
         new.is_whole, new.is_elsewhere = False, True
         return new
@@ -495,9 +497,8 @@ class LearnedMemory:
     def saved(self) -> None:
         """Remove the files that no kept checkpoint names any more; after each checkpoint."""
         if len(self._leaving) == self._leaving.maxlen:
-            used = self._paths()
-            for path in self._leaving[0]:
-                if path is not None and path not in used:
+            for path in set(self._leaving[0]) - self._paths():
+                if path is not None:
                     with contextlib.suppress(OSError):  # the next start removes it
                         path.unlink(missing_ok=True)
         self._leaving.append([])
@@ -505,8 +506,7 @@ class LearnedMemory:
     def unpack(self, entry: CheckpointEntry) -> None:
         """Take up the files that a checkpoint names; without a damaged one the rest goes on."""
         for name, values in entry.values.items():
-            partition = partition_of(name)
-            memory = self.log(partition)
+            memory = self.log(partition_of(name))
             memory.tag = values.get("tag", "")
             memory.is_elsewhere = values.get("is_elsewhere", False)
 

@@ -122,6 +122,12 @@ class RecordChunk:
                 first, last = _bounds(ends, row)
                 yield begin + first, last - first
 
+    def fits(self, n_fields: int, *, has_weights: bool) -> bool:
+        """Return whether it has so many fields, the last with weights; only texts stand behind."""
+        numbers = [ends is None for _, ends in self.fields]
+        is_whole = len(numbers) >= n_fields and not any(numbers[n_fields:])
+        return is_whole and (not has_weights or numbers[n_fields - 1])
+
     @property
     def content_check_at(self) -> int:
         """Where the checksum of the contents stands."""

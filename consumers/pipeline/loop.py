@@ -25,7 +25,7 @@ from consumers.corrections import CorrectionApplier
 from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError
-from consumers.features import DecayTimes, ExampleTimes, columns_of
+from consumers.features import DecayTimes, ExampleTimes, columns_of, times_and_weights
 from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -279,7 +279,7 @@ class Pipeline:
             each[slice(*np.searchsorted(each, (begin, until)))]
             for each in (messages.to_learn, messages.to_predict)
         )
-        own_times = ExampleTimes() if self.decay is None else self.decay.take(messages)
+        own_times = times_and_weights(messages, self.decay)
         pieces = list[_Piece]()
         while True:
             n = self._n_until_cut(messages, to_learn)

@@ -35,6 +35,7 @@ from consumers.messages import (
     Operation,
     part_name,
     take_texts,
+    weighed,
 )
 from consumers.pipeline import learned_memory
 from consumers.pipeline.late_labels import LateLabels
@@ -296,11 +297,13 @@ class Reviser:
             fields = {name: self._column(name, said.example) for name in self._fields}
         if said.label is not None:
             try:
-                learner.learn(part, fields, [said.label], judged=False)
+                own, weights = weighed(fields)
+                learner.learn(part, own, [said.label], weights=weights, judged=False)
             except InputError:
                 if record is not None:
                     codes = Codes(found.labels, tuple(learner.model.classes))
-                    learner.learn(taught_part, found.columns(self._fields), codes, judged=False)
+                    own, weights = weighed(found.columns(self._fields))
+                    learner.learn(taught_part, own, codes, weights=weights, judged=False)
                 raise
             keep_classes(learner.model)
         self._note(said, record, fields, part, learner)

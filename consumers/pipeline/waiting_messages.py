@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.decode.kernels import learned_records as kernels
 from consumers.features import PartitionTime
+from consumers.messages import weighed
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
@@ -319,4 +320,5 @@ def take_back(
 def unlearn(records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner) -> None:
     """Unlearn what some records taught a part; if one cannot be, none is."""
     labels = Codes(records.labels, tuple(learner.model.classes))
-    learner.unlearn_many(part, records.columns(fields), labels)
+    columns, weights = weighed(records.columns(fields))
+    learner.unlearn_many(part, columns, labels, weights=weights)

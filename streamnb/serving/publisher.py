@@ -300,7 +300,7 @@ class Learner:
         self.publish_if_due()
         return posteriors
 
-    def learn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+    def learn_one(self, part: str, x: Mapping[str, Any], y: Label, *, weight: float = 1.0) -> None:
         """Learn one example of a part unjudged: a correction, not one of the stream.
 
         It does not publish, so that no snapshot falls between taking back and learning again.
@@ -313,21 +313,25 @@ class Learner:
             Fields by name.
         y : str, int or bool
             Its class.
+        weight : float
+            How many examples it counts as.
 
         Raises
         ------
         InputError
-            For a value or label that cannot be used; the model is unchanged.
+            For a value, label or weight that cannot be used; the model is unchanged.
         """
-        self.model.learn_one(x, y, part=part)
+        self.model.learn_one(x, y, weight=weight, part=part)
         self._changed = True
 
-    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Label) -> None:
+    def unlearn_one(
+        self, part: str, x: Mapping[str, Any], y: Label, *, weight: float = 1.0
+    ) -> None:
         """Take one example of a part back; see `NaiveBayes.unlearn_one`.
 
         Parameters
         ----------
-        part, x, y
+        part, x, y, weight
             As they were learned.
 
         Raises
@@ -336,15 +340,22 @@ class Learner:
             If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
-        self.model.unlearn_one(x, y, part=part)
+        self.model.unlearn_one(x, y, weight=weight, part=part)
         self._changed = True
 
-    def unlearn_many(self, part: str, columns: Any, labels: Sequence[Label] | Codes) -> None:
+    def unlearn_many(
+        self,
+        part: str,
+        columns: Any,
+        labels: Sequence[Label] | Codes,
+        *,
+        weights: Sequence[float] | Floats | None = None,
+    ) -> None:
         """Take examples of a part back; see `NaiveBayes.unlearn_many`. It does not publish.
 
         Parameters
         ----------
-        part, columns, labels
+        part, columns, labels, weights
             As they were learned.
 
         Raises
@@ -353,7 +364,7 @@ class Learner:
             If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
-        self.model.unlearn_many(columns, labels, part=part)
+        self.model.unlearn_many(columns, labels, weights=weights, part=part)
         self._changed = True
 
     def set_part(self, part: str, model: NaiveBayes) -> None:

@@ -17,7 +17,7 @@ from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettin
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.decode.rows import RecordFormat
-from consumers.messages import Messages, Reason
+from consumers.messages import WEIGHT, Messages, Reason
 from tests.consumers.raw_batches import CLASSES, raw, strings
 
 CSV = RecordFormat("csv", ("label", "x"))
@@ -54,6 +54,40 @@ def test_numbers_are_floats(scanning: bool) -> None:
     values = [1, -2.5, 0.1, 10**18 + 1, 10**30, 1e60, 0.1234567890123456789, ..., None]
     found = floats(decoded("numbers", values, scanning=scanning))
     assert found == [1.0, -2.5, 0.1, 1e18, 1e30, 1e60, 0.1234567890123456789, None, None]
+
+
+@pytest.mark.parametrize("scanning", [True, False])
+def test_a_weight_is_a_multiple_of_its_least(scanning: bool) -> None:
+    """What lies between the bounds is rounded; absent and null are missing; the rest rejected."""
+    kept = {
+        1: 1.0,
+        2.5: 2.5,
+        0.1: 102 / 1024,
+        1e6: 1e6,
+        1 / 1024: 1 / 1024,
+        999.9994: 1023999 / 1024,
+    }
+    refused = [0, -1, 1_000_001, 0.0009, 10**30, "3", True, [1], {"a": 1}]
+    values = [*kept, ..., None, *refused]
+    message = MessageSettings(weight="x")
+    labeller = FieldLabeller(FieldLabels(), CLASSES)
+    decoder = Decoder(message, labeller, reads={WEIGHT: "numbers"})
+    if not scanning:
+        decoder._scanner = None
+    lines = [json.dumps({} if value is ... else {"x": value}).encode() for value in values]
+    found = decoder.decode(raw(lines))
+    weights = found.fields[WEIGHT]
+    assert isinstance(weights, np.ndarray)
+    own = [None if math.isnan(weight) else weight for weight in weights.tolist()]
+    assert own == [*kept.values(), None, None]
+    assert [each.offset for each in found.rejects] == [
+        100 + i for i in range(len(own), len(values))
+    ]
+    assert {each.reason for each in found.rejects} == {Reason.WRONG_TYPE}
+    assert all(
+        "a number between 1/1024 and 1,000,000" in each.detail and "message.weight" in each.detail
+        for each in found.rejects
+    )
 
 
 @pytest.mark.parametrize("scanning", [True, False])

@@ -14,7 +14,7 @@ from consumers.config.model import Kind
 from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
-from consumers.messages import Messages, Reason, Reject
+from consumers.messages import WEIGHT, Messages, Reason, Reject
 from streamnb import TextColumn
 from tests.broken_json import broken_json
 from tests.consumers.raw_batches import CLASSES, raw, strings
@@ -119,6 +119,11 @@ DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
         MessageSettings(user="user.name"),
         EmoticonLabeller(EmoticonLabels(), CLASSES),
         {"text": "words", "user": "categories", "amount": "numbers", "flag": "flags"},
+    ),
+    "a weight": (
+        MessageSettings(weight="amount"),
+        FieldLabeller(FieldLabels(), CLASSES),
+        {"text": "words", WEIGHT: "numbers"},
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from consumers.config.model import READING, Kind
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
-from consumers.features import build_model
+from consumers.features import build_model, learned_kinds, times_and_weights
 from consumers.messages import Partition, RawColumns, part_name
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.learned_memory import LearnedMemory
@@ -38,13 +39,14 @@ class Said(NamedTuple):
     id: str | None
     text: str = ""
     label: str | None = None
+    weight: float | None = None
 
     def value(self) -> bytes | None:
         """Return its value on the wire."""
         if self.operation == "tombstone":
             return None
-        message = {"operation": self.operation, "id": self.id, "text": self.text}
-        message |= {"label": self.label}
+        message: dict[str, object] = {"operation": self.operation, "id": self.id, "text": self.text}
+        message |= {"label": self.label, "weight": self.weight}
         return json.dumps({k: v for k, v in message.items() if v is not None}).encode()
 
 
@@ -54,15 +56,25 @@ IDS = st.none() | st.sampled_from(["a", "b", "c", 'd"\\é', "17"])
 OPERATIONS = st.sampled_from(["create"] * 4 + ["update", "delete", "tombstone"])
 
 
-def _entry(operation: str, id: str | None, text: str, label: str | None) -> Said:  # noqa: A002
+def _entry(
+    operation: str,
+    id: str | None,  # noqa: A002
+    text: str,
+    label: str | None,
+    weight: float | None = None,
+) -> Said:
     if operation == "tombstone":
         return Said(operation, id or "a")
     if operation == "delete":
         return Said(operation, id)
-    return Said(operation, id, text, label)
+    return Said(operation, id, text, label, weight)
 
 
 LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS), max_size=40)
+WEIGHTS = st.none() | st.sampled_from([2, 0.1, 3.7, 1e6, 1 / 1024])
+WEIGHTED = Settings.model_validate(SETTINGS.model_dump() | {"message": {"weight": "weight"}})
+SIZES = st.lists(st.integers(1, 9), min_size=40, max_size=40)
+WEIGHTED_LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS, WEIGHTS), max_size=40)
 
 
 def raw(log: Sequence[Said], first: int) -> RawColumns:
@@ -98,7 +110,7 @@ class Run:
     ) -> None:
         settings = settings or SETTINGS
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder, keep=KEEP), {})
-        self.memory = LearnedMemory(folder, FIELDS, records_max, KEEP)
+        self.memory = LearnedMemory(folder, learned_kinds(settings), records_max, KEEP)
         model, positions = self.checkpoint.restore(build_model(settings.model))
         self.checkpoint.restore_entries([self.memory])
         self.memory.begin(positions)
@@ -126,7 +138,8 @@ class Run:
             columns = {
                 "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
             }
-            self.learner.learn(part_name(LOG), columns, labels)
+            weights = times_and_weights(own, None).of(rows, own).weights
+            self.learner.learn(part_name(LOG), columns, labels, weights=weights)
             self.reviser.take_back(revision, taken, self.learner)
             if at_cut is not None and end > begin:
                 at_cut(int(own.offsets[end - 1]) + 1)
@@ -162,12 +175,13 @@ class Run:
 
 def expected(log: Sequence[Said], settings: Settings = SETTINGS) -> tuple[Counts, int]:
     """Return the counts that a log leaves by the rules alone, and how many it superseded."""
-    alive: dict[str | None, list[tuple[str, str]]] = defaultdict(list)
+    alive: dict[str | None, list[tuple[str, str, float]]] = defaultdict(list)
     seen: set[str] = set()
     early: set[str] = set()
     nameless, n_superseded = [], 0
     for each in log:
-        example = [] if each.label is None else [(each.text, each.label)]
+        weight = 1.0 if each.weight is None else round(1024 * each.weight) / 1024
+        example = [] if each.label is None else [(each.text, each.label, weight)]
         if each.id is None:
             nameless += example if each.operation in {"create", "update"} else []
         elif each.operation == "create":
@@ -184,6 +198,31 @@ def expected(log: Sequence[Said], settings: Settings = SETTINGS) -> tuple[Counts
             alive[each.id] = example if each.operation == "update" else []
             seen.add(each.id)
     model: NaiveBayes = build_model(settings.model)
-    for text, label in [*nameless, *(pair for own in alive.values() for pair in own)]:
-        model.learn_one({"text": text}, label, part=part_name(LOG))
+    for text, label, weight in [*nameless, *(each for own in alive.values() for each in own)]:
+        model.learn_one({"text": text}, label, weight=weight, part=part_name(LOG))
     return counts(model), n_superseded
+
+
+def leaves_the_rest(
+    log: list[Said], sizes: list[int], data: st.DataObject, settings: Settings
+) -> None:
+    """Read a log, saved and killed between batches: the counts must be the page's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run, n_superseded = Run(folder, settings=settings), 0
+        for size in sizes:
+            if run.position == len(log):
+                break
+            run.read(log, min(len(log), run.position + size))
+            step = data.draw(st.sampled_from(["go on", "save", "kill"]))
+            if step == "save":
+                run.save()
+                n_superseded = run.n_superseded
+            elif step == "kill":
+                run.memory.close()
+                run = Run(folder, settings=settings)
+                run.n_superseded = n_superseded
+        run.read(log, len(log))
+        assert (run.counts, run.n_superseded) == expected(log, settings)
+        assert not run.reviser.counts["refused"]
+        run.memory.close()

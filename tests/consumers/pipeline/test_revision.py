@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,17 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import Hashes
 from streamnb.kernels.layout import Texts
-from tests.consumers.pipeline.revised_log import KEEP, LOG, LOGS, SETTINGS, Run, Said, expected
+from tests.consumers.pipeline.revised_log import (
+    KEEP,
+    LOG,
+    LOGS,
+    SETTINGS,
+    SIZES,
+    Run,
+    Said,
+    expected,
+    leaves_the_rest,
+)
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
 
@@ -37,30 +46,12 @@ def _short_segments() -> Iterator[None]:
         yield
 
 
-@given(LOGS, st.lists(st.integers(1, 9), min_size=40, max_size=40), st.data())
+@given(LOGS, SIZES, st.data())
 def test_a_log_leaves_what_it_does_not_take_back(
     log: list[Said], sizes: list[int], data: st.DataObject
 ) -> None:
     """Whatever the batches, and killed between any two of them, the counts are the page's."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        run, n_superseded = Run(folder), 0
-        for size in sizes:
-            if run.position == len(log):
-                break
-            run.read(log, min(len(log), run.position + size))
-            step = data.draw(st.sampled_from(["go on", "save", "kill"]))
-            if step == "save":
-                run.save()
-                n_superseded = run.n_superseded
-            elif step == "kill":
-                run.memory.close()
-                run = Run(folder)
-                run.n_superseded = n_superseded
-        run.read(log, len(log))
-        assert (run.counts, run.n_superseded) == expected(log)
-        assert not run.reviser.counts["refused"]
-        run.memory.close()
+    leaves_the_rest(log, sizes, data, SETTINGS)
 
 
 @given(LOGS, st.integers(0, 40))

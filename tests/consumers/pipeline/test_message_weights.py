@@ -1,0 +1,62 @@
+"""Messages that count as several examples, or as a part of one, and what takes them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from consumers.config.settings import Settings
+from consumers.pipeline import learned_memory
+from tests.consumers.pipeline.revised_log import (
+    SETTINGS,
+    SIZES,
+    WEIGHTED,
+    WEIGHTED_LOGS,
+    Run,
+    Said,
+    leaves_the_rest,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_segments() -> Iterator[None]:
+    """Seal a segment every few records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+        yield
+
+
+@given(WEIGHTED_LOGS, SIZES, st.data())
+def test_each_weight_is_taken_back_as_it_was_learned(
+    log: list[Said], sizes: list[int], data: st.DataObject
+) -> None:
+    """The same of messages that count as many, or as a part of one: to the last bit."""
+    leaves_the_rest(log, sizes, data, WEIGHTED)
+
+
+@pytest.mark.parametrize("before", [SETTINGS, WEIGHTED])
+def test_where_weights_begin_or_end_the_memory_begins_anew(
+    tmp_path: Path, before: Settings
+) -> None:
+    """What stands in the files of the other setting is said to be lost; the model goes on."""
+    after = WEIGHTED if before is not WEIGHTED else SETTINGS
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(6)]
+    run = Run(tmp_path, settings=before)
+    run.read(log, 6)
+    run.save()
+    run.memory.close()
+    log += [Said("create", "m6", "word6", "positive"), Said("delete", "m6"), Said("delete", "m0")]
+    with capture_logs() as said:
+        run = Run(tmp_path, settings=after)
+    lost = [each["detail"] for each in said if each["event"] == "learned_damaged"]
+    assert len(lost) == 2
+    assert all("message.weight" in detail for detail in lost)
+    run.read(log, len(log))
+    assert dict(run.reviser.counts) == {"delete_matched": 1, "delete_unmatched": 1, "unlearned": 1}
+    assert run.learner.model.n_examples == 6
+    run.memory.close()
