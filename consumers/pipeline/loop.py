@@ -132,11 +132,9 @@ class Pipeline:
             if taken is None:
                 taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
             self._save_beginnings()
-            n_messages = 0
+            n_messages = self._process_or_hold(taken) if isinstance(taken, Messages) else 0
             if isinstance(taken, Handover):
                 self._hand_over(taken)
-            elif taken is not None:
-                n_messages = self._process_or_hold(taken)
             has_backlog = self._apply_corrections() | self._take_labels(is_idle=taken is None)
             self._do_due(n_messages)
             end = self.reader.end_reason
@@ -144,7 +142,8 @@ class Pipeline:
                 if end == "end of source":
                     self._publish_the_end()
                 return end
-            self.stop.wait(0.0 if end is None or self._is_behind() else TURN_S)
+            if end is not None and not self._is_behind():
+                self.stop.wait(TURN_S)
         return "told to stop"
 
     def _is_behind(self) -> bool:
