@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from consumers.config.settings import KafkaSettings
-from consumers.kafka.client import AssignmentChange, ClientError, Fetched, TopicDescription
+from consumers.kafka.client import (
+    AssignmentChange,
+    ClientError,
+    Fetched,
+    FetchFault,
+    TopicDescription,
+)
 from consumers.kafka.group_source import GroupClient
 from consumers.messages import Partition
 from consumers.sources.records import from_parts
@@ -49,6 +55,7 @@ class Broker:
     chance: random.Random
     topics: dict[str, Topic] = field(default_factory=dict)
     committed: dict[Partition, int] = field(default_factory=dict)
+    starts: dict[Partition, int] = field(default_factory=dict)  # of logs that retention has cut
     away_until_s: float = 0.0
     n_rebalances: int = 0
     n_expelled: int = 0
@@ -75,6 +82,11 @@ class Broker:
         log.append(value)
         self.scheduler.wake(self.changed)
         return len(log) - 1
+
+    def retain(self, partition: Partition, n: int) -> None:
+        """Remove all of a log but its newest messages."""
+        start = len(self.log(partition)) - n
+        self.starts[partition] = max(start, self.starts.get(partition, 0))
 
     def check(self) -> None:
         """Raise `ClientError` while nobody answers."""
@@ -148,18 +160,24 @@ class Broker:
 
 
 class BrokerClient(GroupClient):
-    """What a daemon's source reads the simulated broker by."""
+    """What a daemon's source reads the simulated broker by: in the group, or `alone` all of it."""
 
     decoder = "simulated"
 
     def __init__(
-        self, broker: Broker, topic: str, settings: KafkaSettings, process: Process
+        self,
+        broker: Broker,
+        topic: str,
+        settings: KafkaSettings,
+        process: Process,
+        *,
+        is_alone: bool = False,
     ) -> None:
         super().__init__(("simulated:9092",), topic, settings)
         self._broker = broker
         self._member = Member(process)
         self._at: dict[Partition, int] = {}
-        self._has_joined = False
+        self._has_joined, self._is_alone = False, is_alone
 
     def open(self) -> None:
         """Do nothing: the settings are right."""
@@ -168,6 +186,10 @@ class BrokerClient(GroupClient):
         """Join the group."""
         self._broker.scheduler.act()
         self._wait_if_away(timeout_s)
+        if self._is_alone:
+            every = tuple(self._broker.topics[self.topic_name].logs)
+            self.events.append(AssignmentChange(assigned=True, partitions=every))
+            return True
         self._broker.join(self._member)
         self._has_joined = True
         return True
@@ -181,7 +203,8 @@ class BrokerClient(GroupClient):
             self._wait_if_away(until_s - scheduler.now_s)
             # What was fetched before may be handed over before the news of the group.
             fetched = self._fetch(max_messages) if broker.chance.random() < 0.3 else []
-            self.events.extend(broker.heard(self._member, self.topic_name))
+            if not self._is_alone:
+                self.events.extend(broker.heard(self._member, self.topic_name))
             if fetched or self.events:
                 return fetched
             fetched = self._fetch(max_messages)
@@ -194,6 +217,10 @@ class BrokerClient(GroupClient):
         found = []
         for partition, at in self._at.items():
             log = self._broker.log(partition)
+            if at < self._broker.starts.get(partition, 0):
+                fault = FetchFault("position", "out of range")
+                found.append(Fetched(partition, position=at, fault=fault))
+                continue
             n = min(len(log) - at, max_messages, self._broker.chance.randint(1, _BATCH_MAX))
             if n > 0:
                 end, nothing = at + n, [None] * n
@@ -209,9 +236,9 @@ class BrokerClient(GroupClient):
     def log_starts(
         self, partitions: Collection[Partition], timeout_s: float
     ) -> dict[Partition, int]:
-        """Return the first offsets: all begin at 0."""
+        """Return the first offsets that retention has left."""
         self._wait_if_away(timeout_s)
-        return dict.fromkeys(partitions, 0)
+        return {each: self._broker.starts.get(each, 0) for each in partitions}
 
     def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         """Return where the logs end now."""
@@ -243,7 +270,8 @@ class BrokerClient(GroupClient):
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Note what is committed, as the broker does, for lag tools."""
         self._broker.scheduler.act()
-        self._broker.committed |= positions
+        if not self._is_alone:
+            self._broker.committed |= positions
 
     def close(self, *, finish_commit: bool) -> None:
         """Leave the group."""

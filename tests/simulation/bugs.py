@@ -20,6 +20,7 @@ from consumers.messages import Partition, RawColumns
 from consumers.pipeline import revision, waiting_messages
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.part_files import LoadedPart, PartFiles
@@ -166,6 +167,28 @@ def output_not_flushed(_world: World) -> Iterator[Patch]:
     yield JsonLinesSink, "flush", lambda _self, _timeout_s: None
 
 
+def late_label_twice(_world: World) -> Iterator[Patch]:
+    """A label of a message that has one is learned too."""
+    outcome = {"gone": "message_gone"}
+    yield LateLabels, "_outcome", lambda _self, message: outcome.get(message.state, "learned")
+
+
+def default_too_early(_world: World) -> Iterator[Patch]:
+    """A message becomes the default before its horizon is over."""
+    real = LateLabels.__init__
+
+    def init(self: LateLabels, *args: Any) -> None:
+        real(self, *args)
+        self._horizon_ms /= 2
+
+    yield LateLabels, "__init__", init
+
+
+def loss_not_told(_world: World) -> Iterator[Patch]:
+    """What retention removed before it was read is not counted."""
+    yield GroupSource, "_report_lost", lambda _self, *_: None
+
+
 REPLACED = {
     each.__name__: each
     for each in (
@@ -181,6 +204,9 @@ REPLACED = {
         delete_forgotten,
         correction_twice,
         output_not_flushed,
+        late_label_twice,
+        default_too_early,
+        loss_not_told,
     )
 }
 BUGS = (*FORGOTTEN, *REPLACED)

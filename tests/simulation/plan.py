@@ -9,6 +9,7 @@ from typing import Any
 
 SPAN_S = 4.0  # of a run's events
 WORDS = ("sun", "rain", "monday", "coffee", "love", "hate", "very", "good", "bad", "tea")
+BEGIN_TIME_S = 1_700_000_000  # of messages that say theirs
 LABELS = ("negative", "positive")
 
 
@@ -16,7 +17,8 @@ LABELS = ("negative", "positive")
 class Event:
     """What happens at a time, and to whom.
 
-    `say` a message of a partition; `correct` one by its id; `kill`, `cut` (the power), `stop` or
+    `say` a message of a partition, `label` one later; `retain` its log's newest; `correct` one by
+    its id; `kill`, `cut` (the power), `stop` or
     `pause` a daemon; `away`: the broker; `fail`: a call of a daemon fails.
     """
 
@@ -66,8 +68,51 @@ def draw(seed: int) -> Plan:
     if has_page:
         events += _corrections(chance, events)
     events += _faults(chance, n_daemons)
+    if not has_page:
+        events = [*_with_more(random.Random(f"more {seed}"), settings, events, is_alone=is_alone)]
     events.sort(key=lambda event: event.at_s)
     return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
+
+
+def _with_more(
+    chance: random.Random, settings: dict[str, Any], events: list[Event], *, is_alone: bool
+) -> Iterator[Event]:
+    """Yield the events with labels that come later, retention and more snapshots, if so drawn."""
+    if chance.random() < 0.3:
+        publishing = {"publish": "examples", "publish_examples": chance.randint(1, 8)}
+        settings["learning"] = settings["learning"] | publishing
+    if is_alone and chance.random() < 0.3:
+        for _ in range(chance.randint(1, 3)):
+            at_s, n = chance.uniform(0, SPAN_S), chance.choice((0, 1, 3))
+            yield Event(at_s, "retain", chance.randrange(4), {"keep": n})
+    if chance.random() < 0.7:
+        yield from events
+        return
+    settings["learned"] = {"messages_max": 100_000}  # within less than a segment none waits
+    span_s = 1000  # of the messages' times
+    settings["late_labels"] = {
+        "source": "kafka:labels", "id": "id", "window_s": chance.choice((100, 400, 10_000)),
+    }  # fmt: skip
+    if chance.random() < 0.6:
+        own = {"default": chance.choice(LABELS), "horizon_s": chance.choice((50, 300, 600))}
+        settings["late_labels"] |= own
+    for event in events:
+        if event.kind != "say":
+            yield event
+            continue
+        time_s = BEGIN_TIME_S + int(event.at_s / SPAN_S * span_s) + chance.choice((0, 0, -60, 30))
+        time_s += chance.choice((0,) * 9 + (10**9,))  # of a wrong clock
+        what = event.what | {"created_at": time_s}
+        if "operation" not in what and chance.random() < 0.7:
+            what.pop("label", None)
+            for _ in range(chance.choice((0, 1, 1, 1, 2))):
+                said = {
+                    "id": what["id"], "label": chance.choice(LABELS),
+                    "created_at": time_s + chance.choice((0, 20, 90, 90, 350, 2_000)),
+                }  # fmt: skip
+                at_s = max(0.0, event.at_s + chance.uniform(-1.0, 2.0))
+                yield Event(at_s, "label", event.who, said)
+        yield replace(event, what=what)
 
 
 def _text(chance: random.Random) -> str:

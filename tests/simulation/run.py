@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import structlog
 
-from consumers import daemon
+from consumers import daemon, factories
 from consumers.config.settings import Settings
 from consumers.kafka.group_source import GroupSource
 from consumers.pipeline.loop import Pipeline
@@ -41,6 +41,13 @@ def replaced(world: World) -> Iterator[None]:
         client = BrokerClient(world.broker, TOPIC, settings.kafka, process)
         return GroupSource(client, settings.kafka)
 
+    def label_source(settings: Settings, topic: str, *_: object) -> GroupSource:
+        process = world.running().process
+        assert process is not None
+        client = BrokerClient(world.broker, topic, settings.kafka, process, is_alone=True)
+        kafka, is_shared = settings.kafka, settings.group.folder is not None
+        return GroupSource(client, kafka, is_shared=is_shared)
+
     def serve(_settings: Settings, components: Any, **_: object) -> tuple[None, Callable[[], None]]:
         if components.corrections is not None:
             world.running().service = components.corrections.correction_service
@@ -55,6 +62,7 @@ def replaced(world: World) -> Iterator[None]:
     def note(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
         task = world.scheduler.current
         who = "" if task is None else f"{task.process.name}/{task.name}"
+        world.note_gap(event)
         world.said.append(f"{world.scheduler.now_s:9.4f} {who} {method} {event}")
         raise structlog.DropEvent
 
@@ -62,6 +70,7 @@ def replaced(world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (daemon, "build_source", source),
+            (factories, "label_topic_source", label_source),
             (daemon, "serve", serve),
             (daemon, "raise_priority", lambda: None),
             (daemon, "short_pauses", contextlib.nullcontext),

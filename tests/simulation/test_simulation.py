@@ -57,6 +57,7 @@ def test_seeds_hold() -> None:
     met = check_seeds(N_FAST, N_SEEDS - N_FAST)["met"]
     assert met.keys() >= {"kills", "power cuts", "pauses", "stops", "broker away", "rebalances"}
     assert met.keys() >= {"members expelled", "failed fsync", "failed write", "failed replace"}
+    assert met.keys() >= {"late labels", "messages lost"}
 
 
 def check_found(bug: str) -> None:
@@ -108,6 +109,33 @@ def test_the_checker_knows_the_rules() -> None:
         {"negative": 1, "positive": 1},
         {"sun": {"negative": 1}, "tea": {"negative": 1, "positive": 1}},
     )
+
+
+def test_the_checker_knows_the_rules_of_late_labels() -> None:
+    """What two logs teach together, by hand."""
+    log: list[dict[str, Any]] = [
+        {"id": "a", "text": "sun", "created_at": 0},
+        {"id": "b", "text": "rain", "created_at": 10},
+        {"id": "c", "text": "tea", "created_at": 20},
+        {"id": "d", "text": "love", "created_at": 30, "label": "positive"},
+        {"id": "e", "text": "hate", "created_at": 500},  # alone, it moves no time
+        {"id": "f", "text": "good", "created_at": 200},
+        {"id": "g", "text": "bad", "created_at": 99},  # more than a window late
+        {"id": "c", "operation": "delete", "created_at": 200},
+    ]
+    labels = [
+        {"id": "a", "label": "positive", "created_at": 101},  # outside of the window
+        {"id": "b", "label": "negative", "created_at": 40},
+        {"id": "b", "label": "positive", "created_at": 40},
+        {"id": "c", "label": "positive", "created_at": 40},
+        {"id": "g", "label": "positive", "created_at": 99},
+    ]
+    late = {"window_s": 100, "horizon_s": 150, "default": "negative"}
+    living = {"b": ("rain", "negative"), "d": ("love", "positive")}
+    assert checker.taught([log[:-2]], [], [labels], late) == {
+        "a": ("sun", "negative"), "c": ("tea", "positive"), **living,
+    }  # fmt: skip
+    assert checker.taught([log], [], [labels], late) == {"a": ("sun", "negative"), **living}
 
 
 def test_a_failing_plan_is_shrunk() -> None:

@@ -36,7 +36,7 @@ from tests.simulation.plan import LABELS, Event, Plan
 from tests.simulation.scheduler import BEGIN_S, Process, Scheduler, StuckError
 from tests.system_calls import Call
 
-TOPIC = "tweets"
+TOPIC, LABEL_TOPIC = "tweets", "labels"
 SETTLE_S = 90.0  # simulated
 JOURNAL = "corrections.jsonl"
 _JOURNAL = Partition(f"journal:{JOURNAL}", 0)
@@ -92,6 +92,8 @@ class World:
         self.scheduler = Scheduler(random.Random(f"scheduler {plan.seed}"))
         self.broker = Broker(self.scheduler, random.Random(f"broker {plan.seed}"))
         self.topic = self.broker.add_topic(TOPIC, plan.n_partitions)
+        self.labels = self.broker.add_topic(LABEL_TOPIC, plan.n_partitions)
+        self.gaps: dict[Partition, set[int]] = {each: set() for each in self.topic.logs}
         self.report: Counter[str] = Counter()
         self.n_comparisons = 0
         self.said: deque[str] = deque(maxlen=400)  # what daemons logged, for a failure
@@ -115,6 +117,17 @@ class World:
         pipeline = self.running().pipeline
         assert pipeline is not None
         return pipeline.positions
+
+    def note_gap(self, event: Mapping[str, Any]) -> None:
+        """Note what a daemon says that it does not read; from an older position it is no less."""
+        gaps = {}
+        if event["event"] == "messages_lost":
+            gaps[event["partition"]] = event["went_on_at"] - event["lost"], event["went_on_at"]
+            self.report["messages lost"] += event["lost"]
+        elif event["event"] == "reading_begins" and self.plan.n_daemons == 1:
+            gaps = {name: (0, at) for name, at in event["positions"].items()}
+        for partition, own in self.gaps.items():
+            own.update(range(*gaps.get(str(partition), (0, 0))))
 
     def _daemon(self, number: int) -> Daemon:
         folder = self.root / f"daemon-{number}"
@@ -189,7 +202,7 @@ class World:
     def _is_settled(self) -> bool:
         if self.asking:
             return False
-        ends = {partition: len(log) for partition, log in self.topic.logs.items()}
+        ends = self._ends()
         for each in self.daemons:
             if not each.is_up or each.pipeline is None:
                 return False
@@ -203,6 +216,14 @@ class World:
             if applier is not None and at.get(_JOURNAL, 0) < journal.stat().st_size:
                 return False
         return True
+
+    def _ends(self) -> dict[Partition, int]:
+        """Return the ends of all logs that are read, and hold something that can be."""
+        logs = dict(self.topic.logs)
+        if "late_labels" in self.plan.settings:
+            logs |= self.labels.logs
+        starts = self.broker.starts
+        return {each: len(log) for each, log in logs.items() if starts.get(each, 0) < len(log)}
 
     def _start(self, each: Daemon) -> None:
         each.lives += 1
@@ -234,14 +255,8 @@ class World:
 
     def _do(self, event: Event) -> None:
         what = event.what
-        if event.kind == "say":
-            partition = Partition(TOPIC, event.who % self.plan.n_partitions)
-            self.broker.append(partition, json.dumps(what).encode())
-            return
-        if event.kind == "away":
-            self.report["broker away"] += 1
-            self.broker.away_until_s = self.scheduler.now_s + what["seconds"]
-            self.scheduler.wake(self.broker.changed)
+        if event.kind in {"say", "label", "retain", "away"}:
+            self._do_at_broker(event)
             return
         each = self.daemons[event.who % len(self.daemons)]
         process = each.process
@@ -263,6 +278,19 @@ class World:
             self.scheduler.pause(process, what["seconds"])
         elif event.kind == "fail":
             each.failing += [(what["call"], getattr(errno, what["error"]))] * what["times"]
+
+    def _do_at_broker(self, event: Event) -> None:
+        topic = LABEL_TOPIC if event.kind == "label" else TOPIC
+        partition = Partition(topic, event.who % self.plan.n_partitions)
+        if event.kind == "away":
+            self.report["broker away"] += 1
+            self.broker.away_until_s = self.scheduler.now_s + event.what["seconds"]
+            self.scheduler.wake(self.broker.changed)
+        elif event.kind == "retain":
+            self.broker.retain(partition, event.what["keep"])
+        else:
+            self.report["late labels"] += event.kind == "label"
+            self.broker.append(partition, json.dumps(event.what).encode())
 
     def _ask(self, each: Daemon, number: int, what: dict[str, Any], tries: int) -> None:
         """Hand in a correction as a client does; one that is refused is tried again later."""
@@ -353,12 +381,21 @@ class World:
 
     def expected(self, positions: Mapping[str, int], each: Daemon) -> checker.Counts:
         """Return what the checker says of some positions."""
-        logs = []
-        for partition, log in self.topic.logs.items():
-            end = positions.get(part_name(partition), 0)
-            logs.append([json.loads(value or b"{}") for value in log[:end]])
+        logs, label_logs = (
+            [
+                self._said(partition, positions.get(part_name(partition), 0))
+                for partition in topic.logs
+            ]
+            for topic in (self.topic, self.labels)
+        )
         corrections = self.journal(each, positions.get(part_name(_JOURNAL), 0)).values()
-        return checker.counts(checker.taught(logs, corrections))
+        late = self.plan.settings.get("late_labels")
+        return checker.counts(checker.taught(logs, corrections, label_logs, late))
+
+    def _said(self, partition: Partition, end: int | None = None) -> list[checker.Message]:
+        """Return the messages of a log up to a place, without those that are said to be lost."""
+        log, lost = self.broker.log(partition)[:end], self.gaps.get(partition, set())
+        return [json.loads(value or b"{}") for at, value in enumerate(log) if at not in lost]
 
     def check_file(self, each: Daemon, *, is_last: bool = False) -> None:
         """Compare a daemon's checkpoint with what the checker says of its positions."""
@@ -377,12 +414,9 @@ class World:
             )
         self._check_not_behind(each, stored.positions)
         if is_last:
-            ends = {part_name(p): len(log) for p, log in self.topic.logs.items()}
-            missing = {
-                name: end for name, end in ends.items() if stored.positions.get(name, 0) != end
-            }
-            if any(missing.values()):
-                raise WrongError(f"daemon {each.number} is at {stored.positions}, not {missing}")
+            ends = {part_name(partition): end for partition, end in self._ends().items()}
+            if any(stored.positions.get(name, 0) != end for name, end in ends.items()):
+                raise WrongError(f"daemon {each.number} is at {stored.positions}, not {ends}")
 
     def _check_not_behind(self, each: Daemon, positions: Mapping[str, int]) -> None:
         """Refuse a checkpoint older than one that was known to be safe."""
@@ -404,7 +438,7 @@ class World:
         twice = [name for name, n in found.items() if n > 1]
         if twice and self.plan.n_partitions == 1:  # its log has an order, so lines are recognised
             raise WrongError(f"predicted twice: {twice}")
-        said = [json.loads(value or b"{}") for log in self.topic.logs.values() for value in log]
+        said = [message for partition in self.topic.logs for message in self._said(partition)]
         n_said = Counter(message["id"] for message in said)
         alone = {each["id"] for each in said if n_said[each["id"]] == 1 and "label" not in each}
         alone -= {each["id"] for each in said if "operation" in each}
