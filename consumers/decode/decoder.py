@@ -294,7 +294,7 @@ class Decoder:
             texts = self._formed(texts, deleted | (ignored >= 0))
         else:
             texts = missing_text(len(raw)).texts
-        ids = self._scanned_ids(scan)
+        ids = self._scanned_ids(scan, np.flatnonzero(~undecided & (ignored < 0)))
         self._apply_retweets(scan, texts, operations, undecided, ignored)
         self._apply_sample(raw, ids, undecided, ignored)
         labels = np.full(len(raw), NO_LABEL, np.int32)
@@ -429,14 +429,15 @@ class Decoder:
             columns.operations[at] = _CODES[Operation.DELETE]
             columns.ids = with_texts(columns.ids, at, [key_id(raw, i) for i in at.tolist()])
 
-    def _scanned_ids(self, scan: ScanResult) -> Texts:
+    def _scanned_ids(self, scan: ScanResult, at: NDArray[np.intp]) -> Texts:
         """Return the ids of messages; one of several parts is put together one by one."""
         paths = self._settings.id_paths
         parts = [scan.texts(path, (INTEGER,)) for path in paths]
         if len(parts) == 1:
             return parts[0]
-        names = [id_of(each) for each in zip(*map(_strings, parts), strict=True)]
-        return with_texts(missing_text(len(names)).texts, np.arange(len(names)), names)
+        columns = [_strings(Texts(each.data, each.starts[at], each.ends[at])) for each in parts]
+        names = [id_of(each) for each in zip(*columns, strict=True)]
+        return with_texts(missing_text(len(parts[0].starts)).texts, at, names)
 
     def _empty_columns(self, n: int) -> _Columns:
         """Return the columns of `n` undecided messages."""

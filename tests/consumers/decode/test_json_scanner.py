@@ -68,34 +68,21 @@ DECODERS: dict[str, tuple[MessageSettings, Labeller, Reads]] = {
         FieldLabeller(FieldLabels(), CLASSES),
         {"text": "words"},
     ),
-    "first of several paths": (
-        shaped(),
-        EmoticonLabeller(EmoticonLabels(), CLASSES),
-        dict.fromkeys(("text", "lang", "user"), "words"),
-    ),
     "conditions": (
         shaped(
             keep={"lang": ["en"], "other": ["4", "hi", "true"], "label": "any"},
             ignore={"user.name": ["hi"], "flag": ["true", "1"]},
             replies="drop",
+            retweets="drop",
+            sample=0.9,
         ),
-        FieldLabeller(FieldLabels(), CLASSES),
-        {"text": "words"},
-    ),
-    "retweets dropped": (
-        shaped(retweets="drop", retweet="other", keep={"lang": ["en"]}),
-        FieldLabeller(FieldLabels(), CLASSES),
-        {"text": "words"},
+        EmoticonLabeller(EmoticonLabels(), CLASSES),
+        dict.fromkeys(("text", "lang", "user"), "words"),
     ),
     "retweets folded": (
-        shaped(retweets="fold", text="text", id="id", lang="lang", operation="note"),
-        EmoticonLabeller(EmoticonLabels(), CLASSES),
+        shaped(retweets="fold", text="text", id="id", operation="note", markup="html"),
+        FieldLabeller(FieldLabels(), CLASSES),
         {"text": "words", "lang": "words"},
-    ),
-    "a sample": (
-        shaped(sample=0.5, text="text", markup="html"),
-        EmoticonLabeller(EmoticonLabels(), CLASSES),
-        {"text": "words"},
     ),
     "whole and in part": (
         MessageSettings(user="user.name", fields=("user", "user.age")),

@@ -1,0 +1,264 @@
+"""Presets and the settings that they are made of: what becomes of single messages of a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from consumers.config.message import PRESETS, LateLabelsSettings
+from consumers.config.settings import MessageSettings, Settings, to_yaml
+from consumers.decode.decoder import Decoder, LabelDecoder
+from consumers.decode.fields import plain_text
+from consumers.decode.labels import NoLabels
+from consumers.messages import Messages
+from tests.consumers.raw_batches import CLASSES, raw
+
+
+def decoded(message: Any, events: list[Any]) -> Messages:
+    """Decode events by settings; nothing is rejected."""
+    settings = MessageSettings.model_validate(message)
+    values = [json.dumps(event).encode() for event in events]
+    found = Decoder(settings, NoLabels(CLASSES)).decode(raw(values))
+    assert found.rejects == []
+    assert len(found) + sum(found.ignored.values()) == len(events)
+    return found
+
+
+def said(found: Messages) -> list[tuple[str, str, str]]:
+    """Return operation, id and text of each message."""
+    every = [found.envelope(i) for i in range(len(found))]
+    return [(str(each.operation), each.id, each.text) for each in every]
+
+
+def commit(operation: str, rkey: str, collection: str = "app.bsky.feed.post", **record: Any) -> Any:
+    """Return a commit of Jetstream's first wire."""
+    body = {"operation": operation, "collection": collection, "rkey": rkey}
+    whole = body | ({"record": record} if record else {})
+    return {"did": "did:x", "time_us": 1_779_719_009_157_119, "kind": "commit", "commit": whole}
+
+
+def test_posts_of_both_jetstream_wires_are_the_same() -> None:
+    """An id has three parts, so records do not clash; the second wire has an envelope."""
+    first = [
+        commit("create", "1", text="hi", langs=["en"]),
+        commit("create", "1", "app.bsky.feed.like", subject={"uri": "at://x"}),
+        commit("update", "1", text="ho", langs=["en"]),
+        commit("delete", "1"),
+        commit("delete", "1", "app.bsky.graph.follow"),
+        {"did": "did:x", "time_us": 1, "kind": "identity", "identity": {"did": "did:x"}},
+    ]
+    second = [
+        {
+            "$type": "message",
+            "payload": {"$type": f"{EVENT}commit", "did": "did:x", "seq": k, "time": TIME}
+            | each["commit"],
+        }
+        if each["kind"] == "commit"
+        else {"$type": "message", "payload": {"$type": f"{EVENT}identity", "did": "did:x"}}
+        for k, each in enumerate(first)
+    ]
+    name = "did:x/app.bsky.feed.post/1"
+    expected = [("create", name, "hi"), ("update", name, "ho"), ("delete", name, "")]
+    by_wire = [decoded("jetstream", first), decoded("jetstream-v2", second)]
+    assert [said(found) for found in by_wire] == [expected, expected]
+    assert by_wire[0].ignored == {"kind": 1, "commit.collection": 2}
+    assert by_wire[1].ignored == {"payload.$type": 1, "payload.collection": 2}
+    assert {each.envelope(0).time_ms for each in by_wire} == {1_779_719_009_157}
+
+
+EVENT = "network.bsky.jetstream.subscribeEvents#"
+TIME = "2026-05-25T14:23:29.157119Z"
+
+
+def test_a_deleted_account_is_counted_by_itself() -> None:
+    """Its posts stay in the counts, and the guide says so; other news of accounts are no events."""
+    base = {"did": "did:x", "time_us": 1, "kind": "account"}
+    found = decoded(
+        "jetstream",
+        [
+            base | {"account": {"active": False, "status": "deleted"}},
+            base | {"account": {"active": False, "status": "deactivated"}},
+            base | {"account": {"active": True}},
+        ],
+    )
+    assert found.ignored == {"account.status": 1, "kind": 2}
+
+
+def test_an_update_that_is_left_out_takes_its_message_back() -> None:
+    """The model holds what the conditions keep; an update of what never counted is ignored."""
+    message = {"preset": "jetstream", "keep": {"lang": ["en"]}, "replies": "drop"}
+    found = decoded(
+        message,
+        [
+            commit("update", "1", text="hei", langs=["no"]),
+            commit("update", "2", text="yes", langs=["en"], reply={"parent": {}}),
+            commit("update", "3", "app.bsky.actor.profile", displayName="x"),
+            commit("create", "4", text="yes", langs=["de", "EN-us"]),
+            commit("create", "5", text="yes"),
+        ],
+    )
+    post = "did:x/app.bsky.feed.post"
+    assert said(found) == [
+        ("delete", f"{post}/1", ""),
+        ("delete", f"{post}/2", ""),
+        ("create", f"{post}/4", "yes"),
+    ]
+    assert found.ignored == {"commit.collection": 1, "lang": 1}
+
+
+def test_mastodon_sends_json_within_json_and_html() -> None:
+    """A payload is an object in a string, or a deleted id alone; HTML becomes text."""
+    status = {
+        "id": "7",
+        "created_at": "2026-05-25T14:23:29.157Z",
+        "language": "en",
+        "account": {"acct": "ann"},
+        "content": '<p>I &lt;3 <a href="https://x.org">it</a><br>so</p><p>much &amp; more</p>',
+    }
+    boost = status | {"id": "8", "content": "", "reblog": status}
+    events = [
+        {"event": "update", "payload": json.dumps(status)},
+        {"event": "status.update", "payload": json.dumps(status | {"content": "<p>no</p>"})},
+        {"event": "update", "payload": json.dumps(boost)},
+        {"event": "delete", "payload": "7"},
+        {"event": "filters_changed"},
+        {"event": "notification", "payload": json.dumps({"id": "9"})},
+    ]
+    found = decoded({"preset": "mastodon", "retweets": "fold"}, events)
+    text = "I <3 it\nso\nmuch & more"
+    assert said(found) == [
+        ("create", "7", text),
+        ("update", "7", "no"),
+        ("update", "7", text),
+        ("delete", "7", ""),
+    ]
+    assert found.ignored == {"event": 2}
+    assert (found.envelope(0).user, found.envelope(0).lang) == ("ann", "en")
+    dropped = decoded({"preset": "mastodon", "retweets": "drop"}, events)
+    assert dropped.ignored == {"event": 2, "retweet": 1}
+
+
+def test_deletions_of_twitter_and_x_name_the_id_elsewhere() -> None:
+    """They say no more than the id; what is no tweet at all is ignored."""
+    tweet = {"id_str": "1", "text": "a &amp; b", "full_text": "a &amp; b c", "lang": "en"}
+    extended = tweet | {"id_str": "2", "extended_tweet": {"full_text": "isn&#39;t it"}}
+    gone = {"delete": {"status": {"id": 1, "id_str": "1", "user_id": 3}}}
+    message = {"preset": "twitter-v1", "keep": {"lang": ["en"]}, "replies": "drop"}
+    found = decoded(message, [tweet, extended, gone, {"limit": {"track": 1}}])
+    assert said(found) == [
+        ("create", "1", "a & b c"), ("create", "2", "isn't it"), ("delete", "1", ""),
+    ]  # fmt: skip
+    again = [{"type": "retweeted", "id": "1"}]
+    lines = [
+        {"data": {"id": "1", "text": "hi", "author_id": "3"}},
+        {"data": {"delete": {"tweet": {"id": "1", "author_id": "3"}}}},
+        {
+            "data": {
+                "id": "2",
+                "text": "so",
+                "referenced_tweets": again,
+            }
+        },
+        {"data": {"id": "3", "text": "so", "referenced_tweets": [{"type": "quoted", "id": "1"}]}},
+        {"errors": [{"title": "operational-disconnect"}]},
+    ]
+    found = decoded({"preset": "x-v2", "retweets": "drop"}, lines)
+    assert said(found) == [("create", "1", "hi"), ("delete", "1", ""), ("create", "3", "so")]
+    assert found.ignored == {"data.id": 1, "retweet": 1}
+
+
+def test_an_edit_of_wikimedia_is_named_as_its_label_is() -> None:
+    """Canaries and other changes are ignored; a label's id may be of several parts too."""
+    edit = {
+        "type": "edit", "wiki": "enwiki", "title": "T", "comment": "typo", "user": "ann",
+        "timestamp": 1_779_719_009, "revision": {"new": 12, "old": 11}, "meta": {"domain": "e"},
+    }  # fmt: skip
+    canary = edit | {"meta": {"domain": "canary"}}
+    found = decoded("wikimedia", [edit, canary, {"type": "log", "meta": {"domain": "e"}}])
+    assert said(found) == [("create", "enwiki/12", "typo")]
+    assert found.ignored == {"meta.domain": 1, "type": 1}
+    late = LateLabelsSettings(source="file:labels.jsonl", id=("database", "rev_id"))
+    label = {"database": "enwiki", "rev_id": 12, "label": "negative"}
+    labels = LabelDecoder(late, {}, CLASSES).decode(raw([json.dumps(label).encode()]))
+    assert labels.envelope(0).id == "enwiki/12"
+
+
+def test_a_sample_takes_all_that_concerns_a_message() -> None:
+    """A hash of the id decides, so a deletion goes with its message; the share is about right."""
+    events = [
+        each | ({"operation": operation} if operation else {})
+        for operation in (None, "delete")
+        for each in ({"id": k, "text": "hi"} for k in range(1_000))
+    ]
+    found = decoded({"sample": 0.25}, events)
+    names = [found.envelope(i).id for i in range(len(found))]
+    half = len(names) // 2
+    assert names[:half] == names[half:]
+    assert 200 < half < 300
+    assert found.ignored == {"sample": len(events) - len(names)}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("a < b > c", "a < b > c"),
+        ('<a title="a > b">x</a>y', "xy"),
+        ("<ul><li>a</li><li>b</li></ul>", "a\nb"),
+        ("a<!-- b > c -->d<script>e<p></script>f", "adf"),
+        ("<p>&amp;lt;</p>", "&lt;"),
+        ("<3 and <unclosed", "<3 and <unclosed"),
+        ('<span class="invisible">https://</span><span>x.org/</span>', "https://x.org/"),
+    ],
+)
+def test_html_becomes_what_is_read(text: str, shown: str) -> None:
+    """Tags leave, blocks are lines, entities are undone once, and what is no tag stays."""
+    assert plain_text(text) == shown
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<a ", '<a "', "<script", "&", "<p>", " \n", "</"])
+def test_long_html_takes_one_pass(piece: str) -> None:
+    """A megabyte that opens again and again must not take a square of the time."""
+    plain_text(piece * (1_000_000 // len(piece)))
+
+
+def test_presets_are_settings_like_any_other() -> None:
+    """What stands beside wins, conditions are joined, and what is printed means the same again."""
+    for name in PRESETS:
+        settings = Settings.model_validate({"message": name})
+        assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+        assert f"preset: {name}" in to_yaml(settings)
+    own = {"preset": "jetstream", "keep": {"lang": ["en"], "kind": None}, "nfc": False}
+    message = MessageSettings.model_validate(own)
+    assert message.keep == {
+        "kind": None, "commit.collection": ("app.bsky.feed.post",), "lang": ("en",),
+    }  # fmt: skip
+    assert not message.nfc
+    assert MessageSettings.model_validate(message.model_dump(mode="json")) == message
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("bluesky", "must have a preset of jetstream"),
+        ({"preset": "x-v3"}, "must have a preset of jetstream"),
+        ({"text": {"first_of": []}}, "must be a field's name or path, or first_of"),
+        ({"text": {"first_of": ["a", "a"]}}, "must be distinct"),
+        ({"text": {"any_of": ["a"]}}, "must be a field's name or path, or first_of"),
+        ({"keep": {"lang": "en"}}, "must be a list of values"),
+        ({"keep": {"lang": []}}, "must be a list of values"),
+        ({"retweets": "fold"}, "fold needs retweet"),
+        ({"replies": "drop"}, "drop needs reply"),
+        ({"id": ["a", "b"], "deleted": "c"}, "id must be a single path"),
+        ({"unwrap": "a.b"}, "must be a name"),
+        ({"sample": 0}, "greater than 0"),
+        ({"operations": {"new": "insert"}}, "'create', 'update' or 'delete'"),
+    ],
+)
+def test_wrong_settings_are_named(message: Any, error: str) -> None:
+    """Each says what was expected."""
+    with pytest.raises(ValidationError, match=error):
+        Settings.model_validate({"message": message})
