@@ -242,9 +242,10 @@ def predict_source(
         settings, judge, judge if has_prior else judge.without_prior(),
         partial(typer.echo, nl=False), show=sys.stderr.isatty(),
     )  # fmt: skip
+    ignored = f", {done['ignored']:,} ignored" if done["ignored"] else ""
     typer.echo(
         f"{done['judged']:,} messages judged, {done['rejected']:,} rejected, {done['deletions']:,}"
-        f" deletions not judged, {done['ignored']:,} ignored",
+        f" deletions not judged{ignored}",
         err=True,
     )
 

@@ -259,12 +259,12 @@ def scores_line(scores: Sequence[Mapping[str, Any]], n: int) -> str:
 
 def evaluation_facts(found: Mapping[str, Any]) -> str:
     """Return in a sentence what was read and judged."""
-    rejected = sum(found["rejected"].values())
+    rejected, ignored = (sum(found[name].values()) for name in ("rejected", "ignored"))
     return (
         f"{number(found['examples'])} of {number(found['messages'])} messages judged "
         f"({found['method']}); {number(found['unlabelled'])} without a label, {number(rejected)} "
-        f"rejected, {number(found['deletions'])} deletions not carried out, "
-        f"{number(sum(found['ignored'].values()))} ignored"
+        f"rejected, {number(found['deletions'])} deletions not carried out"
+        + (f", {number(ignored)} ignored" if ignored else "")
     )
 
 

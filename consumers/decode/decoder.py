@@ -1,8 +1,8 @@
 """Kafka messages, file records and generated messages to examples, a batch at a time.
 
 `Decoder.decode` turns the raw columns of a batch into the columns of its messages. No message can
-end the program and none vanishes: each becomes one row of `Messages` or one `Reject`, and offsets
-keep their order.
+end the program and none vanishes: each becomes one row of `Messages` or one `Reject`, or is counted
+as ignored where settings leave it out; offsets keep their order.
 
 Most messages are plain JSON: compiled loops (`JsonScanner`) find their text, label, operation and
 declared fields without a Python object for any of them. A message that these cannot decide is
