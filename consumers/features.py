@@ -79,7 +79,9 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
     return NaiveBayes(
         classes=settings.classes,
         class_prior=_class_prior(settings.class_prior, settings.classes),
-        features={name: _group(name, group) for name, group in settings.features.items()},
+        features={
+            name: _group(name, group, settings.classes) for name, group in settings.features.items()
+        },
         decay=None if half_life_s is None else HalfLife(seconds=half_life_s),
         new_classes=settings.new_classes,
         hash_key=hash_key_of(settings),
@@ -137,21 +139,49 @@ def _class_prior(prior: ClassPrior, classes: Sequence[str]) -> Dirichlet | Fixed
     return Dirichlet([prior[name] for name in classes])
 
 
-def _group(name: str, settings: FeatureSettings) -> Words | Categories | Flags | Numbers:
+def _group(
+    name: str, settings: FeatureSettings, classes: Sequence[str]
+) -> Words | Categories | Flags | Numbers:
     """Return the specification of one group."""
     fields = settings.reads(name)
     if isinstance(settings, CategoriesSettings):
-        prior = Dirichlet(settings.alpha)
+        known = next(iter(settings.values.values()), ())
+        prior = _dirichlet(settings, classes, known)
         values = {field: list(own) for field, own in settings.values.items()} or None
         return Categories(
             Categorical(prior), fields=fields, values=values, max_values=settings.max_values
         )
     if isinstance(settings, FlagsSettings):
-        beta = Beta(*settings.beta)
+        beta = _beta(settings.beta, settings.beta_by_class, classes)
+        if settings.beta_by_field is not None:
+            own = [settings.beta_by_field.get(each, settings.beta) for each in fields]
+            beta = Beta(*(list(each) for each in zip(*own, strict=True)))
         return Flags(Bernoulli(beta), fields=fields, absent_is_false=settings.absent_is_false)
     if isinstance(settings, NumbersSettings):
         return Numbers(_gaussian(settings), fields=fields)
-    return _words(settings)
+    return _words(settings, classes)
+
+
+def _dirichlet(
+    settings: WordsSettings | CategoriesSettings, classes: Sequence[str], values: Sequence[str]
+) -> Dirichlet:
+    """Return α for all, by class, or by value."""
+    if settings.alpha_by_class is not None:
+        return Dirichlet([[settings.alpha_by_class[name] for name in classes]])
+    if settings.alpha_by_value is not None:
+        return Dirichlet([settings.alpha_by_value.get(each, settings.alpha) for each in values])
+    return Dirichlet(settings.alpha)
+
+
+def _beta(
+    beta: tuple[float, float],
+    by_class: Mapping[str, tuple[float, float]] | None,
+    classes: Sequence[str],
+) -> Beta:
+    """Return (β₁, β₂) for all, or by class."""
+    if by_class is None:
+        return Beta(*beta)
+    return Beta(*([[by_class[name][k] for name in classes]] for k in (0, 1)))
 
 
 def _gaussian(settings: NumbersSettings) -> Gaussian:
@@ -166,14 +196,15 @@ def _gaussian(settings: NumbersSettings) -> Gaussian:
     return Gaussian(prior=prior, variance=settings.variance)
 
 
-def _words(settings: WordsSettings) -> Words:
+def _words(settings: WordsSettings, classes: Sequence[str]) -> Words:
     likelihood: Bernoulli | Complement | Multinomial
+    prior = _dirichlet(settings, classes, settings.dictionary or ())
     if settings.likelihood == "bernoulli":
-        likelihood = Bernoulli(Beta(*settings.beta))
+        likelihood = Bernoulli(_beta(settings.beta, settings.beta_by_class, classes))
     elif settings.likelihood == "complement":
-        likelihood = Complement(Dirichlet(settings.alpha), normalise=settings.normalise)
+        likelihood = Complement(prior, normalise=settings.normalise)
     else:
-        likelihood = Multinomial(Dirichlet(settings.alpha))
+        likelihood = Multinomial(prior)
     options = {each.name for each in dataclasses.fields(Words)} - {"likelihood", "hybrid"}
     own = settings.model_dump(include=options)
     own |= settings.reading() | {"hybrid": Hybrid() if settings.hybrid else None}

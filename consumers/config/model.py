@@ -27,6 +27,7 @@ from consumers.config.sections import (
     pseudo_count,
     wrong,
 )
+from consumers.messages import first_few
 
 ClassPrior: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
 
@@ -80,6 +81,20 @@ def wrong_classes(
         yield path, f"must have a number for every class; {', '.join(map(repr, missing))} has none"
 
 
+def wrong_priors(
+    name: str, group: GroupSettings, classes: tuple[str, ...], *, new_classes: bool
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find classes that a group's priors name and the model lacks, and the other way round."""
+    for key in ("alpha_by_class", "beta_by_class"):
+        priors, path = getattr(group, key, None), ("model", "features", name, key)
+        if priors is None:
+            continue
+        if set(priors) != set(classes):
+            yield path, f"must name every class of model.classes: {', '.join(map(repr, classes))}"
+        if new_classes:
+            yield path, "must be null with new_classes: a class that joins would have none"
+
+
 def wrong_costs(
     costs: Mapping[str, Mapping[str, float]] | None, classes: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -107,9 +122,12 @@ def _number(value: Any, whose: str) -> float:
 
 Kind = Literal["words", "categories", "flags", "numbers"]
 Prior = Annotated[float, AfterValidator(pseudo_count)]
+Alphas: TypeAlias = dict[str, Prior] | None
+Betas: TypeAlias = dict[str, tuple[Prior, Prior]] | None
 Count = Annotated[float, between(LEAST)]
 Mean = Annotated[float, between(-LARGEST)]
 
+_PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
 NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
 GAP_MAX = 4  # the same, of words between those of a pair
 # Options of words that may be left to the state folder.
@@ -127,6 +145,14 @@ class GroupSettings(Section):
         """Return the fields that the group reads when it is called `name`."""
         return self.fields or (name,)
 
+    @model_validator(mode="after")
+    def _one_prior(self) -> Self:
+        """Refuse priors by two things at once."""
+        given = [key for key in _PRIORS_BY if getattr(self, key, None) is not None]
+        if len(given) > 1:
+            raise wrong(f"{' and '.join(given)} must not both be given: a prior differs by one")
+        return self
+
 
 class WordsSettings(GroupSettings):
     """A feature group of words."""
@@ -134,7 +160,10 @@ class WordsSettings(GroupSettings):
     kind: Literal["words"] = "words"
     likelihood: Literal["bernoulli", "complement", "multinomial"] = "multinomial"
     beta: tuple[Prior, Prior] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
+    beta_by_class: Betas = None  # None: `beta` for all classes
     alpha: Prior = 1.0  # multinomial's and complement's prior
+    alpha_by_class: Alphas = None  # None: `alpha` for all classes
+    alpha_by_value: Alphas = None  # of words of the dictionary; others have `alpha`
     normalise: bool = False  # complement's weights, to one length a class
     counts: Literal["presence", "occurrence"] | None = "presence"  # None: by the likelihood
     ngrams: tuple[int, int] = (1, 2)
@@ -209,11 +238,20 @@ class WordsSettings(GroupSettings):
                 "counts must be presence (or null) with the bernoulli likelihood, which asks only "
                 "whether a word is there; to count occurrences take the multinomial likelihood"
             )
-        if self.likelihood == "complement" and self.alpha == 0:
+        alphas = [self.alpha, *(self.alpha_by_class or {}).values()]
+        if self.likelihood == "complement" and not all(alphas):
             raise wrong(
                 "alpha must be above 0 with the complement likelihood: a word that only one class "
                 "has would weigh without end"
             )
+        is_beta = self.likelihood == "bernoulli"
+        unused = ("alpha_by_class", "alpha_by_value") if is_beta else ("beta_by_class",)
+        for key in unused:
+            if getattr(self, key) is not None:
+                raise wrong(f"{key} is no prior of the {self.likelihood} likelihood")
+        if self.alpha_by_value is not None and self.likelihood != "multinomial":
+            raise wrong("alpha_by_value is for the multinomial likelihood")
+        check_named(self.alpha_by_value, self.dictionary, "the dictionary")
         if self.normalise and self.likelihood != "complement":
             raise wrong(f"normalise is for the complement likelihood, not for {self.likelihood}")
         if self.hybrid and self.likelihood != "multinomial":
@@ -229,9 +267,19 @@ class CategoriesSettings(GroupSettings):
 
     kind: Literal["categories"] = "categories"
     alpha: Prior = 1.0
+    alpha_by_class: Alphas = None  # None: `alpha` for all classes
+    alpha_by_value: Alphas = None  # of values of the one field that there is; others have `alpha`
     # The values of a field where they are known beforehand; of other fields they come as they come.
     values: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     max_values: int = Field(default=1_000_000, ge=1, lt=1 << 31)
+
+    @model_validator(mode="after")
+    def _values_have_priors(self) -> Self:
+        known = next(iter(self.values.values())) if len(self.values) == 1 else None
+        if self.alpha_by_value is not None and len(self.fields) > 1:
+            raise wrong("alpha_by_value is for a group of one field: make one for each")
+        check_named(self.alpha_by_value, known, "values")
+        return self
 
     @field_validator("values", mode="before")
     @classmethod
@@ -259,7 +307,14 @@ class FlagsSettings(GroupSettings):
 
     kind: Literal["flags"] = "flags"
     beta: tuple[Prior, Prior] = (1.0, 1.0)  # (β₁, β₂): true, false
+    beta_by_class: Betas = None  # None: `beta` for all classes
+    beta_by_field: Betas = None  # others of the group's fields have `beta`
     absent_is_false: bool = False
+
+    @model_validator(mode="after")
+    def _fields_have_priors(self) -> Self:
+        check_named(self.beta_by_field, self.fields or None, "fields", "beta_by_field")
+        return self
 
 
 class NumbersSettings(GroupSettings):
@@ -273,6 +328,22 @@ class NumbersSettings(GroupSettings):
     prior_kappa: Count = 1.0
     prior_alpha: Count = 1.0
     prior_beta: Count | None = None  # None: from the variance of all classes together
+
+
+def check_named(
+    priors: Mapping[str, Any] | None,
+    known: tuple[str, ...] | None,
+    where: str,
+    key: str = "alpha_by_value",
+) -> None:
+    """Refuse priors by name, of something that is not declared."""
+    if priors is None:
+        return
+    if known is None:
+        raise wrong(f"{key} needs {where}: what has a prior of its own must be known beforehand")
+    unknown = [name for name in priors if name not in known]
+    if unknown:
+        raise wrong(f"{key} names {first_few(unknown)}, which is not in {where}")
 
 
 def _json_text(value: Any) -> Any:
@@ -358,6 +429,8 @@ class ModelSettings(Section):
         if self.new_classes and isinstance(self.class_prior, dict):
             text = "must be one number with new_classes: a class that joins would have none"
             problems.append((("model", "class_prior"), text))
+        for name, group in self.features.items():
+            problems += wrong_priors(name, group, self.classes, new_classes=self.new_classes)
         problems += wrong_costs(self.costs, self.classes)
         if self.new_classes and self.costs is not None:
             text = "must be null with new_classes: a class that joins would have none"

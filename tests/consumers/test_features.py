@@ -204,15 +204,20 @@ def test_every_setting_of_a_group_is_passed_on() -> None:
         "kind",
         "likelihood",
         "beta",
+        "beta_by_class",
         "alpha",
+        "alpha_by_class",
+        "alpha_by_value",
         "normalise",
         "fields",
     }
     of_the_library = {"likelihood", "field"}
     assert own == set(Words.__dataclass_fields__) - of_the_library
     own = set(CategoriesSettings.model_fields) - {"kind", "alpha"}
+    own -= {"alpha_by_class", "alpha_by_value"}
     assert own == set(Categories.__dataclass_fields__) - {"likelihood"}
     own = set(FlagsSettings.model_fields) - {"kind", "beta"}
+    own -= {"beta_by_class", "beta_by_field"}
     assert own == set(Flags.__dataclass_fields__) - {"likelihood"}
     own = {name.removeprefix("prior_") for name in NumbersSettings.model_fields}
     numbers = {"mean", "kappa", "alpha", "beta"}

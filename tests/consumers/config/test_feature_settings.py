@@ -13,6 +13,7 @@ from consumers.config.model import ModelSettings
 from consumers.config.sections import LARGEST, LEAST
 from consumers.config.settings import CategoriesSettings, load, to_yaml
 from consumers.features import build_model
+from streamnb import Beta, Dirichlet
 from tests.consumers.config.test_settings import mistakes, write
 
 
@@ -56,6 +57,70 @@ from tests.consumers.config.test_settings import mistakes, write
         (
             "model: {features: {c: {kind: categories, values: {c: []}}}}",
             "must hold at least one value of 'c'",
+        ),
+        (
+            "model: {features: {text: {alpha_by_class: {negative: 1}}}}",
+            "model.features.text.alpha_by_class: must name every class of model.classes",
+        ),
+        (
+            (
+                "model: {new_classes: true, features: {f: {kind: flags,"
+                " beta_by_class: {negative: [1, 1], positive: [1, 2]}}}}"
+            ),
+            "model.features.f.beta_by_class: must be null with new_classes",
+        ),
+        (
+            "model: {features: {text: {alpha_by_class: {negative: 1, positive: -1}}}}",
+            "model.features.text.alpha_by_class.positive: must be 0, or a number between",
+        ),
+        (
+            "model: {features: {text: {beta_by_class: {negative: [1, 1], positive: [1, 2]}}}}",
+            "beta_by_class is no prior of the multinomial likelihood",
+        ),
+        (
+            "model: {features: {text: {likelihood: bernoulli, alpha_by_value: {a: 1}}}}",
+            "alpha_by_value is no prior of the bernoulli likelihood",
+        ),
+        (
+            "model: {features: {text: {likelihood: complement, alpha_by_value: {a: 1}}}}",
+            "alpha_by_value is for the multinomial likelihood",
+        ),
+        (
+            "model: {features: {text: {alpha_by_value: {a: 1}}}}",
+            "alpha_by_value needs the dictionary",
+        ),
+        (
+            "model: {features: {text: {dictionary: [b], alpha_by_value: {a: 1}}}}",
+            "alpha_by_value names a, which is not in the dictionary",
+        ),
+        (
+            (
+                "model: {features: {text: {likelihood: complement,"
+                " alpha_by_class: {negative: 0, positive: 1}}}}"
+            ),
+            "alpha must be above 0 with the complement likelihood",
+        ),
+        (
+            "model: {features: {c: {kind: categories, alpha_by_value: {a: 1}}}}",
+            "alpha_by_value needs values",
+        ),
+        (
+            (
+                "model: {features: {c: {kind: categories, fields: [a, b], values: {a: [x]},"
+                " alpha_by_value: {x: 1}}}}"
+            ),
+            "alpha_by_value is for a group of one field",
+        ),
+        (
+            (
+                "model: {features: {c: {kind: categories, values: {c: [x]}, alpha_by_value: {x: 1},"
+                " alpha_by_class: {negative: 1, positive: 2}}}}"
+            ),
+            "alpha_by_class and alpha_by_value must not both be given",
+        ),
+        (
+            "model: {features: {f: {kind: flags, fields: [a], beta_by_field: {b: [1, 1]}}}}",
+            "beta_by_field names b, which is not in fields",
         ),
         ("model: {features: {text: {dictionary: []}}}", "must hold at least one word"),
         (
@@ -179,3 +244,37 @@ def test_the_library_takes_every_prior_that_is_allowed(group: dict[str, Any], si
         model.learn_one({"f": value}, "positive")
         answers.append(model.predict_proba_one(example))
         assert np.isfinite([list(answer.values()) for answer in answers]).all()
+
+
+def test_priors_by_class_value_and_field_reach_the_model() -> None:
+    """They are the library's grids, whatever the order in which they are written."""
+    by_class = {"positive": 2, "negative": 0.5}
+    settings = ModelSettings.model_validate(
+        {
+            "features": {
+                "text": {"alpha_by_class": by_class, "hybrid": False, "ends": False},
+                "user": {
+                    "likelihood": "bernoulli",
+                    "beta_by_class": {"positive": [3, 4], "negative": [1, 2]},
+                },
+                "lang": {"dictionary": ["en", "de"], "alpha_by_value": {"de": 5}, "alpha": 0.1},
+                "c": {
+                    "kind": "categories",
+                    "values": {"c": ["low", "high"]},
+                    "alpha_by_value": {"high": 3},
+                },
+                "f": {"kind": "flags", "fields": ["a", "b"], "beta_by_field": {"b": [1, 9]}},
+            }
+        }
+    )
+    model = build_model(settings)
+    specs = {name: group.spec for name, group in model.state.groups.items()}
+    assert specs["text"].likelihood.prior == Dirichlet([[0.5, 2.0]])
+    assert specs["user"].likelihood.prior == Beta([[1.0, 3.0]], [[2.0, 4.0]])
+    assert specs["lang"].likelihood.prior == Dirichlet([0.1, 5.0])
+    assert specs["c"].likelihood.prior == Dirichlet([1.0, 3.0])
+    assert specs["f"].likelihood.prior == Beta([1.0, 1.0], [1.0, 9.0])
+    model.learn_many({"text": ["a", "b"], "f": [True, False]}, ["negative", "positive"])
+    negative = model.predict_proba_one({"text": "a"})["negative"]
+    of_a = np.array([(1 + 0.5) / (1 + 0.5 * 2), 2 / (1 + 2 * 2)])
+    assert negative == pytest.approx(of_a[0] / of_a.sum())
