@@ -4,11 +4,13 @@ Each tweet is judged before it is learned, in time order; 20,000 balanced tweets
 stream's turn are never learned, and judged without the class prior once it has ended. Names are
 those of `CHOICES`, options of words and of the hybrid, and of `PEERS`, other libraries; without a
 name it judges the plain model and the hybrid. With `--parts N` the tweets are dealt out in pieces
-as to N partitions, with `--late N` each is learned once N more have been judged.
+as to N partitions, with `--late N` each is learned once N more have been judged. With `--topics`
+the held-out tweets are those of topics of which the model has learned no tweet.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -47,6 +49,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "ends": {"ends": True},
     "signs": SIGNS,
     "plain-signs": SIGNS | {"hybrid": None},
+    "characters": {"characters": (3, 5)},
+    "signs-characters": SIGNS | {"characters": (3, 5)},
     "gap": {"gap": 1},
     "signs-gap": SIGNS | {"gap": 1},
     "trigrams": {"ngrams": (1, 3)},
@@ -54,6 +58,19 @@ CHOICES: dict[str, dict[str, Any]] = {
     "shrinkage-0.07": {"hybrid": nb.Hybrid(shrinkage=0.07)},
     "shrinkage-0.14": {"hybrid": nb.Hybrid(shrinkage=0.14)},
 }
+TOPICS = (
+    "iphone|ipod|itunes|apple",
+    "movie|film|cinema",
+    "school|exam|homework|class",
+    "rain|sun|sunny|weather|snow",
+    "music|song|album|concert",
+    "game|football|baseball|soccer",
+    "dog|cat|puppy|kitten",
+    "mom|mum|dad|mother|father",
+    "hair|dress|shoes|clothes",
+    "flight|airport|plane|train",
+)
+TOPIC_HELD_OUT = 2_000  # of each class and topic
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
@@ -220,12 +237,36 @@ def show(name: str, judged: Judged, turn: int, truth: Places, truth_held: Places
     )
 
 
+def of_topics(texts: list[str], truth: Places, turn: int) -> tuple[Places, Places]:
+    """Return balanced rows of each topic, shape (topics, rows), and all rows of no topic."""
+    topics = np.zeros((len(TOPICS), len(truth)), dtype=bool)
+    for own, words in zip(topics, TOPICS, strict=True):
+        search = re.compile(rf"\b(?:{words})s?\b", re.IGNORECASE).search
+        own[:] = [search(text) is not None for text in texts[: len(truth)]]
+    rows = np.flatnonzero(~topics.any(axis=0))
+    topics[:, turn:] = False
+    random = np.random.default_rng(3)
+    wanted = [[np.flatnonzero(own & (truth == c)) for c in range(2)] for own in topics]
+    n = min(TOPIC_HELD_OUT, *(len(each) for of in wanted for each in of))
+    held = [np.concatenate([random.permutation(each)[:n] for each in of]) for of in wanted]
+    return np.stack(held), rows
+
+
+def show_topics(name: str, said: Places, truth: Places) -> None:
+    """Print balanced accuracy on each topic, and their mean with its 95 % interval."""
+    right = (said == truth).reshape(len(TOPICS), -1).mean(axis=1)
+    width = 1.96 * (right * (1.0 - right) / (len(truth) / len(TOPICS))).sum() ** 0.5 / len(TOPICS)
+    print(f"{name:<15} topics, mean balanced accuracy {right.mean():.2%} ±{width:.2%}:", end=" ")
+    print(", ".join(f"{own:.1%}" for own in right), flush=True)
+
+
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Of CHOICES and PEERS.")] = None,
     parts: Annotated[int, typer.Option(help="Partitions; 0 keeps the model whole.")] = 0,
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
     late: Annotated[int, typer.Option(help="By how many tweets labels are late.")] = 0,
     max_words: Annotated[int, typer.Option(help="Bound of the vocabulary.")] = MAX_WORDS,
+    topics: Annotated[bool, typer.Option(help="Hold topics out.")] = False,
 ) -> None:
     """Judge models on the recorded tweets."""
     unknown = set(names or ()) - CHOICES.keys() - PEERS.keys()
@@ -240,6 +281,9 @@ def main(
         [random.permutation(np.flatnonzero(truth[:turn] == c))[:n_held] for c in range(2)]
     )
     rows = np.setdiff1d(np.arange(len(truth)), held)
+    if topics:
+        by_topic, rows = of_topics(stream.texts, truth, turn)
+        held = by_topic.ravel()
     print(f"{'model':<15} {'what':<24} accuracy          log-loss     ECE")
     for name in names or ["plain", "hybrid"]:
         if name in PEERS:
@@ -248,6 +292,8 @@ def main(
             how = {"parts": parts, "late": late, "max_words": max_words}
             judged = ours(stream, rows, held, CHOICES[name], **how)
         show(name, judged, int((rows < turn).sum()), truth[rows], truth[held])
+        if topics:
+            show_topics(name, judged.held.argmax(axis=1), truth[held])
 
 
 if __name__ == "__main__":

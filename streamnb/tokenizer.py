@@ -25,6 +25,11 @@ from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
 NGRAM_MAX = 8  # the longest n-gram, in words
 GAP_MAX = 4  # words between those of a pair
+CHARACTERS_MAX = 8  # the longest n-gram of characters
+# Of characters with their words' ends there are at most four and a quarter a token that may be:
+# a byte folds to one and a half at most, and three bytes to two words.
+_CHARACTERS_PER_TOKEN = 5
+GRAMS_PER_TOKEN_MAX = NGRAM_MAX + GAP_MAX + _CHARACTERS_PER_TOKEN * (CHARACTERS_MAX - 1)
 # Tokens and distinct n-grams of one text; `kernels.bernoulli` relies on it.
 GRAMS_MAX = (1 << 17) - 1
 _ENTITY = re.compile("&(#?[0-9A-Za-z]{1,32};)")
@@ -70,6 +75,9 @@ class Tokenizer:
         HTML's character references undone: `isn&#39;t` is `isn't`, and `&lt;3` a heart.
     compose : bool
         Unicode's normal form C: a letter and its accent are read as one character, however written.
+    characters : tuple of two int, optional
+        Also the n-grams of characters inside words, shortest and longest, with the word's ends:
+        (3, 4) reads `so` as `so`, `~^so`, `~^so$` and `~so$`. Ideographs in a row are one here.
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -84,11 +92,13 @@ class Tokenizer:
     gap: int = 0
     entities: bool = False
     compose: bool = False
+    characters: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         check_ngrams(self.ngrams)
+        check_characters(self.characters)
         for each in fields(self):
-            if each.name not in ("ngrams", "gap"):
+            if each.name not in ("ngrams", "gap", "characters"):
                 check_bool(each.name, getattr(self, each.name))
         if type(self.gap) is not int or not 0 <= self.gap <= GAP_MAX:
             raise InputError(f"gap must be a whole number from 0 to {GAP_MAX}. Got {self.gap!r}.")
@@ -108,8 +118,9 @@ class Tokenizer:
 
     @property
     def grams_per_token(self) -> int:
-        """How many n-grams and pairs may begin at one token."""
-        return self.ngrams[1] + self.gap
+        """How many n-grams and pairs may begin at one token, those of characters among them."""
+        shortest, longest = self.characters or (1, 0)
+        return self.ngrams[1] + self.gap + _CHARACTERS_PER_TOKEN * (longest - shortest + 1)
 
     @property
     def rewrites(self) -> bool:
@@ -162,6 +173,7 @@ class Tokenizer:
         options[characters.OPT_OCCURRENCE] = occurrence
         options[characters.OPT_PUNCTUATION] = self.punctuation
         options[characters.OPT_ENDS], options[characters.OPT_GAP] = self.ends, self.gap
+        options[characters.OPT_CHARACTERS_MIN :] = self.characters or 0
         key = hash_key_words(hash_key)
         negators = _negator_slots(fingerprints(NEGATORS, key))
         blocks, classes, folds, expansions = _unicode()
@@ -194,6 +206,20 @@ def check_ngrams(ngrams: Any) -> tuple[int, int]:
     raise InputError(
         "ngrams must be (shortest, longest), whole numbers with 1 <= shortest <= longest <="
         f" {NGRAM_MAX}. Got {ngrams!r} instead."
+    )
+
+
+def check_characters(sizes: Any) -> tuple[int, int] | None:
+    """Return the shortest and the longest n-gram of characters, from 2 to 8, or None."""
+    if sizes is None:
+        return None
+    if isinstance(sizes, tuple | list) and [type(n) for n in sizes] == [int, int]:
+        shortest, longest = sizes
+        if 2 <= shortest <= longest <= CHARACTERS_MAX:
+            return shortest, longest
+    raise InputError(
+        "characters must be None or (shortest, longest), whole numbers with 2 <= shortest <="
+        f" longest <= {CHARACTERS_MAX}. Got {sizes!r} instead."
     )
 
 
@@ -320,7 +346,7 @@ def scratch_for(n_bytes: int, grams_per_token: int) -> Scratch:
     """Return buffers for a text of `n_bytes`; each thread keeps those of common size."""
     if n_bytes <= _SCRATCH_KEPT_BYTES:
         if _kept.scratch is None:
-            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, NGRAM_MAX + GAP_MAX)
+            _kept.scratch = _make_scratch(_SCRATCH_KEPT_BYTES, GRAMS_PER_TOKEN_MAX)
         return _kept.scratch
     return _make_scratch(n_bytes, grams_per_token)
 
@@ -344,4 +370,6 @@ def _make_scratch(n_bytes: int, grams_per_token: int) -> Scratch:
         lasts=np.empty(n_grams, dtype=np.int32),
         sizes=np.empty(n_grams, dtype=np.int32),
         counts=np.empty(n_grams, dtype=np.int32),
+        inside=np.empty(8 * len(text_words), dtype=np.uint8),
+        inside_end=np.zeros(1, dtype=np.int64),
     )

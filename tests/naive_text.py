@@ -136,38 +136,38 @@ def _word(rest: str, options: Tokenizer) -> tuple[int, str]:
     return at, written
 
 
-def _pieces(text: str, options: Tokenizer) -> Iterator[tuple[str, str]]:  # noqa: C901 -- one rule a branch
-    """Yield what stands in a text: ("word" or "sign", as it is written), and ("clause", "")."""
+def _pieces(text: str, options: Tokenizer) -> Iterator[tuple[str, str, int]]:  # noqa: C901 -- one rule a branch
+    """Yield what stands in a text and where: ("word" or "sign", as written), and ("clause", "")."""
     at, word_end = 0, -1
     while at < len(text):
         rest, what = text[at:], kind(text[at])
         if what == "space":
             at += 1
         elif options.emoticons and (emoticon := _emoticon(rest)):
-            yield "sign", emoticon
+            yield "sign", emoticon, at
             at += len(emoticon)
             while at < len(text) and text[at] == text[at - 1]:
                 at += 1
         elif options.fold_links and (length := _link(rest)):
-            yield "sign", "<link>"
+            yield "sign", "<link>", at
             at += length
         elif what in {"emoji", "flag", "ideograph"}:
             sign = _pictograph(rest)
-            yield "word" if what == "ideograph" else "sign", sign
+            yield "word" if what == "ideograph" else "sign", sign, at
             at += len(sign)
         elif what in {"letter", "digit", "hash"}:
             length, word = _word(rest, options)
-            at = word_end = at + length
             if word != "#":
-                yield "word", word
+                yield "word", word, at
+            at = word_end = at + length
         elif what == "at" and options.fold_mentions and word_end != at:
             if name := re.match(r"@\w+", rest, flags=re.ASCII):
-                yield "sign", "<user>"
+                yield "sign", "<user>", at
             at += name.end() if name else 1
         elif what == "clause":
-            yield "clause", ""
+            yield "clause", "", at
             run = re.match(r"[.。…]+|[!！?？]+|[,，、]", rest) if options.punctuation else None
-            yield from [("sign", _mark(run[0]))] if run else []
+            yield from [("sign", _mark(run[0]), at)] if run else []
             at += run.end() if run else 1
         else:
             at += 1
@@ -187,7 +187,7 @@ def tokens(text: str, options: Tokenizer) -> list[str]:
     """Return a text's tokens; those that a negation governs are led by `¬`."""
     found: list[str] = []
     reach = 0
-    for what, piece in _pieces(text, options):
+    for what, piece, _ in _pieces(text, options):
         if what == "clause":
             reach = 0
         elif what == "sign" or not options.negation:
@@ -210,6 +210,24 @@ def rewritten(text: str, options: Tokenizer) -> str:
     return unicodedata.normalize("NFC", text) if options.compose else text
 
 
+def _character_grams(text: str, options: Tokenizer, shortest: int, longest: int) -> Iterator[str]:
+    """Yield the n-grams of characters inside words; ideographs in a row are one word."""
+    words: list[str] = []
+    run_end = -1
+    for what, piece, at in _pieces(text, options):
+        if what == "word" and at == run_end and len(piece) == 1 and kind(piece) == "ideograph":
+            words[-1] += piece
+        elif what == "word":
+            words.append(piece)
+        if what == "word":
+            run_end = at + 1 if len(piece) == 1 and kind(piece) == "ideograph" else -1
+    for word in words:
+        whole = f"^{word}$"
+        for first in range(len(whole)):
+            for last in range(first + shortest, min(first + longest, len(whole)) + 1):
+                yield f"~{whole[first:last]}"
+
+
 def grams(text: str | None, options: Tokenizer, *, occurrence: bool = True) -> Counter[str]:
     """Return a text's n-grams with their counts, in order of first occurrence."""
     words = tokens(rewritten(text or "", options), options)
@@ -225,4 +243,7 @@ def grams(text: str | None, options: Tokenizer, *, occurrence: bool = True) -> C
             at = first if found is words else first - 1
             for last_word in words[at + 2 : at + options.gap + 2]:
                 counted[f"{found[first]} … {last_word}"] += 1
+    if options.characters:
+        text = rewritten(text or "", options)
+        counted.update(_character_grams(text, options, *options.characters))
     return counted if occurrence else Counter(dict.fromkeys(counted, 1))

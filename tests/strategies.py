@@ -77,6 +77,7 @@ def groups(draw: st.DrawFn, *, max_words: tuple[int, ...] = (1, 3, 6, 9, 14, 100
         gap=draw(st.sampled_from([0, 0, 1, 3])),
         entities=draw(st.booleans()),
         compose=draw(st.booleans()),
+        characters=draw(st.sampled_from([None, None, (2, 3), (3, 5)])),
         counts=draw(st.sampled_from([None, "presence"])),
         max_words=draw(st.sampled_from(max_words)),
     )

@@ -130,6 +130,7 @@ Mean = Annotated[float, between(-LARGEST)]
 _PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
 NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
 GAP_MAX = 4  # the same, of words between those of a pair
+CHARACTERS_MAX = 8  # the same, of an n-gram of characters
 # Options of words that may be left to the state folder.
 READING = ("punctuation", "ends", "entities", "compose")
 
@@ -179,6 +180,7 @@ class WordsSettings(GroupSettings):
     entities: bool | None = None  # HTML's character references are undone
     compose: bool | None = None  # texts are brought to Unicode's normal form C
     gap: int = Field(default=0, ge=0, le=GAP_MAX)  # words between those of a pair
+    characters: tuple[int, int] | None = None  # n-grams of characters inside words
     max_words: int = Field(default=2_000_000, ge=1, lt=1 << 31)
     dictionary: tuple[Annotated[str, Field(min_length=1)], ...] | None = None  # None: it grows
     hybrid: bool = True  # weights learned beside the multinomial's counts; others have none
@@ -221,6 +223,16 @@ class WordsSettings(GroupSettings):
                 f"must be [shortest, longest] with 1 ≤ shortest ≤ longest ≤ {NGRAM_MAX}, in words"
             )
         return ngrams
+
+    @field_validator("characters")
+    @classmethod
+    def _characters(cls, sizes: tuple[int, int] | None) -> tuple[int, int] | None:
+        if sizes is not None and not 2 <= sizes[0] <= sizes[1] <= CHARACTERS_MAX:
+            raise wrong(
+                f"must be null or [shortest, longest] with 2 ≤ shortest ≤ longest ≤"
+                f" {CHARACTERS_MAX}, in characters"
+            )
+        return sizes
 
     @model_validator(mode="after")
     def _ends_fit(self) -> Self:

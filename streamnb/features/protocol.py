@@ -375,6 +375,7 @@ _LATER = {
     "gap": 0,
     "entities": False,
     "compose": False,
+    "characters": None,
 }
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from streamnb.kernels.layout import Rows, RowUpdates, Texts
 from streamnb.labels import ones
 from streamnb.likelihoods.base import Batch
-from streamnb.tokenizer import GAP_MAX, NGRAM_MAX
+from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX
 
 SHORT_CHARS_MAX = 256  # of a text
 _CHAR_BYTES = 4  # the most that a character takes
 # Of n-grams that one text may have: each byte may be a token, with the text's two ends beside them.
-_GRAMS = (_CHAR_BYTES * SHORT_CHARS_MAX + 2) * (NGRAM_MAX + GAP_MAX)
+_GRAMS = (_CHAR_BYTES * SHORT_CHARS_MAX + 2) * GRAMS_PER_TOKEN_MAX
 _VALUES_MAX, _VALUE_CHARS_MAX = 64, 64
 
 

@@ -21,7 +21,13 @@ from streamnb.labels import unlabelled
 from streamnb.likelihoods import Multinomial, WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
-from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_ngrams, scratch_for
+from streamnb.tokenizer import (
+    GRAMS_MAX,
+    Tokenizer,
+    check_characters,
+    check_ngrams,
+    scratch_for,
+)
 from streamnb.vocabulary import Vocabulary
 
 
@@ -52,7 +58,7 @@ class Words:
     hybrid : Hybrid, optional
         Weights learned beside the counts, for sharper answers; needs a `Multinomial`.
     case_fold, fold_mentions, fold_links, squeeze, emoticons, punctuation, ends, gap, entities, \
-    compose
+    compose, characters
         See `Tokenizer`.
 
     Examples
@@ -80,6 +86,7 @@ class Words:
     gap: int = 0
     entities: bool = False
     compose: bool = False
+    characters: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         check_words("Words", self.likelihood, self.field)
@@ -94,6 +101,7 @@ class Words:
             )
         check_max("max_words", self.max_words)
         object.__setattr__(self, "ngrams", check_ngrams(self.ngrams))
+        object.__setattr__(self, "characters", check_characters(self.characters))
         object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))
         _ = self.tokenizer
 

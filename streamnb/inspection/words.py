@@ -203,12 +203,12 @@ class WordsView(GroupView):
         """
         spec = self.state.spec
         if isinstance(self.state, WordsState) and (
-            spec.ngrams != (1, 1) or spec.negation or spec.gap
+            spec.ngrams != (1, 1) or spec.negation or spec.gap or spec.characters
         ):
             raise InputError(
                 f"group {self.state.name!r}: a text cannot be sampled n-gram by n-gram, nor with"
                 " words that negate others, for no text is made of them one by one. Sample a model"
-                " with ngrams=(1, 1), negation=False and gap=0."
+                " with ngrams=(1, 1), negation=False, gap=0 and characters=None."
             )
         drawn: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(labels)
         for c in np.unique(labels).tolist():

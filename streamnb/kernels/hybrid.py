@@ -46,7 +46,7 @@ from streamnb.kernels.layout import (
     prefetch,
 )
 
-# A word, a negated word, an n-gram of two words, a longer one.
+# A word, a negated word, an n-gram of two words, a longer one or one of characters.
 KINDS = 4
 BANDS = (2, 4, 10, 30, 100, 1000, 10_000)  # where a band of counts begins; see `band`
 N_BANDS = len(BANDS) + 1
@@ -59,6 +59,7 @@ _QUANTUM = 2.0**-24
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
 SMOOTHING, SHRINKAGE, DECAY = range(3)  # places in the options
 _SPACE, _MARK_1, _MARK_2 = np.uint8(0x20), np.uint8(0xC2), np.uint8(0xAC)
+_CHARACTERS = np.uint8(0x7E)  # `word_table.CHARACTERS`
 
 
 class Weights(NamedTuple):
@@ -361,6 +362,8 @@ def kind_of(words: U8, word_ends: I64, column: int) -> int:
         n_spaces += words[at] == _SPACE
     if n_spaces > 0:
         return 2 if n_spaces == 1 else 3
+    if last - first > 1 and words[first] == _CHARACTERS:
+        return 3
     is_marked = last - first > 1 and words[first] == _MARK_1 and words[first + 1] == _MARK_2
     return 1 if is_marked else 0
 

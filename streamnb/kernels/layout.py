@@ -80,6 +80,8 @@ class Scratch(NamedTuple):
     lasts: I32
     sizes: I32
     counts: I32
+    inside: U8  # words with their ends, one behind the other, for n-grams of characters
+    inside_end: I64  # (1,): how many bytes of it this text has
 
 
 class Rows(NamedTuple):

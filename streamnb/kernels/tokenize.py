@@ -23,7 +23,8 @@ from streamnb.kernels.layout import (
 # Places in the options array.
 OPT_CASE, OPT_MENTIONS, OPT_LINKS, OPT_SQUEEZE, OPT_EMOTICONS, OPT_NEGATION = range(6)
 OPT_NGRAM_MIN, OPT_NGRAM_MAX, OPT_OCCURRENCE, OPT_PUNCTUATION, OPT_ENDS, OPT_GAP = range(6, 12)
-N_OPTIONS = 12
+OPT_CHARACTERS_MIN, OPT_CHARACTERS_MAX = range(12, 14)
+N_OPTIONS = 14
 WORD_BYTES_MAX = 64
 BLANK = 32
 _AMPERSAND = 38
@@ -473,12 +474,30 @@ def put_edge(scratch: Scratch, n: int, out: int, which: int, reader: TokenizerTa
 
 
 @inner
+def put_inside(scratch: Scratch, begin: int, end: int, goes_on: bool) -> None:
+    """Write a word between two ends behind those of its text; one that `goes_on` joins the last."""
+    at = scratch.inside_end[0]
+    if goes_on:
+        at -= 1
+    else:
+        scratch.inside[at] = EDGES[0]
+        at += 1
+    at = put(scratch.inside, at, scratch.text[begin:end])
+    scratch.inside[at] = EDGES[1]
+    scratch.inside_end[0] = at + 1
+
+
+@inner
 def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scratch) -> int:
     """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
 
     Tokens beyond the scratch's room are left out. With `OPT_ENDS` the first and the last token
-    stand for the text's beginning and end, if there is one between them.
+    stand for the text's beginning and end, if there is one between them. For n-grams of characters
+    `scratch.inside` has the words; a run of ideographs is one there.
     """
+    reads_inside = reader.options[OPT_CHARACTERS_MAX] != 0
+    scratch.inside_end[0] = 0
+    run_end = np.int64(-1)  # where the last ideograph ended
     negating = reader.options[OPT_NEGATION] != 0
     n_edges = np.int64(1) if reader.options[OPT_ENDS] != 0 else np.int64(0)
     text = scratch.text
@@ -492,6 +511,7 @@ def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scra
             i += 1
             continue
         begin = (out + 7) & ~7
+        first = i
         length, fingerprint = read_plain(data, i, end, scratch.text_words, begin >> 3, reader)
         if length > 0:
             kind: Int = np.int64(LETTER)
@@ -509,6 +529,9 @@ def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scra
             reach = np.int64(0)
         if out == begin:
             continue
+        if reads_inside and kind in (LETTER, IDEOGRAPH):
+            put_inside(scratch, begin, out, kind == IDEOGRAPH and run_end == first)
+            run_end = np.int64(i) if kind == IDEOGRAPH else np.int64(-1)
         marked = False
         if negating and kind in (LETTER, IDEOGRAPH):
             if is_negator(text, begin, out, fingerprint, reader.negators):

@@ -35,11 +35,15 @@ from streamnb.kernels.layout import (
     store_eight,
 )
 from streamnb.kernels.tokenize import (
+    EDGES,
+    OPT_CHARACTERS_MAX,
+    OPT_CHARACTERS_MIN,
     OPT_ENDS,
     OPT_GAP,
     OPT_NGRAM_MAX,
     OPT_NGRAM_MIN,
     OPT_OCCURRENCE,
+    put,
     tokenise,
 )
 
@@ -47,10 +51,13 @@ PROBES_MAX = 128
 DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
 # Places in the vocabulary's state array.
 N_WORDS, TEXT_BYTES = range(2)
+_GRAM_WORDS = 5  # room for eight characters and a mark, in words of eight bytes
 WORD_ROOM = 80  # bytes of text that one word may take: mark, space and what a copy writes too much
 _MARK = np.frombuffer("¬".encode(), dtype=np.uint8)
 GAP = "…"  # what a pair has for the words between
 _GAP = np.frombuffer(f" {GAP} ".encode(), dtype=np.uint8)
+CHARACTERS = np.frombuffer(b"~", dtype=np.uint8)  # before n-grams of characters; no word has it
+_OF_CHARACTERS = 1 << 8  # added to the size of such an n-gram, in bytes
 _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
 
@@ -235,6 +242,13 @@ def append_text(scratch: Scratch, first: int, last: int, words: U8, at: int) -> 
 
 
 @inner
+def append_characters(scratch: Scratch, first: int, size: int, words: U8, at: int) -> int:
+    """Write an n-gram of characters behind `words[:at]`; return where it ends."""
+    at = put(words, at, CHARACTERS)
+    return put(words, at, scratch.inside[first : first + size])
+
+
+@inner
 def add_gram(
     gram: np.uint64, last: int, size: int, n: int, mask: Int, occurrence: Int, scratch: Scratch
 ) -> int:
@@ -256,21 +270,70 @@ def add_gram(
 
 
 @inner
+def character_bytes(first: np.uint8) -> int:
+    """Return how many bytes a character has that begins with this one."""
+    if first < 0x80:
+        return 1
+    if first < 0xE0:
+        return 2
+    return 3 if first < 0xF0 else 4
+
+
+@inner
+def collect_characters(n: int, mask: Int, reader: TokenizerTables, scratch: Scratch) -> int:
+    """Count the n-grams of characters inside words behind the first `n`; return how many then.
+
+    Where an n-gram's words are, they have its first byte in `scratch.inside`, and its length.
+    """
+    shortest, longest = reader.options[OPT_CHARACTERS_MIN], reader.options[OPT_CHARACTERS_MAX]
+    occurrence = reader.options[OPT_OCCURRENCE]
+    inside, end = scratch.inside, scratch.inside_end[0]
+    # Behind the last token there is room for one n-gram.
+    place = len(scratch.text_words) - _GRAM_WORDS
+    begin = 8 * place
+    scratch.text[begin] = CHARACTERS[0]
+    first = np.int64(0)
+    while first < end:
+        at = first
+        size = 0
+        while at < end and size < longest and (size == 0 or inside[at] != EDGES[0]):
+            for _ in range(character_bytes(inside[at])):
+                scratch.text[begin + 1 + at - first] = inside[at]
+                at += 1
+            size += 1
+            if size >= shortest:
+                n_bytes = int(at - first)
+                key = reader.key
+                gram = siphash(scratch.text_words, place, n_bytes + 1, key[0], key[1])
+                coded = n_bytes + _OF_CHARACTERS
+                n = add_gram(gram, int(first), coded, n, mask, occurrence, scratch)
+        first += character_bytes(inside[first])
+    return n
+
+
+@inner
 def collect(n_tokens: int, reader: TokenizerTables, scratch: Scratch) -> int:
     """Count the distinct n-grams of a text, in order of first occurrence; return how many.
 
     A pair of words with others between them has a negative size: first and last are as far apart.
+    N-grams of characters come last, with sizes from `_OF_CHARACTERS` on.
     `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the
     scratch's room are left out.
     """
     n = 0
+    if n_tokens == 0:  # of a missing text, nothing in the scratch is its own
+        return n
     options = reader.options
     fps = scratch.fingerprints
     shortest, longest = options[OPT_NGRAM_MIN], options[OPT_NGRAM_MAX]
     gap, n_edges = options[OPT_GAP], options[OPT_ENDS]
     # No more of the scratch than the text needs, so that it stays in the nearest cache.
     n_slots = 64
-    while n_slots < 2 * n_tokens * (longest - shortest + 1 + gap) and n_slots < len(scratch.seen):
+    n_grams = n_tokens * (longest - shortest + 1 + gap)
+    if options[OPT_CHARACTERS_MAX] > 0:
+        n_sizes = options[OPT_CHARACTERS_MAX] - options[OPT_CHARACTERS_MIN] + 1
+        n_grams += scratch.inside_end[0] * n_sizes
+    while n_slots < 2 * n_grams and n_slots < len(scratch.seen):
         n_slots *= 2
     mask = np.int64(n_slots - 1)
     occurrence = options[OPT_OCCURRENCE]
@@ -291,6 +354,8 @@ def collect(n_tokens: int, reader: TokenizerTables, scratch: Scratch) -> int:
                 n = add_gram(
                     join(begun, fps[last]), last, first - last, n, mask, occurrence, scratch
                 )
+    if options[OPT_CHARACTERS_MAX] > 0:
+        n = collect_characters(n, mask, reader, scratch)
     scratch.seen[:n_slots] = 0
     return n
 
@@ -338,7 +403,9 @@ def enter(scratch: Scratch, k: int, table: Table) -> int:
     if column >= 0:
         last, size = scratch.lasts[k], scratch.sizes[k]
         at = table.state[TEXT_BYTES]
-        if size > 0:
+        if size >= _OF_CHARACTERS:
+            end = append_characters(scratch, last, size - _OF_CHARACTERS, table.words, at)
+        elif size > 0:
             end = append_text(scratch, last - size + 1, last, table.words, at)
         else:
             end = append_pair(scratch, last + size, last, table.words, at)

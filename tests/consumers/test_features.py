@@ -176,7 +176,7 @@ def test_the_model_is_what_the_settings_say() -> None:
         "ngrams": (2, 3), "negation": False, "counts": "presence", "max_words": 77,
         "case_fold": False, "fold_mentions": False, "fold_links": False, "squeeze": False,
         "emoticons": False, "punctuation": True, "ends": True, "gap": 2,
-        "entities": True, "compose": True,
+        "entities": True, "compose": True, "characters": (3, 5),
     }  # fmt: skip
     settings = ModelSettings(
         classes=("a", "b", "c"),

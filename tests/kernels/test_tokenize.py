@@ -127,6 +127,13 @@ OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"gap": 1, "ends": True, "ngrams": (1, 2)},
         ["^ a", "a", "a b", "a … c", "b", "b c", "c", "c $"],
     ),
+    "so so": ({"characters": (3, 4)}, ["so", "~^so", "~^so$", "~so$"]),
+    "Öl!": ({"characters": (2, 2)}, ["öl", "~^ö", "~öl", "~l$"]),
+    "not 日本 語": (
+        {"characters": (4, 8), "negation": True},
+        ["not", "¬日", "¬本", "語", "~^not", "~^not$", "~not$", "~^日本$"],
+    ),
+    "@me :) #tag": ({"characters": (4, 4)}, ["<user>", ":)", "#tag", "~^#ta", "~#tag", "~tag$"]),
 }
 
 
@@ -144,6 +151,16 @@ def test_signs_of_any_number_fit() -> None:
     for n in (1, 2, 3, 255, 256, 257):
         twin = naive_text.grams(".!" * n, group.tokenizer)
         assert read([".!" * n] * 2, group) == [dict(twin)] * 2
+
+
+@pytest.mark.parametrize("dense", ["a,", "aß", "語", "語,", "ΐ", "\U0001d4b3 "])
+def test_characters_of_any_number_fit(dense: str) -> None:
+    """A text that is all characters and ends of words overruns no array."""
+    group = Words(Multinomial(), ngrams=(1, 2), characters=(2, 8))
+    for n in (1, 2, 3, 255, 256, 257):
+        text = dense * n
+        twin = naive_text.grams(text, group.tokenizer)
+        assert read([text, None, text], group) == [dict(twin), {}, dict(twin)]
 
 
 def test_links_are_links_in_capitals_too() -> None:

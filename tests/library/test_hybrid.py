@@ -420,6 +420,17 @@ def test_weights_that_nobody_learned_are_refused(name: str, value: float) -> Non
         unpack(header, arrays)
 
 
+def test_characters_are_of_a_kind_beside_words() -> None:
+    """Weights of words are not shared with the n-grams of characters inside them."""
+    model = learned([("so not", "good"), ("~", "bad")], characters=(3, 4))
+    group: Any = model.state.groups["text"]
+    kinds = {word: int(group.kinds[group.find([word])[0]]) for word in model.words()}
+    of_words = {word: kind for word, kind in kinds.items() if not word.startswith("~")}
+    assert of_words == {"so": 0, "not": 0, "so not": 2}
+    assert {kinds[word] for word in kinds.keys() - of_words.keys()} == {3}
+    assert kinds.keys() - of_words.keys() >= {"~^so", "~so$", "~not$"}
+
+
 def test_the_table_of_bands_is_the_rule() -> None:
     """Small counts find in a table the band that the rule gives them, fractions as well."""
     rule, table = from_python(band), small_bands()

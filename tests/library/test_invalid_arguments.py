@@ -46,6 +46,8 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "negation": (lambda: nb.Words(WORDS, negation="yes"), "negation must be True or.*'yes'"),
     "case_fold": (lambda: nb.Words(WORDS, case_fold=2), "case_fold must be True or.*2"),
     "gap": (lambda: nb.Words(WORDS, gap=5), "gap must be a whole number from 0 to 4.*5"),
+    "characters": (lambda: nb.Words(WORDS, characters=(1, 3)), r"characters must.*\(1, 3\)"),
+    "characters-int": (lambda: nb.Words(WORDS, characters=3), "characters must be None or.*3"),
     "punctuation": (lambda: nb.Words(WORDS, punctuation=1), "punctuation must be True.*1"),
     "ends": (lambda: nb.Words(WORDS, ends=True), r"ends=True speaks of n-grams.*\(1, 1\)"),
     "squeeze": (lambda: nb.Words(WORDS, squeeze=1), "squeeze must be True or False.*1"),
