@@ -348,9 +348,30 @@ class AnswerRule:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], costs: Floats | None = None) -> Self:
-        """Return the rule that `to_dict` described, with these costs."""
-        curve = values["curve"]
-        return cls(None if curve is None else np.array(curve), values["threshold"], costs)
+        """Return the rule that `to_dict` described, with these costs.
+
+        Raises
+        ------
+        InputError
+            If the values describe none.
+        """
+        try:
+            curve, threshold = values["curve"], values["threshold"]
+            curve = None if curve is None else np.array(curve, dtype=np.float64)
+            threshold = None if threshold is None else float(threshold)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"these values describe no rule ({error!r}). Give what `to_dict` returned."
+            ) from error
+        if curve is not None and not (
+            curve.shape == Calibrator().curve.shape
+            and np.isfinite(curve).all()
+            and (np.diff(curve) > 0.0).all()
+        ):
+            raise InputError("a rule's curve must be that of a calibrator, which rises.")
+        if threshold is not None and not np.isfinite(threshold):
+            raise InputError(f"a rule's threshold must be finite. Got {threshold!r} instead.")
+        return cls(curve, threshold, costs)
 
 
 class Confidence:

@@ -314,3 +314,25 @@ def test_without_anything_to_learn_answers_are_the_models_own() -> None:
     assert rule.labels(log_posteriors).tolist() == [1, 0]
     with pytest.raises(InputError, match="as many columns as rows"):
         nb.Confidence(costs=[[0, 1, 2], [1, 0, 2]])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"curve": [0.0, 1.0]},
+        {"curve": "rising"},
+        {"curve": [[1.0]]},
+        {"threshold": "high"},
+        {"threshold": float("nan")},
+        {"threshold": [0.9]},
+    ],
+)
+def test_a_rule_of_other_values_is_refused(wrong: dict[str, object]) -> None:
+    """What a damaged file holds is named; a curve that falls would answer with the other class."""
+    rule = nb.AnswerRule(nb.Calibrator().curve, 0.9).to_dict()
+    with pytest.raises(InputError, match="rule"):
+        nb.AnswerRule.from_dict(rule | wrong)
+    with pytest.raises(InputError, match="rule"):
+        nb.AnswerRule.from_dict({"curve": rule["curve"][::-1], "threshold": 0.9})
+    with pytest.raises(InputError, match="rule"):
+        nb.AnswerRule.from_dict({})
