@@ -371,11 +371,12 @@ class DriftWatch:
         words = tuple(moved_words(self._earlier, model, WORDS_NAMED))
         self._earlier = None
         self._report = replace(self._report, words=words)
-        log.warning(
-            "drift_words",
-            message=self._n,
-            words=[f"{each.word} → {each.label} (z {each.z:.1f})" for each in words],
-        )
+        if words:
+            log.warning(
+                "drift_words",
+                message=self._n,
+                words=[f"{each.word} → {each.label} (z {each.z:.1f})" for each in words],
+            )
 
     def pack(self) -> CheckpointEntry:
         """Return the martingale, the last report, and the words of before if they are needed."""

@@ -85,6 +85,18 @@ def test_a_model_without_words_alarms_all_the_same() -> None:
     assert watch.report().words == ()
 
 
+def test_where_no_word_moved_nothing_is_said_of_words() -> None:
+    """An alarm whose words are as they were is told by itself."""
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    watch = DriftWatch(SETTINGS)
+    with capture_logs() as lines:
+        watch.update(np.repeat([0.1, 5.0], [2 * WARM_EXAMPLES, 40]))
+        watch.name_words(model)
+        watch.update(np.full(SETTINGS.words_after, 0.1))
+        watch.name_words(model)
+    assert {line["event"] for line in lines} == {"drift"}
+
+
 def test_metrics_and_status_say_what_it_found() -> None:
     """Alarms and capital are exported; without a watch there is neither."""
     statistics = RunStatistics(CLASSES, ["text"], 10)
