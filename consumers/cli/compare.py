@@ -2,17 +2,22 @@
 
 Each model is that of a configuration; how messages are read and labelled is the first one's. The
 source is read once: each batch is decoded once, and every model judges and learns it by itself.
+Models of other libraries may stand beside ours: they are given the same messages in the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import bdtr
 
 from consumers.cli.evaluation import Evaluation, Method, read_messages
@@ -25,6 +30,7 @@ from consumers.errors import ConfigError
 from consumers.factories import build_decoder
 from consumers.features import columns_of, kinds_of
 from consumers.messages import Envelope, Messages
+from streamnb import Codes
 
 
 @dataclass(slots=True)
@@ -45,15 +51,27 @@ class _Disagreement:
 
 
 def compare(
-    settings: Mapping[str, Settings], method: Method, n_shown: int, *, show: bool = False
+    settings: Mapping[str, Settings],
+    method: Method,
+    n_shown: int,
+    peers: Sequence[str] = (),
+    *,
+    show: bool = False,
 ) -> Comparison:
-    """Judge the source of the first settings by the models of all, as messages come."""
+    """Judge the source of the first settings by the models of all, as messages come.
+
+    `peers` are names of `PEERS`; they read what the first model does.
+    """
     first = next(iter(settings.values()))
     base = first.model_copy(update={"model": _reading(settings)})
     evaluations = {
         name: Evaluation(base.model_copy(update={"model": each.model}), method)
         for name, each in settings.items()
     }
+    for name in peers:
+        learner = build_peer(name, first)
+        own = base.model_copy(update={"model": first.model})
+        evaluations[name] = Evaluation(own, method, learner)
     found: list[_Disagreement] = []
     n_found = 0
 
@@ -133,7 +151,8 @@ def _explained(found: _Disagreement, evaluations: Mapping[str, Evaluation]) -> d
     for name, (label, sure, of_truth) in found.said.items():
         model = evaluations[name].model
         known = next(each for each in model.classes if str(each) == label)
-        words, others = feature_scores(model, found.examples[name], known)
+        is_ours = evaluations[name].learner is model
+        words, others = feature_scores(model, found.examples[name], known) if is_ours else ([], [])
         models[name] = {
             "said": label, "probability": sure, "probability_of_truth": of_truth,
             "scores": [{"feature": value, "score": score} for value, score in words + others],
@@ -192,7 +211,189 @@ def _difference(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> NDArray[
     return first.astype(np.float64) - second
 
 
-def names_of(paths: Sequence[Any]) -> list[str]:
+def names_of(paths: Sequence[Path]) -> list[str]:
     """Return short names of configurations: the files' own where these differ, else the paths."""
     own = [each.stem for each in paths]
-    return own if len(set(own)) == len(own) else [str(each) for each in paths]
+    alike = len(set(own)) < len(own) or not PEERS.keys().isdisjoint(own)
+    return [str(each) for each in paths] if alike else own
+
+
+def same_file(paths: Sequence[Path]) -> tuple[Path, Path] | None:
+    """Return two paths of one file, whatever links lead there; None if there are none."""
+    for first, second in combinations(paths, 2):
+        if first.resolve() == second.resolve() or (
+            first.exists() and second.exists() and first.samefile(second)
+        ):
+            return first, second
+    return None
+
+
+# ---- models of other libraries -------------------------------------------------------------------
+
+_WORD = re.compile(r"\w+")
+_STEP = 1_000  # examples after which scikit-learn's model learns them
+_LEAST = 1e-15  # a peer's probability; below it float64 has no sum of 1
+
+Features = dict[str, float]
+
+
+class Peer:
+    """A model of another library in the place of ours: it judges each example, then learns it.
+
+    It reads the fields of the first configuration's model: words and pairs of words, each once,
+    values of categories and flags, and numbers as they are.
+    """
+
+    def __init__(self, engine: _Engine, settings: Settings) -> None:
+        self.classes: tuple[str, ...] = settings.model.classes
+        self._engine = engine
+        self._kinds = kinds_of(settings.model)
+
+    def prequential_many(
+        self,
+        columns: Mapping[str, Any],
+        labels: Codes,
+        *,
+        weights: NDArray[np.float64] | None = None,
+        times_s: NDArray[np.float64] | None = None,  # noqa: ARG002 -- as NaiveBayes has it
+    ) -> NDArray[np.float64]:
+        """Judge each example, then learn it; one without weight is judged alone."""
+        rows = [self._features(columns, i) for i in range(len(labels.codes))]
+        places = [self.classes.index(str(labels.classes[code])) for code in labels.codes.tolist()]
+        is_learned = [True] * len(rows) if weights is None else (weights > 0).tolist()
+        found = self._engine(rows, places, is_learned)
+        whole = found / found.sum(axis=1, keepdims=True)
+        log_posteriors: NDArray[np.float64] = np.log(np.clip(whole, _LEAST, 1.0))
+        return log_posteriors
+
+    def _features(self, columns: Mapping[str, Any], i: int) -> Features:
+        found: Features = {}
+        for name, value in example_at(columns, self._kinds, i).items():
+            kind = self._kinds[name]
+            if value is None:
+                continue
+            if kind == "numbers":
+                found[name] = float(value)
+            elif kind == "words":
+                words = _WORD.findall(value.lower())
+                both = [*words, *map("^".join, pairwise(words))]
+                found |= dict.fromkeys((f"{name}={word}" for word in both), 1.0)
+            else:
+                found[f"{name}={value}"] = 1.0
+        return found
+
+
+# Judges and learns rows of features: their classes by place, and which of them are learned.
+_Engine = Callable[[list[Features], list[int], list[bool]], NDArray[np.float64]]
+
+
+def _river(n_classes: int) -> _Engine:
+    """Return River's softmax regression, which learns one by one."""
+    from river.linear_model import SoftmaxRegression  # noqa: PLC0415 -- a peer
+
+    model: Any = SoftmaxRegression()
+
+    def judge(
+        rows: list[Features], places: list[int], is_learned: list[bool]
+    ) -> NDArray[np.float64]:
+        found = np.full((len(rows), n_classes), 1.0 / n_classes)
+        for i, row in enumerate(rows):
+            for place, p in model.predict_proba_one(row).items():
+                found[i, int(place)] = p
+            if is_learned[i]:
+                model.learn_one(row, places[i])
+        return found
+
+    return judge
+
+
+def _sklearn(n_classes: int) -> _Engine:
+    """Return scikit-learn's logistic SGDClassifier, which learns a thousand at a time.
+
+    However the examples are cut, it learns them in the same steps.
+    """
+    from sklearn.feature_extraction import FeatureHasher  # noqa: PLC0415 -- a peer
+    from sklearn.linear_model import SGDClassifier  # noqa: PLC0415 -- a peer
+
+    hasher = FeatureHasher(n_features=1 << 22)
+    model = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=1)
+    classes = np.arange(n_classes)
+    waiting: list[tuple[Any, NDArray[np.int64]]] = []
+    n_seen, is_fitted = 0, False
+
+    def judge(
+        rows: list[Features], places: list[int], is_learned: list[bool]
+    ) -> NDArray[np.float64]:
+        nonlocal n_seen, is_fitted
+        found, begin = [np.empty((0, n_classes))], 0
+        while begin < len(rows):
+            end = min(len(rows), begin + _STEP - n_seen % _STEP)
+            x = hasher.transform(rows[begin:end])
+            even = np.full((end - begin, n_classes), 1.0 / n_classes)
+            found.append(model.predict_proba(x) if is_fitted else even)
+            learned = np.flatnonzero(is_learned[begin:end])
+            waiting.append((x[learned], np.array(places[begin:end])[learned]))
+            n_seen += end - begin
+            if n_seen % _STEP == 0:
+                y = np.concatenate([each for _, each in waiting])
+                if len(y):
+                    model.partial_fit(sparse.vstack([x for x, _ in waiting]), y, classes)
+                    is_fitted = True
+                waiting.clear()
+            begin = end
+        return np.concatenate(found)
+
+    return judge
+
+
+def _vw(n_classes: int) -> _Engine:
+    """Return Vowpal Wabbit's logistic model, one against all if there are several classes."""
+    from vowpalwabbit import Workspace  # noqa: PLC0415 -- a peer
+
+    kind = "--link logistic" if n_classes == 2 else f"--oaa {n_classes} --probabilities"
+    model = Workspace(f"--quiet --loss_function logistic -b 22 {kind}")
+
+    def judge(
+        rows: list[Features], places: list[int], is_learned: list[bool]
+    ) -> NDArray[np.float64]:
+        found = np.empty((len(rows), n_classes))
+        for i, row in enumerate(rows):
+            features = " ".join(
+                f"{_SIGNS.sub('_', name)}:{value:.9g}" for name, value in row.items()
+            )
+            said = model.predict(f"| {features}")
+            found[i] = (1.0 - said, said) if n_classes == 2 else said
+            if is_learned[i]:
+                label = 2 * places[i] - 1 if n_classes == 2 else places[i] + 1
+                model.learn(f"{label} | {features}")
+        return found
+
+    return judge
+
+
+# In Vowpal Wabbit's format a bar begins a namespace and a colon a value.
+_SIGNS = re.compile(r"[|:\s]")
+PEERS: dict[str, tuple[str, str, Callable[[int], _Engine]]] = {
+    "vw": ("vowpalwabbit", "Vowpal Wabbit's logistic model, 2²² weights", _vw),
+    "river": ("river", "River's SoftmaxRegression", _river),
+    "sklearn": (
+        "scikit-learn", "scikit-learn's logistic SGDClassifier, 1,000 messages a step", _sklearn
+    ),
+}  # fmt: skip
+_MODULES = {"scikit-learn": "sklearn"}
+
+
+def build_peer(name: str, settings: Settings) -> Peer:
+    """Return the model of another library; without its package it is a `ConfigError`."""
+    package, _, build = PEERS[name]
+    if importlib.util.find_spec(_MODULES.get(package, package)) is None:
+        raise ConfigError(
+            f"--peer {name} needs the package {package!r}, and it is not installed. Install it (pip"
+            f" install {package}), or leave out --peer {name}"
+        )
+    if settings.model.new_classes or len(settings.model.classes) < 2:
+        raise ConfigError(
+            f"--peer {name}: other libraries must know all classes: set model.new_classes to false,"
+            " and two or more in model.classes"
+        )
+    return Peer(build(len(settings.model.classes)), settings)

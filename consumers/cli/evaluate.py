@@ -43,12 +43,14 @@ COMPARE_HELP = (
     "Judge a source by the models of several configurations at once, each message before it is "
     "learned: all figures side by side, McNemar's test and the difference of each pair, and the "
     "messages on which they disagree, with what speaks for each answer. How messages are read and "
-    "labelled is the first configuration's. Nothing is written. "
+    "labelled is the first configuration's. Models of other libraries may be judged beside them. "
+    "Nothing is written. "
     "Needs the extra `evaluation`."
 )
 COMPARE_EPILOG = (
     "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml\n"
-    "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml --report compared.html --json"
+    "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml --report compared.html --json\n"
+    "  streamnb compare file:tweets.jsonl config.yaml --peer sklearn --peer vw"
 )
 
 
@@ -94,6 +96,15 @@ FadingOption = Annotated[
     typer.Option(
         metavar="F",
         help="Weigh a message F times what the next one weighs, in the curve.",
+        show_default=False,
+    ),
+]
+PeerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[vw|river|sklearn]",
+        help="A model of Vowpal Wabbit, River or scikit-learn beside ours, of words and pairs; may "
+        "be repeated.",
         show_default=False,
     ),
 ]
@@ -165,8 +176,10 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
 def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
     configs: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG...", help="Configurations, two or more.")
+        list[Path],
+        typer.Argument(metavar="CONFIG...", help="Configurations; two or more without --peer."),
     ],
+    peer: PeerOption = None,
     delay: DelayOption = 0,
     window: WindowOption = None,
     fading: FadingOption = None,
@@ -179,18 +192,20 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     as_json: JsonOption = False,
 ) -> None:
     """Compare models on a source."""
-    if len(configs) < 2:
-        raise typer.BadParameter("give two configurations or more", param_hint="CONFIG...")
-    if len(set(configs)) < len(configs):
-        raise typer.BadParameter("each configuration once", param_hint="CONFIG...")
+    peers = list(dict.fromkeys(peer or ()))
+    if len(configs) + len(peers) < 2:
+        raise typer.BadParameter(
+            "give two configurations or more, or one and --peer", param_hint="CONFIG..."
+        )
     _check_shares({"--fading": fading})
     _check_end(source, max_messages)
     from consumers.cli import compare as comparing
     from consumers.cli.evaluation import Method
     from consumers.cli.figures import figures, require_scikit_learn
-    from consumers.cli.output import evaluation_facts, print_comparison
+    from consumers.cli.output import evaluation_facts, peer_facts, print_comparison
     from consumers.cli.report import check_report, comparison_sections, write_report
 
+    _check_models(configs, peers)
     require_scikit_learn()
     if report is not None:
         check_report(report)
@@ -200,7 +215,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     }
     method = Method(delay=delay, messages_max=max_messages)
     show = sys.stderr.isatty()
-    done = comparing.compare(settings, method, disagreements, show=show)
+    done = comparing.compare(settings, method, disagreements, peers, show=show)
     models = {
         name: figures(each, seed=seed, window=window, fading=fading)
         for name, each in done.judged.items()
@@ -212,11 +227,12 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         "unlabelled": first.unlabelled, "deletions": first.deletions,
         "rejected": dict(sorted(first.rejected.items())),
         "ignored": dict(sorted(first.ignored.items())),
+        "peers": {name: comparing.PEERS[name][1] for name in peers},
         "models": models, "pairs": comparing.pairs(done.judged, seed=seed),
         "disagreements": done.n_disagreements, "shown": done.disagreements,
     }  # fmt: skip
     if report is not None:
-        title, facts = f"Which is better? {source}", [evaluation_facts(found)]
+        title, facts = f"Which is better? {source}", [evaluation_facts(found), *peer_facts(found)]
         write_report(report, title, facts, models, comparison_sections(found))
     if as_json:
         print_json(found)
@@ -254,6 +270,22 @@ def _check_shares(shares: dict[str, float | None]) -> None:
     for name, share in shares.items():
         if share is not None and not 0.0 < share < 1.0:
             raise typer.BadParameter(f"must lie between 0 and 1, got {share}", param_hint=name)
+
+
+def _check_models(configs: Sequence[Path], peers: Sequence[str]) -> None:
+    from consumers.cli import compare as comparing
+
+    for name in peers:
+        if name not in comparing.PEERS:
+            raise typer.BadParameter(
+                f"{name!r} is none of {', '.join(comparing.PEERS)}", param_hint="--peer"
+            )
+    same = comparing.same_file(configs)
+    if same is not None:
+        raise typer.BadParameter(
+            f"{same[0]} and {same[1]} are the same file; give each configuration once",
+            param_hint="CONFIG...",
+        )
 
 
 def _check_end(source: str, max_messages: int | None) -> None:

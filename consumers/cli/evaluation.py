@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,10 +173,34 @@ def read_messages(
                 return
 
 
-class Evaluation:
-    """One model, judged by a method on the messages that it takes."""
+class JudgedLearner(Protocol):
+    """Judges and learns, as `NaiveBayes` does; it may be of another library."""
 
-    def __init__(self, settings: Settings, method: Method) -> None:
+    @property
+    def classes(self) -> Sequence[Any]:
+        """Its classes, in the order of the posteriors' columns."""
+
+    def prequential_many(
+        self,
+        columns: Mapping[str, Any],
+        labels: Codes,
+        /,
+        *,
+        weights: NDArray[np.float64] | None = None,
+        times_s: NDArray[np.float64] | None = None,
+    ) -> Floats:
+        """Return each example's log-posteriors from before it was learned."""
+
+
+class Evaluation:
+    """One model, judged by a method on the messages that it takes.
+
+    It is a `learner` of another library, if one is given: then it can only be judged as it learns.
+    """
+
+    def __init__(
+        self, settings: Settings, method: Method, learner: JudgedLearner | None = None
+    ) -> None:
         self._settings = settings
         self._method = method
         self.kinds = kinds_of(settings.model)
@@ -187,6 +211,7 @@ class Evaluation:
                 " --folds"
             )
         self.model = build_model(settings.model) if method.model is None else method.model
+        self.learner: JudgedLearner = self.model if learner is None else learner
         own = settings.model.classes if method.model is None else map(str, self.model.classes)
         is_open = settings.model.new_classes and method.model is None
         self.known = KnownClasses(own, open=is_open)
@@ -284,7 +309,7 @@ class Evaluation:
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
         found = self._learn(examples)
-        self._keep(examples, found, self.model.classes)
+        self._keep(examples, found, self.learner.classes)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -304,7 +329,7 @@ class Evaluation:
             weights *= both.times.weights
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
         found = self._learn(_permuted(both, order)) if len(order) else np.empty((0, 0))
-        self._keep(examples, found[np.argsort(order)[:n]], self.model.classes)
+        self._keep(examples, found[np.argsort(order)[:n]], self.learner.classes)
 
     def _hold_out(self, examples: Examples) -> None:
         """Learn what cannot be among the last share any more; the rest waits."""
@@ -339,7 +364,7 @@ class Evaluation:
     def _learn(self, examples: Examples) -> Floats:
         codes = Codes(examples.labels, tuple(self._classes))
         times = examples.times
-        return self.model.prequential_many(
+        return self.learner.prequential_many(
             examples.columns, codes, weights=times.weights, times_s=times.times_s
         )
 

@@ -226,6 +226,8 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     """Print the figures of several models side by side, their pairs, and where they disagree."""
     facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
     console.print(facts, highlight=False, markup=False, soft_wrap=True)
+    for fact in peer_facts(found):
+        console.print(fact, highlight=False, markup=False, soft_wrap=True)
     models = found["models"]
     table = _table("figure", *map(plain, models))
     for name in next(iter(models.values()))["figures"]:
@@ -266,6 +268,11 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
         f"rejected, {number(found['deletions'])} deletions not carried out"
         + (f", {number(ignored)} ignored" if ignored else "")
     )
+
+
+def peer_facts(found: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each model of another library."""
+    return [f"{name}: {what}" for name, what in found["peers"].items()]
 
 
 def _figure(each: Mapping[str, float]) -> tuple[str, str]:

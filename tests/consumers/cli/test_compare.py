@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from consumers.cli import commands, conventions
+from consumers.cli import compare as comparing
 from consumers.cli.compare import compare, mcnemar, names_of, pairs
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import JudgedExamples
@@ -19,6 +22,8 @@ from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError
 
 N = 150
+# Vowpal Wabbit is in the dependencies of the benchmarks alone.
+INSTALLED = ["river", "sklearn", *["vw"] * (importlib.util.find_spec("vowpalwabbit") is not None)]
 WORDS = ["sun", "rain", "not", "good", "bad", "tea", "lake", "work"]
 MODELS: dict[str, Any] = {
     "words": {"features": {"text": {"kind": "words", "ngrams": [1, 1]}}},
@@ -139,9 +144,12 @@ def test_models_that_cannot_be_compared_are_refused(
         (tmp_path / "other.yaml").write_text(json.dumps({"model": model}), encoding="utf-8")
         with pytest.raises(ConfigError, match=told):
             compare(settings_of((source, [first, tmp_path / "other.yaml"])), Method(), 1)
-    for configs in ([first], [first, first]):
+    (tmp_path / "link.yaml").symlink_to(first)
+    for configs in ([first], [first, first], [first, tmp_path / "link.yaml"]):
         arguments = ["compare", source, *map(str, configs)]
-        assert CliRunner().invoke(commands.app, arguments).exit_code == 2
+        done = CliRunner().invoke(commands.app, arguments)
+        assert done.exit_code == 2
+        assert ("same" in done.output) == (len(configs) > 1)
     assert names_of([Path("a/x.yaml"), Path("b/x.yaml")]) == ["a/x.yaml", "b/x.yaml"]
 
 
@@ -168,3 +176,60 @@ def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_pa
         assert value in text
     assert f"disagree on {found['disagreements']} messages" in shown
     assert found["shown"][0]["message"] in shown
+
+
+@pytest.mark.parametrize("peer", INSTALLED)
+def test_a_peer_stands_beside_ours(
+    files: tuple[str, list[Path]], tmp_path: Path, peer: str
+) -> None:
+    """It judges the same messages, before it learns them; the same again to the byte."""
+    source, (words, *_) = files
+    report = tmp_path / "report.html"
+    arguments = ["compare", source, str(words), "--peer", peer, "--report", str(report), "--json"]
+    written = []
+    for _ in range(2):
+        done = CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
+        written.append((done.stdout, report.read_bytes()))
+    assert written[0] == written[1]
+    found = json.loads(done.stdout)
+    assert list(found["models"]) == ["words", peer]
+    ours, theirs = found["models"].values()
+    assert ours["examples"] == theirs["examples"] == N
+    assert [(row["first"], row["second"]) for row in found["pairs"]] == [("words", peer)]
+    assert html.escape(found["peers"][peer]) in report.read_text(encoding="utf-8")
+    assert all(row["models"][peer]["scores"] == [] for row in found["shown"])
+    alone = judge(settings_of(files)["words"], Method())
+    beside = compare({"words": settings_of(files)["words"]}, Method(), 0, [peer]).judged
+    assert np.array_equal(alone.log_posteriors, beside["words"].log_posteriors)
+
+
+@pytest.mark.parametrize("peer", INSTALLED)
+def test_how_the_stream_is_cut_changes_no_peer(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch, peer: str
+) -> None:
+    """Pieces of seven messages or of all give the same; and it does learn."""
+    monkeypatch.setattr(comparing, "_STEP", 20)
+    settings = {"words": settings_of(files)["words"]}
+    said = []
+    for size in (7, 1_000):
+        monkeypatch.setattr(conventions, "PIECE_MESSAGES", size)
+        judged = compare(settings, Method(), 0, [peer]).judged[peer]
+        said.append(judged.log_posteriors)
+        right = judged.log_posteriors.argmax(axis=1) == judged.labels
+        assert right[N // 2 :].mean() > 0.6
+    assert np.array_equal(said[0], said[1])
+    late = compare(settings, Method(delay=10_000), 0, [peer]).judged[peer].log_posteriors
+    assert np.allclose(late, np.log(0.5))  # nothing was learned yet
+
+
+def test_a_peer_that_is_missing_says_so(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the package and the way out; a name that is none is refused."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    settings = {"words": settings_of(files)["words"]}
+    with pytest.raises(ConfigError, match="--peer vw needs the package 'vowpalwabbit'"):
+        compare(settings, Method(), 0, ["vw"])
+    arguments = ["compare", files[0], str(files[1][0]), "--peer", "weka"]
+    done = CliRunner().invoke(commands.app, arguments)
+    assert (done.exit_code, "none of vw, river, sklearn" in done.output) == (2, True)
