@@ -68,20 +68,20 @@ def draw(seed: int) -> Plan:
     if has_page:
         events += _corrections(chance, events)
     events += _faults(chance, n_daemons)
-    if not has_page:
-        events = [*_with_more(random.Random(f"more {seed}"), settings, events, is_alone=is_alone)]
+    if is_alone and not has_page:
+        events = [*_with_more(random.Random(f"more {seed}"), settings, events)]
     events.sort(key=lambda event: event.at_s)
     return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
 
 
 def _with_more(
-    chance: random.Random, settings: dict[str, Any], events: list[Event], *, is_alone: bool
+    chance: random.Random, settings: dict[str, Any], events: list[Event]
 ) -> Iterator[Event]:
     """Yield the events with labels that come later, retention and more snapshots, if so drawn."""
     if chance.random() < 0.3:
         publishing = {"publish": "examples", "publish_examples": chance.randint(1, 8)}
         settings["learning"] = settings["learning"] | publishing
-    if is_alone and chance.random() < 0.3:
+    if chance.random() < 0.3:
         for _ in range(chance.randint(1, 3)):
             at_s, n = chance.uniform(0, SPAN_S), chance.choice((0, 1, 3))
             yield Event(at_s, "retain", chance.randrange(4), {"keep": n})
