@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers.checkpoint_entry import Checkpointed
 from consumers.config.addresses import StreamRange
+from consumers.config.model import MODEL
 from consumers.config.settings import OutputSettings, Settings
 from consumers.errors import CheckpointError, ConsumerError, MismatchError
 from consumers.factories import (
@@ -43,20 +44,26 @@ from consumers.factories import (
     serve,
     stream_identity,
 )
-from consumers.features import DecayTimes, build_confidence, build_model, hash_key_of
+from consumers.features import (
+    DecayTimes,
+    SavedConfidence,
+    build_confidence,
+    build_model,
+    hash_key_of,
+)
 from consumers.http import server
 from consumers.http.server import raise_priority
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name
 from consumers.monitoring import logs
 from consumers.monitoring.logs import traced
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import DriftWatch
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Summary
+from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter, Publishing
 from consumers.pipeline.label_reader import LabelReader
-from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.part_files import as_stored
 from consumers.pipeline.reader import KnownLogs, Limits, Reader
@@ -68,7 +75,7 @@ from consumers.sinks.records import NoSink, PatientSink, Sink
 from consumers.sources.base import LogFacts
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
-from streamnb import NaiveBayes, Predictor, SnapshotBoard
+from streamnb import Confidence, NaiveBayes, Predictor, SnapshotBoard
 from streamnb.errors import PredictorError
 from streamnb.inspection.summary import values_dropped
 from streamnb.state import ModelState
@@ -214,7 +221,8 @@ class Daemon:
 
     def _restore(self) -> tuple[NaiveBayes, dict[Partition, int]]:
         """Return the saved model, or an untrained one, and the positions of its stream."""
-        model, positions = self._checkpoint.restore(build_model(self._settings.model))
+        fresh = {name: build_model(each) for name, each in self._settings.models.items()}
+        model, positions = self._checkpoint.restore(fresh.pop(MODEL), fresh)
         key = hash_key_of(self._settings.model)
         if key not in {None, model.state.hash_key}:
             raise MismatchError(
@@ -290,14 +298,41 @@ class Daemon:
         known = {} if corrections is None else dict(corrections.applier.beginnings())
         return known if self._labels is None else known | dict(self._labels.reader.logs(positions))
 
-    def _begin_memory(self, memory: LearnedMemory, positions: Mapping[Partition, int]) -> None:
+    def _begin_memory(self, positions: Mapping[Partition, int]) -> None:
+        if self._learned is None:
+            return
         try:
-            memory.begin(positions)
+            self._learned.begin(positions)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint.folder {self._settings.checkpoint.folder}: its learned/, with what "
                 f"messages taught, cannot be read ({error.strerror}). See to its mode and owner."
             ) from error
+
+    def _build_models(self) -> tuple[SavedConfidence | None, Challengers | None]:
+        """Return what knows the worth of answers, and the challengers; None for what is off."""
+        settings, serving = self._settings, self._checkpoint.serving
+        if not settings.challengers:
+            return build_confidence(settings.model), None
+        window = settings.learning.window
+        challengers = Challengers(settings.models, settings.promotion, window, serving)
+        return SavedConfidence(settings.models[serving]), challengers
+
+    def _begin_challengers(
+        self, challengers: Challengers | None, model: NaiveBayes, saved: SavedConfidence | None
+    ) -> None:
+        """Let the models of the settings go on beside the restored one, or begin."""
+        if challengers is None or saved is None:
+            return
+        logs = {} if self._learned is None else self._learned.logs
+        challengers.begin(model, saved, {part_name(at): each.n for at, each in logs.items()})
+        statistics = self._statistics
+
+        def promoted(confidence: Confidence) -> None:
+            statistics.confidence = confidence
+
+        challengers.promoted = promoted
+        self.reporter.challengers = challengers
 
     def build_pipeline(self) -> Pipeline:
         """Restore the model, publish its first snapshot, and return the loop around it."""
@@ -313,21 +348,22 @@ class Daemon:
         predicted: list[Checkpointed] = [*self._files]
         predicted += [statistics.judged_entry()] if by_examples else []
         memory, labels = self._learned, self._labels
+        join = None if labels is None else labels.join
         consumed += [] if memory is None else [memory]
-        consumed += [] if labels is None else [labels.join]
-        saved = build_confidence(settings.model)
+        consumed += [] if join is None else [join]
+        saved, challengers = self._build_models()
         drift = statistics.drift = DriftWatch.of(settings.drift)
-        consumed += [each for each in (self._decay, saved, drift) if each is not None]
+        consumed += [each for each in (self._decay, saved, drift, challengers) if each is not None]
         self._checkpoint.restore_entries((*consumed, *predicted))
-        if memory is not None:
-            self._begin_memory(memory, positions)
+        self._begin_memory(positions)
         if labels is not None:
             labels.join.begin()
+        self._begin_challengers(challengers, model, saved)
         self._classes.grow(model.classes)
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         confidence = statistics.confidence = None if saved is None else saved.learned
-        learner = publishing.learner(model, self._board, self._clock, confidence)
+        learner = publishing.learner(model, self._board, self._clock, confidence, challengers)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
                 self._predictor.ask(lambda _snapshot: raise_priority())
@@ -360,11 +396,10 @@ class Daemon:
             erasure=self._erasure,
             logs=logs,
             group=self._group,
-            reviser=None
-            if memory is None
-            else Reviser(memory, None if labels is None else labels.join),
+            reviser=None if memory is None else Reviser(memory, join),
             labels=labels,
             decay=self._decay,
+            challengers=challengers,
             positions=positions,
             has_outputs=bool(self._files),
             handled=None if self._transactions is None else self._transactions.done,

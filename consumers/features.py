@@ -105,9 +105,10 @@ def read_alike(settings: ModelSettings, stored: Mapping[str, Any]) -> ModelSetti
         known = stored.get(name, {})
         if known.get("kind") != "words":
             return {}
-        return {
-            option: known.get(option, False) for option in READING if getattr(words, option) is None
-        }
+        found = {name: known.get(name, False) for name in READING if getattr(words, name) is None}
+        if words.ngrams[1] == 1 and "ends" in found:  # of a challenger that is new
+            found["ends"] = False
+        return found
 
     return _with_words(settings, update)
 

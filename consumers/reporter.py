@@ -16,6 +16,7 @@ from consumers.messages import Partition
 from consumers.monitoring.quality import Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import ClassRow, Health, Status, Summary
+from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, GroupStatus
 from consumers.pipeline.reader import SourceStatus
@@ -129,6 +130,7 @@ class Reporter:
     ) -> None:
         self.http_address: str | None = None
         self.note: str | None = None
+        self.challengers: Challengers | None = None
         self._source = source
         self._source_status = source_status
         self._board = board
@@ -243,6 +245,7 @@ class Reporter:
             health=self._health.report(),
             parts={} if self._group is None else {"own": group.n_own, "other": group.n_others},
             oldest_part_s=group.oldest_s,
+            challengers=None if self.challengers is None else self.challengers.report(),
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:

@@ -120,7 +120,8 @@ def needed(settings: Settings) -> list[Kernel]:
     if DISABLED:
         return []
     modules = {posterior, json_scan}
-    for group in settings.model.features.values():
+    groups = [each for model in settings.models.values() for each in model.features.values()]
+    for group in groups:
         if isinstance(group, CategoriesSettings):
             modules |= {categorical, counting, table}
         elif isinstance(group, FlagsSettings):

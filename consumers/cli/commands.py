@@ -492,8 +492,10 @@ def verify(
 
 app.command(help=evaluate.HELP, epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command(help=evaluate.COMPARE_HELP, epilog=evaluate.COMPARE_EPILOG)(evaluate.compare)
-models = typer.Typer(help="Make a model of a checkpoint.", no_args_is_help=True)
+models = typer.Typer(help="Make a model of a checkpoint, or go back to one.", no_args_is_help=True)
 app.add_typer(models, name="model", epilog="  streamnb model subtract --slice 2026-11-02 --to FILE")
+
+models.command("revert", help=evaluate.REVERT_HELP, epilog=evaluate.REVERT_EPILOG)(evaluate.revert)
 
 
 @models.command(

@@ -1,4 +1,6 @@
-"""The commands `evaluate` and `compare`, and `predict` of a source; see `evaluation` for how.
+"""The commands `evaluate`, `compare` and `model revert`, and `predict` of a source.
+
+`evaluation` does the judging.
 
 Heavy imports are made inside the command, as in `commands`.
 """
@@ -52,6 +54,11 @@ COMPARE_EPILOG = (
     "  streamnb compare file:tweets.jsonl words.yaml pairs.yaml --report compared.html --json\n"
     "  streamnb compare file:tweets.jsonl config.yaml --peer sklearn --peer vw"
 )
+REVERT_HELP = (
+    "Let the model answer again whose place a challenger took. The state folder is changed, so no "
+    "daemon may run on it. The challenger goes on learning, and is not promoted again."
+)
+REVERT_EPILOG = "  streamnb model revert -c tweets.yaml"
 
 
 DelayOption = Annotated[
@@ -291,3 +298,14 @@ def _check_models(configs: Sequence[Path], peers: Sequence[str]) -> None:
 def _check_end(source: str, max_messages: int | None) -> None:
     if source == "generator" and max_messages is None:
         raise typer.BadParameter("the made-up stream has no end: give --max-messages")
+
+
+def revert(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Go back to the model that served before."""
+    from consumers.pipeline.challengers import revert as go_back
+
+    before, now = go_back(load_settings(config, None).checkpoint)
+    if as_json:
+        print_json({"before": before, "now": now})
+    else:
+        typer.echo(f"{now} answers from the next start on, in the place of {before}")

@@ -67,6 +67,16 @@ def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stor
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
     stored, troubles = read_model(newest_checkpoint(config))
+    said = stored.header["notes"].get("entries", {}).get("challengers")
+    if said is not None:
+        name = said["serving"]
+        if said["models"][name]["begins"] is not None:
+            raise ConfigError(
+                f"challengers.{name}: it serves, and began at a later place of the log than the "
+                "checkpoint, which its counts cannot be compared with"
+            )
+        model = settings.models.get(name, settings.model)
+        settings = settings.model_copy(update={"model": model, "challengers": {}})
     return settings, stored, troubles
 
 

@@ -60,18 +60,20 @@ def classes_of(prior: ClassPrior) -> tuple[tuple[str | int, ...], list[str]] | N
         return None
     fixed = prior.get(FIXED)
     if isinstance(fixed, dict):
-        return ("model", "class_prior", FIXED), list(fixed)
-    return ("model", "class_prior"), list(prior)
+        return ("class_prior", FIXED), list(fixed)
+    return ("class_prior",), list(prior)
 
 
 def wrong_classes(
-    prior: ClassPrior, classes: tuple[str, ...]
+    prior: ClassPrior,
+    classes: tuple[str, ...],
+    where: tuple[str | int, ...] = ("model",),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Find classes that a prior names and the model lacks, and the other way round."""
     found = classes_of(prior)
     if found is None:
         return
-    path, named = found
+    path, named = (*where, *found[0]), found[1]
     known = ", ".join(map(repr, classes))
     for name in named:
         if name not in classes:
@@ -387,6 +389,19 @@ def _words_of_the_text() -> dict[str, FeatureSettings]:
     return {"text": WordsSettings()}
 
 
+def _empty_groups(features: Any) -> Any:
+    """Take a group whose keys are all commented out for one of words, with its defaults."""
+    if not isinstance(features, dict):
+        return features
+    return {name: {} if group is None else group for name, group in features.items()}
+
+
+def _some_group(features: dict[str, FeatureSettings] | None) -> dict[str, FeatureSettings] | None:
+    if features is not None and not features:
+        raise wrong("must hold at least one feature group")
+    return features
+
+
 class ModelSettings(Section):
     """What is learned."""
 
@@ -420,20 +435,8 @@ class ModelSettings(Section):
     def _class_prior(cls, value: Any) -> ClassPrior:
         return check_class_prior(value)
 
-    @field_validator("features", mode="before")
-    @classmethod
-    def _empty_groups(cls, features: Any) -> Any:
-        """Take a group whose keys are all commented out for one of words, with its defaults."""
-        if not isinstance(features, dict):
-            return features
-        return {name: {} if group is None else group for name, group in features.items()}
-
-    @field_validator("features")
-    @classmethod
-    def _features(cls, features: dict[str, FeatureSettings]) -> dict[str, FeatureSettings]:
-        if not features:
-            raise wrong("must hold at least one feature group")
-        return features
+    _features_may_be_empty = field_validator("features", mode="before")(_empty_groups)
+    _features_are_some = field_validator("features")(_some_group)
 
     @model_validator(mode="after")
     def _prior_fits(self) -> Self:
@@ -456,3 +459,72 @@ class ModelSettings(Section):
     def fields(self) -> tuple[str, ...]:
         """All fields that the groups read, in order."""
         return tuple(field for name, group in self.features.items() for field in group.reads(name))
+
+
+# ---- challengers ---------------------------------------------------------------------------------
+
+MODEL = "model"  # the name of the model of the settings among its challengers
+CHALLENGERS_MAX = 8
+
+
+class ChallengerSettings(Section):
+    """A model that learns beside the one that answers; what it leaves out is as in `model`."""
+
+    class_prior: ClassPrior | None = None
+    features: dict[str, FeatureSettings] | None = None
+    calibration: bool | None = None
+
+    @field_validator("class_prior", mode="plain")
+    @classmethod
+    def _class_prior(cls, value: Any) -> ClassPrior | None:
+        return None if value is None else check_class_prior(value)
+
+    _features_may_be_empty = field_validator("features", mode="before")(_empty_groups)
+    _features_are_some = field_validator("features")(_some_group)
+
+    def beside(self, model: ModelSettings) -> ModelSettings:
+        """Return the whole model section of the challenger."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        return model.model_copy(
+            update={name: value for name, value in own.items() if value is not None}
+        )
+
+
+class PromotionSettings(Section):
+    """When a challenger answers in the place of the model that does."""
+
+    action: Literal["none", "say", "promote"] = "say"
+    examples: int = Field(default=10_000, ge=1)  # labelled messages of a block
+    margin_nats: float = Field(default=0.01, ge=0)  # of the mean log-loss over a block
+
+
+def with_groups_of(model: Any, challengers: Any) -> Any:
+    """Complete challengers, as a file has them, by the groups that `model` has of the same names.
+
+    A group of another kind begins from its own defaults, and so does `hybrid` with another
+    likelihood.
+    """
+    known = model.get("features") if isinstance(model, dict) else None
+    if not isinstance(challengers, dict) or not isinstance(known, dict):
+        return challengers
+    return {
+        name: each | {"features": _completed(each["features"], known)}
+        if isinstance(each, dict) and isinstance(each.get("features"), dict)
+        else each
+        for name, each in challengers.items()
+    }
+
+
+def _completed(features: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any]:
+    whole = {}
+    for name, given in features.items():
+        own, base = given or {}, known.get(name) or {}
+        if not (isinstance(own, dict) and isinstance(base, dict)):
+            whole[name] = given
+            continue
+        kind = base.get("kind", "words")
+        base = dict(base) if own.get("kind", kind) == kind else {}
+        if own.get("likelihood", base.get("likelihood")) != base.get("likelihood"):
+            base.pop("hybrid", None)
+        whole[name] = base | own
+    return whole

@@ -8,6 +8,7 @@ and `docs/configuration.md`; a test holds the three together. Units stand at the
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -27,12 +28,18 @@ from consumers.config.document import (
 )
 from consumers.config.message import MESSAGE_PARTS, LateLabelsSettings, MessageSettings
 from consumers.config.model import (
+    CHALLENGERS_MAX,
+    MODEL,
     CategoriesSettings,
+    ChallengerSettings,
     FeatureSettings,
     FlagsSettings,
     ModelSettings,
     NumbersSettings,
+    PromotionSettings,
     WordsSettings,
+    with_groups_of,
+    wrong_classes,
 )
 from consumers.config.sections import (
     SENTIMENT140,
@@ -105,6 +112,10 @@ class Settings(Section):
     labels: Labels = FieldLabels()
     late_labels: LateLabelsSettings = LateLabelsSettings()
     model: ModelSettings = ModelSettings()
+    challengers: dict[str, ChallengerSettings] = Field(
+        default_factory=dict, max_length=CHALLENGERS_MAX
+    )
+    promotion: PromotionSettings = PromotionSettings()
     learning: LearningSettings = LearningSettings()
     drift: DriftSettings = DriftSettings()
     learned: LearnedSettings = LearnedSettings()
@@ -131,6 +142,28 @@ class Settings(Section):
         """The brokers that `kafka:TOPIC` outputs go to: `kafka.servers`, else the source's own."""
         return self.kafka.servers or self.source_address.servers
 
+    @property
+    def models(self) -> dict[str, ModelSettings]:
+        """The model sections by name: that of `model`, and those of the challengers."""
+        others = {name: each.beside(self.model) for name, each in self.challengers.items()}
+        return {MODEL: self.model} | others
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_challengers(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "challengers" not in data:
+            return data
+        return data | {"challengers": with_groups_of(data.get("model"), data["challengers"])}
+
+    @field_validator("challengers", mode="before")
+    @classmethod
+    def _empty_challengers(cls, challengers: Any) -> Any:
+        """Take challengers whose keys are all commented out for none, and one for the model."""
+        found = {} if challengers is None else challengers
+        if not isinstance(found, dict):
+            return found
+        return {name: {} if each is None else each for name, each in found.items()}
+
     @field_validator("source")
     @classmethod
     def _source(cls, source: str) -> str:
@@ -141,7 +174,8 @@ class Settings(Section):
     def _sections_agree(self) -> Self:
         problems = [
             *_wrong_labels(self),
-            *_wrong_features(self),
+            *_wrong_features(self, self.model, (MODEL,)),
+            *_wrong_challengers(self),
             *_wrong_outputs(self),
             *_wrong_group(self),
             *_wrong_transactions(self),
@@ -181,13 +215,15 @@ def _wrong_labels(settings: Settings) -> Iterator[_Found]:
             yield ("model", "classes"), text
 
 
-def _wrong_features(settings: Settings) -> Iterator[_Found]:
+def _wrong_features(
+    settings: Settings, model: ModelSettings, where: tuple[str, ...]
+) -> Iterator[_Found]:
     """Find groups that read what no message brings along, what is another's, or the label."""
     kept = ("text", "user", "lang", *settings.message.fields)
     paths = {part: getattr(settings.message, part) for part in MESSAGE_PARTS}
     taken: dict[str, str] = {}
-    for name, group in settings.model.features.items():
-        here = ("model", "features", name)
+    for name, group in model.features.items():
+        here = (*where, "features", name)
         if not group.fields and group.kind == "words" and name not in kept:
             text = f"reads a field that is not kept; add {name!r} to message.fields"
             yield here, f"{text}, or name its field under fields, or take one of {', '.join(kept)}"
@@ -209,6 +245,49 @@ def _wrong_features(settings: Settings) -> Iterator[_Found]:
         if isinstance(group, CategoriesSettings):
             for field in group.values.keys() - set(group.reads(name)):
                 yield (*here, "values", field), "is none of the group's fields"
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+
+
+def _wrong_challengers(settings: Settings) -> Iterator[_Found]:
+    """Find challengers that the model's messages, memory and answers would not do for."""
+    for name, each in settings.challengers.items():
+        here = ("challengers", name)
+        if name == MODEL or not _NAME.fullmatch(name):
+            text = "is no name of a challenger: take up to 32 of a-z, 0-9, - and _"
+            yield here, f"{text}; {MODEL} is the model of the settings itself"
+        yield from _wrong_challenger(settings, each, here)
+    if not settings.challengers:
+        return
+    if settings.group.folder is not None:
+        yield ("challengers",), "must be empty with a group.folder: its parts hold one model"
+    if settings.corrections.to != "none" and not settings.learned.messages_max:
+        text = "needs learned.messages_max above 0 for corrections, to take back what was learned"
+        yield ("challengers",), text
+
+
+def _wrong_challenger(
+    settings: Settings, challenger: ChallengerSettings, here: tuple[str, ...]
+) -> Iterator[_Found]:
+    model, whole = settings.model, challenger.beside(settings.model)
+    if challenger.class_prior is not None:
+        yield from wrong_classes(challenger.class_prior, model.classes, here)
+        if model.new_classes and isinstance(challenger.class_prior, dict):
+            text = "must be one number with model.new_classes: a class that joins would have none"
+            yield (*here, "class_prior"), text
+    if challenger.features is not None:
+        yield from _wrong_features(settings, whole, here)
+    read = _kinds(model)
+    for field, kind in _kinds(whole).items():
+        if read.get(field) != kind:
+            text = f"reads {field!r} as {kind}, and model.features does not"
+            yield here, f"{text}: messages are read and remembered by the fields of the model"
+
+
+def _kinds(model: ModelSettings) -> dict[str, str]:
+    """Return the fields that a model reads, with the kind of their group."""
+    return {field: each.kind for name, each in model.features.items() for field in each.reads(name)}
 
 
 def _no_class(name: str, classes: tuple[str, ...]) -> str:
@@ -317,10 +396,12 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
         yield here, f"{text} not take back exactly what a message taught"
     if settings.corrections.to != "none":
         yield here, "needs corrections.to: none: a correction takes back what its message taught"
-    for name, group in settings.model.features.items():
-        if isinstance(group, WordsSettings) and group.normalise:
-            text = "does not go with model.half_life_s: each moment would move every word's weight"
-            yield ("model", "features", name, "normalise"), text
+    for model, section in settings.models.items():
+        path = (MODEL,) if model == MODEL else ("challengers", model)
+        for name, group in section.features.items():
+            if isinstance(group, WordsSettings) and group.normalise:
+                text = "does not go with model.half_life_s: each moment would move every word's"
+                yield (*path, "features", name, "normalise"), f"{text} weight"
 
 
 def _wrong_labelling(settings: Settings) -> Iterator[_Found]:

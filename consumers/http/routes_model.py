@@ -224,6 +224,7 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
         checkpoint=schemas.CheckpointAge(status.checkpoint_age_s),
         drift=status.drift,
         labelling=None if app_state.label_queue is None else app_state.label_queue.state(),
+        challengers=status.challengers,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 

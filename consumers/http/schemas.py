@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
-from consumers.monitoring.status import ClassRow
+from consumers.monitoring.status import ChallengersReport, ClassRow
 from consumers.search.label_queue import LabellingState
 
 TEXTS_MAX = 10_000
@@ -299,6 +299,7 @@ class ModelAnswer(Struct):
     checkpoint: CheckpointAge
     drift: DriftReport | None
     labelling: LabellingState | None
+    challengers: ChallengersReport | None
     prequential: PrequentialFigures
     confusion: Confusion
     calibration: tuple[Bin, ...]

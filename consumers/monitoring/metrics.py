@@ -122,6 +122,8 @@ STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]],
     (GAUGE, "model_features", "Words, values, flags and numbers that the model knows.",
      lambda s: s.n_features),
     (GAUGE, "vocabulary_words", "Words that the model knows.", lambda s: s.vocabulary_size),
+    (COUNTER, "promotions", "Times that a challenger began to answer.",
+     lambda s: 0 if s.challengers is None else s.challengers.n_promotions),
     (COUNTER, "words_dropped", "Words that left because the vocabulary was full.",
      lambda s: s.new_words_dropped),
     (COUNTER, "values_dropped", "Values of categories that left because their table was full.",
@@ -150,6 +152,14 @@ LABELLED_METRICS: tuple[
      ("reader",), lambda s, _: {(reader,): n for reader, n in s.parts.items()}),
     (GAUGE, "kafka_decoder_info", "1 for how Kafka's responses are decoded, else 0.", ("decoder",),
      lambda s, _: {(each,): each == s.decoder for each in DECODERS if s.decoder is not None}),
+    (GAUGE, "model_serving_info", "1 for the model that answers, 0 for its challengers.",
+     ("model",), lambda s, _: _by_model(s, "serves")),
+    (GAUGE, "model_window_log_loss_nats", "Mean log-loss of each of several models.",
+     ("model",), lambda s, _: _by_model(s, "window_log_loss")),
+    (GAUGE, "model_window_accuracy_ratio", "Share that each of several models predicted right.",
+     ("model",), lambda s, _: _by_model(s, "window_accuracy")),
+    (GAUGE, "model_window_calibration_error_ratio", "Calibration error of each of several models.",
+     ("model",), lambda s, _: _by_model(s, "calibration_error")),
     (COUNTER, "examples_learned", "Examples learned, by label.", ("label",),
      lambda s, classes: _counts_by_class(s.learned_by_class, classes)),
     (COUNTER, "predictions", "Predictions for messages without a label, by class.", ("label",),
@@ -163,6 +173,11 @@ LABELLED_METRICS: tuple[
      "That share with the classifier's own error rates taken out.", ("label",),
      lambda s, classes: {(label,): _adjusted_share(s, label) for label in classes}),
 )  # fmt: skip
+
+
+def _by_model(status: Status, figure: str) -> Samples:
+    models = () if status.challengers is None else status.challengers.models
+    return {(each.name,): getattr(each, figure) for each in models}
 
 
 def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Samples:
@@ -274,10 +289,7 @@ class CorrectionMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._corrections = _counter(
-            registry,
-            "corrections",
-            "Corrections read from their log, by what became of them.",
-            ["kind"],
+            registry, "corrections", "Corrections read, by what became of them.", ["kind"]
         )
         self._waiting = _gauge(
             registry, "corrections_waiting", "Corrections read and not applied yet."

@@ -238,6 +238,78 @@ class ClassRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """How well one of several models does, on messages that all of them judged.
+
+    Attributes
+    ----------
+    name : str
+        `model` for the one of the settings, else the challenger's.
+    serves : bool
+        Whether it is the one that answers.
+    n_examples : int
+        How many examples it has learned.
+    n_judged : int
+        How many of them it had judged before, beside the others.
+    accuracy, log_loss : float or None
+        Over all of these, in nats; None before the first.
+    window_accuracy, window_log_loss, calibration_error : float or None
+        Over the newest `learning.window` of them.
+    """
+
+    name: str
+    serves: bool
+    n_examples: int
+    n_judged: int
+    accuracy: float | None
+    log_loss: float | None
+    window_accuracy: float | None
+    window_log_loss: float | None
+    calibration_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBlock:
+    """A point of the models' curves: `promotion.examples` messages up to the number `example`.
+
+    Attributes
+    ----------
+    example : int
+        How many messages all of them had judged by then.
+    log_loss, accuracy : mapping of str to float
+        Over the block, by model.
+    """
+
+    example: int
+    log_loss: Mapping[str, float]
+    accuracy: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengersReport:
+    """The models that learn side by side.
+
+    Attributes
+    ----------
+    serving : str
+        The one that answers.
+    previous : str or None
+        Whose place it took.
+    n_promotions : int
+        Since the checkpoint's beginning.
+    models : tuple of ModelFigures
+    blocks : tuple of JudgedBlock
+        The newest ones, oldest first.
+    """
+
+    serving: str
+    previous: str | None
+    n_promotions: int
+    models: tuple[ModelFigures, ...]
+    blocks: tuple[JudgedBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The daemon at one moment.
 
@@ -301,6 +373,7 @@ class Status:
     new_words_dropped: int = 0  # in this run
     new_values_dropped: int = 0  # values of categories, likewise
     drift: DriftReport | None = None  # with `drift.enabled`
+    challengers: ChallengersReport | None = None  # with `challengers`
     health: HealthReport = NOT_BEGUN  # what `/healthz` and `/readyz` answer
 
 

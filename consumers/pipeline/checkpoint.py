@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -42,7 +43,7 @@ from consumers.checkpoint_entry import (
     entries_of,
     values_of,
 )
-from consumers.config.model import READING
+from consumers.config.model import MODEL, READING
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import Partition, part_name, partition_of
@@ -91,6 +92,7 @@ class Checkpoint:
         self._written_at: float | None = None
         self._folder: int | None = None  # the locked folder's descriptor
         self._entries: dict[str, CheckpointEntry] = {}  # restored, and not handed out yet
+        self.serving = MODEL  # the name of the restored model among the challengers
 
     @property
     def own_folder(self) -> Path | None:
@@ -190,9 +192,12 @@ class Checkpoint:
         """Start the next interval, after a checkpoint or a failed one."""
         self._due_at = self._clock() + self._settings.interval_s
 
-    def restore(self, fresh: NaiveBayes) -> tuple[NaiveBayes, dict[Partition, int]]:
+    def restore(
+        self, fresh: NaiveBayes, challengers: Mapping[str, NaiveBayes] = MappingProxyType({})
+    ) -> tuple[NaiveBayes, dict[Partition, int]]:
         """Return the saved model and its positions; `fresh` and none if nothing was saved yet.
 
+        The saved model may be one of the `challengers`, given untrained, that was promoted.
         State of another configuration or stream is a `MismatchError`; if none of the kept files can
         be read, it is a `CheckpointError`.
         """
@@ -215,7 +220,10 @@ class Checkpoint:
             log.error("checkpoint_damaged", detail=str(warning.message))
         notes = dict(stored.header["notes"])
         self._entries = entries_of(notes.pop("entries", {}), stored.extras)
-        self._refuse_other(path, fresh, stored.model, notes)
+        serving = serving_in(stored.header["notes"])
+        if serving in challengers:
+            self.serving, fresh = serving, challengers[serving]
+        self._refuse_other(path, fresh, stored.model, notes, serving)
         take_settings(stored.model, fresh, set())
         log.info("restored", path=str(stored.path), n_examples=stored.model.n_examples)
         return stored.model, {partition_of(name): at for name, at in stored.positions.items()}
@@ -288,14 +296,32 @@ class Checkpoint:
         }
 
     def _refuse_other(
-        self, path: Path, fresh: NaiveBayes, stored: NaiveBayes, notes: Mapping[str, Any]
+        self,
+        path: Path,
+        fresh: NaiveBayes,
+        stored: NaiveBayes,
+        notes: Mapping[str, Any],
+        serving: str,
     ) -> None:
         found = mismatch(fresh, self._identity, stored, notes)
+        if found and serving != self.serving:
+            raise MismatchError(
+                f"{path} has the model of challengers.{serving}, which was promoted, and the "
+                f"configuration has no such challenger; its model differs:\n{found}\n"
+                f"Put challengers.{serving} back or write it as model, or go back to what served "
+                "before: `streamnb model revert`."
+            )
         if found:
             raise MismatchError(
                 f"{path} was made by another configuration:\n{found}\n"
                 "Put the configuration back, or name another checkpoint.folder to learn anew."
             )
+
+
+def serving_in(notes: Mapping[str, Any]) -> str:
+    """Return the name of a file's own model: `model`, or that of the challenger that serves."""
+    values = notes.get("entries", {}).get("challengers", {})
+    return str(values.get("serving", MODEL))
 
 
 def mismatch(

@@ -11,17 +11,22 @@ model, those of the predictor's thread at the marker. So all of them know the sa
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, TypeAlias
+
+import structlog
 
 from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
 from consumers.config.sections import LearningSettings
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Partition
 from consumers.monitoring.logs import span
+from consumers.pipeline.challengers import ChallengedLearner, Challengers
 from consumers.pipeline.checkpoint import (
     Checkpoint,
     SavedCheckpoint,
@@ -46,6 +51,7 @@ from streamnb.state import ModelState
 # How long a checkpoint may wait for the predictor and the sinks together.
 _SAFE_TIMEOUT_S = 30.0
 _SLICE_S = 1.0  # how often a wait checks for a stop
+log = structlog.get_logger(__name__)
 
 Entries: TypeAlias = dict[str, CheckpointEntry]
 
@@ -191,6 +197,15 @@ class CheckpointWriter:
             raise CheckpointError(f"no checkpoint was written: {error}") from error
 
 
+@contextlib.contextmanager
+def errors_logged() -> Iterator[None]:
+    """Log a checkpoint that was not written instead of raising: the one before it stands."""
+    try:
+        yield
+    except CheckpointError as error:
+        log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- the detail says it all
+
+
 def _flush(sink: Flushable, deadline: _Deadline) -> None:
     """Flush in slices, so that a stop is noticed meanwhile."""
     while True:
@@ -253,17 +268,21 @@ class Publishing:
         board: SnapshotBoard,
         clock: Callable[[], float],
         confidence: Confidence | None = None,
+        challengers: Challengers | None = None,
     ) -> Learner:
         """Return the learner of a model, with its first snapshot published."""
         settings = self._settings
+        make: Callable[..., Learner] = Learner
+        if challengers is not None:
+            make = partial(ChallengedLearner, challengers)
         if not self._by_examples:
             by_time = EveryInterval(settings.publish_interval_s, settings.publish_share_max, clock)
-            return Learner(model, board, by_time, clock, confidence=confidence)
+            return make(model, board, by_time, clock, confidence=confidence)
         known, self._known = self._known, None
         rule = None if confidence is None else self._rule_of(confidence)
         snapshot = Snapshot(known or model, self._version, rule) if self._version else None
         policy = EveryExamples(settings.publish_examples)
-        self._learner = Learner(
+        self._learner = make(
             model, board, policy, clock, snapshot, is_current=known is None, confidence=confidence
         )
         return self._learner

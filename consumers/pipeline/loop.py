@@ -8,10 +8,9 @@ deletions: that thread alone writes to the sinks. Checkpoints are written while 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
@@ -30,8 +29,9 @@ from consumers.messages import Messages, Partition, Reject, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health
+from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.checkpoint_writer import CheckpointWriter, errors_logged
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.label_reader import LabelReader
@@ -95,6 +95,7 @@ class Pipeline:
     reviser: Reviser | None = None
     labels: LabelReader | None = None
     decay: DecayTimes | None = None
+    challengers: Challengers | None = None
     # Told, on the predictor's thread, of each offset before which all records were added: it
     # commits the positions itself.
     handled: Callable[[Partition, int], None] | None = None
@@ -210,7 +211,7 @@ class Pipeline:
                 f"{self.predictor.failure}. Start again: the stream goes on from the last"
                 " checkpoint, and it comes again."
             ) from self.predictor.failure
-        with _checkpoint_errors_logged():
+        with errors_logged():
             if self.checkpoint_writer.is_busy:
                 self._collect_checkpoint(0.0)
             elif self.checkpoint.is_due() and self._is_saved():
@@ -225,7 +226,7 @@ class Pipeline:
         try:
             if self.learner.n_until_due() is None:
                 self.learner.publish()
-            with _checkpoint_errors_logged():
+            with errors_logged():
                 self._await_checkpoint()
             if self._is_mid_batch:
                 raise CheckpointError(
@@ -250,11 +251,12 @@ class Pipeline:
     def _learn_and_take_back(self, reviser: Reviser, messages: Messages) -> Messages:
         """Learn a batch and take back what it deletes; return what was not superseded.
 
-        If snapshots are published by examples, each delete and update has its effect in its place,
-        so that what a snapshot knows is a function of the log; else all do behind the batch, as the
-        counts come out the same.
+        By examples, or with challengers, each delete and update has its effect in its place, so
+        that all that is answered follows from the log; else all do behind the batch: counts come
+        out the same.
         """
-        in_place, begin, pieces = self.learner.n_until_due() is not None, 0, list[_Piece]()
+        in_place = self.learner.n_until_due() is not None or self.challengers is not None
+        begin, pieces = 0, list[_Piece]()
         revision = reviser.revise(messages, self.learner.model.classes)
         for end, taken in revision.cuts(in_place=in_place):
             pieces += self._judge_and_learn(revision.messages, begin, end)
@@ -296,11 +298,13 @@ class Pipeline:
 
         By examples, a class that joins begins a call too: those before it are judged without it,
         and so are their losses and what calibrates answers, wherever the log is cut into batches.
+        With challengers too, of which another may answer where a block ends.
         """
-        due = self.learner.n_until_due()
-        if due is None:
-            return len(rows) + 1
-        n, known = due or len(rows) + 1, self.learner.model.state.class_index
+        n, due, rivals = len(rows) + 1, self.learner.n_until_due(), self.challengers
+        if due is None and rivals is None:
+            return n
+        n = min(n, due or n, n if rivals is None else rivals.n_until_judged)
+        known = self.learner.model.state.class_index
         new = [code for code, label in enumerate(messages.classes) if label not in known]
         if new and len(rows):
             codes = messages.labels[rows]
@@ -542,7 +546,7 @@ class Pipeline:
         has_new = self.logs is not None and self.logs.has_new()
         if path is None or not (has_new or is_first):
             return
-        with _checkpoint_errors_logged():
+        with errors_logged():
             self._await_checkpoint()
             if self.group is not None and self.logs is not None:
                 self.group.begin({each: known.begin for each, known in self.logs.begun.items()})
@@ -588,12 +592,3 @@ class Pipeline:
         self._checkpoint_trouble = str(error)
         self.checkpoint.postpone()
         self.metrics.checkpoint_failed()
-
-
-@contextlib.contextmanager
-def _checkpoint_errors_logged() -> Iterator[None]:
-    """Log a checkpoint that was not written instead of raising: the one before it stands."""
-    try:
-        yield
-    except CheckpointError as error:
-        log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- the detail says it all

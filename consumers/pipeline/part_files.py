@@ -34,12 +34,12 @@ from urllib.parse import quote, unquote
 import numpy as np
 import structlog
 
-from consumers.config.model import READING
+from consumers.config.model import MODEL, READING
 from consumers.config.settings import Settings
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.features import build_model, read_alike
 from consumers.messages import CLASSES_MAX, Partition, part_name
-from consumers.pipeline.checkpoint import FILE_NAME, mismatch, take_settings
+from consumers.pipeline.checkpoint import FILE_NAME, mismatch, serving_in, take_settings
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError
@@ -384,15 +384,33 @@ def as_stored(settings: Settings) -> Settings:
         paths += [checkpoint, *older_files(checkpoint)]
     for path in paths:
         with contextlib.suppress(StoreError):
-            model = read_alike(settings.model, groups_of(path))
+            groups = _groups_by_model(path, settings)
+            model = read_alike(settings.model, groups[MODEL])
             if build_model(model).describe() != build_model(settings.model).describe():
                 log.info(
                     "words_read_as_stored",
                     detail=f"words are read as in {path}: other than a new model reads them, as "
                     f"the configuration does not say ({', '.join(READING)} of a feature group)",
                 )
-            return settings.model_copy(update={"model": model})
+            others = {}
+            for name, each in settings.challengers.items():
+                own = read_alike(each.beside(model), groups.get(name, groups[MODEL]))
+                others[name] = each.model_copy(update={"features": own.features})
+            return settings.model_copy(update={"model": model, "challengers": others})
     return settings
+
+
+def _groups_by_model(path: Path, settings: Settings) -> dict[str, Any]:
+    """Return the groups of the models in a file; `model` is the one that the settings call so."""
+    own, notes = groups_of(path), notes_of(path)
+    serving = serving_in(notes)
+    said = notes.get("entries", {}).get("challengers", {"models": {}})
+    found = {
+        name: each["model"]["groups"] for name, each in said["models"].items() if "model" in each
+    }
+    if serving not in settings.challengers:  # what serves is `model`, or is refused
+        serving = MODEL
+    return found | {serving: own}
 
 
 def _segment_name(number: int, data: bytes) -> str:

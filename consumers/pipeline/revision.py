@@ -290,7 +290,7 @@ class Reviser:
         if record is not None:
             found = self.memory.log(said.place).read(np.array([record.number]))
             taught_part = found.parts(len(self._fields))[0] or part_name(said.place)
-            unlearn(found, taught_part, self._fields, learner)
+            unlearn(found, taught_part, self._fields, learner, part_name(said.place))
         if record is not None and record.offset != said.offset:
             fields = found.columns(self._fields)
         else:

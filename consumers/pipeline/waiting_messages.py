@@ -22,6 +22,7 @@ from consumers.decode.kernels import learned_records as kernels
 from consumers.features import PartitionTime
 from consumers.messages import weighed
 from consumers.pipeline import learned_memory
+from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
     AWAITED,
@@ -302,13 +303,13 @@ def take_back(
     for name in dict.fromkeys(parts.tolist()):
         own = found.some(parts == name)
         try:
-            unlearn(own, name, fields, learner)
+            unlearn(own, name, fields, learner, part)
             counts["unlearned"] += len(own)
         except InputError:
             for number in own.numbers.tolist():  # the others are taken back all the same
                 one = own.some(own.numbers == number)
                 try:
-                    unlearn(one, name, fields, learner)
+                    unlearn(one, name, fields, learner, part)
                     counts["unlearned"] += len(one)
                 except InputError as error:
                     counts["refused"] += 1
@@ -317,8 +318,13 @@ def take_back(
     return counts
 
 
-def unlearn(records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner) -> None:
-    """Unlearn what some records taught a part; if one cannot be, none is."""
+def unlearn(
+    records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner, log_name: str
+) -> None:
+    """Unlearn what some records of a log taught a part; if one cannot be, none is."""
+    if isinstance(learner, ChallengedLearner):  # which may have begun behind some of them
+        learner.take_back(records, log_name, part, fields)
+        return
     labels = Codes(records.labels, tuple(learner.model.classes))
     columns, weights = weighed(records.columns(fields))
     learner.unlearn_many(part, columns, labels, weights=weights)

@@ -14,6 +14,7 @@ from consumers.config.settings import (
     OutputAddress,
     Settings,
     SourceAddress,
+    WordsSettings,
     load,
     to_yaml,
 )
@@ -177,6 +178,29 @@ port: 1
             "model: {half_life_s: 60, features: {text: {likelihood: complement, normalise: true}}}",
             "model.features.text.normalise: does not go with model.half_life_s",
         ),
+        ("challengers: {model: {}}", "challengers.model: is no name of a challenger"),
+        (
+            "challengers: {a: {hash_key: 'ab12'}}",
+            "challengers.a.hash_key: is no known key; did you mean model.hash_key?",
+        ),
+        (
+            "challengers: {a: {class_prior: {negative: 1}}}",
+            "challengers.a.class_prior: must have a number for every class; 'positive' has none",
+        ),
+        (
+            "challengers: {a: {features: {lang: {kind: categories}}}}",
+            "challengers.a: reads 'lang' as categories, and model.features does not",
+        ),
+        (
+            "challengers: {a: {features: {text: {ngrams: [2, 1]}}}}",
+            "challengers.a.features.text.ngrams: must be [shortest, longest]",
+        ),
+        ("challengers: {a: {}}\ngroup: {folder: s}", "challengers: must be empty with a group"),
+        (
+            "challengers: {a: {}}\nlearned: {messages_max: 0}",
+            "challengers: needs learned.messages_max above 0 for corrections",
+        ),
+        ("promotion: {margin_nats: -1}", "promotion.margin_nats: must be greater than or equal"),
         ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),
         ("- source", "it must be keys and values"),
@@ -185,6 +209,30 @@ port: 1
 def test_a_mistake_says_what_is_allowed(tmp_path: Path, text: str, expected: str) -> None:
     """Whatever is wrong, the message names the place and the way out."""
     assert expected in mistakes(tmp_path, text)
+
+
+def test_a_challenger_says_in_what_it_differs(tmp_path: Path) -> None:
+    """What it leaves out of its section and of its groups is as in `model`."""
+    text = """
+model: {calibration: true, features: {text: {max_words: 500, ngrams: [1, 1]}}}
+challengers:
+  same:
+  pairs: {features: {text: {ngrams: [1, 2]}}, calibration: false}
+  bernoulli: {features: {text: {likelihood: bernoulli}}, class_prior: 2}
+"""
+    models = load(write(tmp_path, text), {}).models
+    assert models["same"] == models["model"]
+    pairs, bernoulli = models["pairs"].features["text"], models["bernoulli"].features["text"]
+    assert isinstance(pairs, WordsSettings)
+    assert isinstance(bernoulli, WordsSettings)
+    assert (pairs.ngrams, pairs.max_words, pairs.hybrid) == ((1, 2), 500, True)
+    assert (bernoulli.ngrams, bernoulli.max_words, bernoulli.hybrid) == ((1, 1), 500, False)
+    assert [each.calibration for each in models.values()] == [True, True, False, True]
+    assert [each.class_prior for each in models.values()] == [1.0, 1.0, 1.0, 2.0]
+    made = load(tmp_path / "config.yaml", {})
+    assert load(write(tmp_path, to_yaml(made)), {}).models == models
+    shown = mistakes(tmp_path, "challengers: {a: {hash_key: 'ab12'}}")
+    assert "ab12" not in shown
 
 
 def test_classes_that_join_need_no_place_in_the_settings(tmp_path: Path) -> None:

@@ -1,0 +1,276 @@
+"""Challengers learn what the serving model learns, are judged alike, and may take its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from consumers.cli.model_report import read_newest
+from consumers.cli.verify import verify
+from consumers.config.sections import CheckpointSettings
+from consumers.errors import CheckpointError, MismatchError
+from consumers.pipeline.challengers import revert
+from streamnb import NaiveBayes, serialization
+from streamnb.storage import Stored, read
+from tests.consumers.cli.test_commands import Command, command
+from tests.endtoend.correction_clients import ask
+from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import examples
+from tests.endtoend.test_late_labels import label, message
+from tests.endtoend.test_late_labels import replay as replay_late
+from tests.endtoend.test_reproducible import KEY, replay, same_however_cut, stream
+
+__all__ = ["command"]
+PLAIN: dict[str, Any] = {"text": {"likelihood": "bernoulli", "ngrams": [1, 1]}}
+PAIRS: dict[str, Any] = {"text": {"likelihood": "multinomial", "ngrams": [1, 2]}}
+WORDS: dict[str, Any] = {"text": {"likelihood": "multinomial", "ngrams": [1, 1], "hybrid": False}}
+MODEL: dict[str, Any] = {"hash_key": KEY, "features": PLAIN}
+CHALLENGERS: dict[str, Any] = {
+    "pairs": {"features": PAIRS},
+    "words": {"features": WORDS, "calibration": True},
+}
+PROMOTION = {"action": "promote", "examples": 300, "margin_nats": 0.05}
+SECTIONS: dict[str, Any] = {"model": MODEL, "challengers": CHALLENGERS, "promotion": PROMOTION}
+
+
+def stored_at(folder: Path) -> Stored:
+    """Return the newest checkpoint of a folder."""
+    return read(folder / "model.nb")
+
+
+def entry(folder: Path) -> dict[str, Any]:
+    """Return what a checkpoint says of its challengers."""
+    found: dict[str, Any] = stored_at(folder).header["notes"]["entries"]["challengers"]
+    return found
+
+
+def model_of(folder: Path, name: str) -> NaiveBayes:
+    """Return a model of a checkpoint by its name."""
+    stored, said = stored_at(folder), entry(folder)
+    if said["serving"] == name:
+        return stored.model
+    prefix = f"challengers/{name}/model/"
+    arrays = {k.removeprefix(prefix): v for k, v in stored.extras.items() if k.startswith(prefix)}
+    return NaiveBayes.of(serialization.unpack(said["models"][name]["model"], arrays)[0])
+
+
+def write_log(folder: Path, log: Iterable[dict[str, Any]]) -> Path:
+    """Write messages to a file."""
+    path = folder / "in.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in log), encoding="utf-8")
+    return path
+
+
+def revised(n: int) -> list[dict[str, Any]]:
+    """Return a log in which the stream deletes and updates some of what it said before."""
+    log: list[dict[str, Any]] = []
+    for i, (text, truth) in enumerate(examples(n)):
+        log.append({"id": f"m{i}", "text": text, "label": truth, "times": 1 + i % 3})
+        if i % 5 == 4:
+            log.append({"id": f"m{i // 2}", "operation": "delete"})
+        if i % 7 == 6:
+            fresh = {"id": f"m{i - 3}", "text": f"new {text}", "label": truth, "times": 2}
+            log.append(fresh | {"operation": "update"})
+    return log
+
+
+def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
+    """Models, figures, the promotion and what leaves are functions of the log."""
+    learning = {"publish": "examples", "publish_examples": 100}
+    predictions = same_however_cut(tmp_path, stream(tmp_path), learning=learning, **SECTIONS)
+    said = entry(tmp_path / "stopped")
+    assert (said["serving"], said["previous"], said["n_promotions"]) == ("pairs", "model", 1)
+    assert said["n"] == stored_at(tmp_path / "whole").model.n_examples
+    blocks = said["blocks"]
+    assert [at for at, _, _ in blocks] == [300 * (k + 1) for k in range(len(blocks))]
+    assert blocks[0][1]["model"] - blocks[0][1]["pairs"] >= 0.05  # so it was at once
+    # Up to the promotion the answers are those of the model, behind it those of the challenger.
+    records = [json.loads(line) for line in predictions.splitlines()]
+    alone = {}
+    for name, features in (("model", PLAIN), ("pairs", PAIRS)):
+        folder = tmp_path / name
+        model = {"hash_key": KEY, "features": features}
+        replay(folder, tmp_path / "in.jsonl", model=model, learning=learning)
+        lines = (folder / "out.jsonl").read_bytes().splitlines()
+        alone[name] = [json.loads(line)["probabilities"] for line in lines]
+    answers = [each["probabilities"] for each in records]
+    n = next(k for k, each in enumerate(answers) if each != alone["model"][k])
+    assert 100 < n < 200  # a third of the messages has no label
+    assert answers[:n] == alone["model"][:n]
+    assert answers[n:] == alone["pairs"][n:]
+
+
+def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
+    """Deletes, updates, weights and a promotion leave what a run of that model alone leaves."""
+    source, times = write_log(tmp_path, revised(1_200)), {"weight": "times"}
+    replay(tmp_path / "state", source, message=times, **SECTIONS)
+    said = entry(tmp_path / "state")
+    assert said["serving"] == "pairs"
+    for name, section in {"model": {}, **CHALLENGERS}.items():
+        replay(tmp_path / name, source, message=times, model=MODEL | section)
+        alone = stored_at(tmp_path / name)
+        assert model_of(tmp_path / "state", name).digest() == alone.model.digest(), name
+        figures = alone.header["notes"]["entries"]["prequential"]
+        assert said["models"][name]["figures"]["log_loss_sum"] == figures["log_loss_sum"], name
+        assert said["models"][name]["figures"]["n_correct"] == figures["n_correct"], name
+
+
+def test_late_labels_teach_all_of_them(tmp_path: Path) -> None:
+    """A label that comes in its own log is learned and judged by each model."""
+    n = 900
+    for name, own in (("state", SECTIONS), ("alone", {"model": MODEL | CHALLENGERS["words"]})):
+        (tmp_path / name).mkdir()
+        lines = [message(i) for i in range(n)], [label(i) for i in range(n)]
+        replay_late(tmp_path / name, *lines, **own)
+    folder = tmp_path / "state" / "state"
+    alone = stored_at(tmp_path / "alone" / "state").model
+    assert model_of(folder, "words").digest() == alone.digest()
+    assert entry(folder)["n"] == alone.n_examples == n
+    assert entry(folder)["serving"] == "pairs"
+
+
+def test_one_that_is_added_later_begins_there(tmp_path: Path) -> None:
+    """It learns what follows, takes back nothing that came before, and may be promoted."""
+    log = revised(1_500)
+    source, begin = write_log(tmp_path, log), 700
+    replay(tmp_path / "state", source, n=begin, model=MODEL)
+    with capture_logs() as lines:
+        replay(tmp_path / "state", source, n=100, **SECTIONS)
+    assert [each["name"] for each in lines if each["event"] == "challenger_begins"] == [
+        "pairs", "words",
+    ]  # fmt: skip
+    replay(tmp_path / "state", source, **SECTIONS)
+    living: dict[str, tuple[int, str, str]] = {}
+    for at, each in enumerate(log):
+        if each.get("operation") == "delete":
+            living.pop(each["id"], None)
+        else:
+            living[each["id"]] = (at, each["text"], each["label"])
+    kept = [(text, truth) for at, text, truth in living.values() if at >= begin]
+    plain = model_of(tmp_path / "state", "pairs")
+    texts, labels = zip(*kept, strict=True)
+    fresh = NaiveBayes.of(plain.state.frozen_copy())
+    fresh.unlearn_many({"text": list(texts)}, list(labels), part=next(iter(fresh.parts)))
+    assert fresh.n_examples == 0
+    assert np.count_nonzero(fresh.word_counts(fresh.words())) == 0
+    assert entry(tmp_path / "state")["serving"] == "pairs"
+    assert entry(tmp_path / "state")["models"]["pairs"]["begins"] is not None
+    # It goes on once it serves, from a checkpoint of its own counts.
+    replay(tmp_path / "state", source, **SECTIONS)
+    assert model_of(tmp_path / "state", "pairs").digest() == plain.digest()
+
+
+def test_the_settings_may_change(tmp_path: Path) -> None:
+    """What is removed is dropped, what changed begins anew, and what serves must be named."""
+    source, folder = stream(tmp_path), tmp_path / "state"
+    replay(folder, source, n=300, **SECTIONS)
+    changed = {"words": {"features": {"text": WORDS["text"] | {"negation": False}}}}
+    with capture_logs() as lines:
+        replay(folder, source, n=1_000, **SECTIONS | {"challengers": CHALLENGERS | changed})
+    said = [(each["event"], each["name"]) for each in lines if "challenger_" in each["event"]]
+    assert said[:2] == [("challenger_changed", "words"), ("challenger_begins", "words")]
+    assert ("challenger_promoted", "pairs") in said
+    removed = SECTIONS | {"challengers": {"words": changed["words"]}}
+    with pytest.raises(MismatchError, match=r"no such challenger[\s\S]*streamnb model revert"):
+        replay(folder, source, n=100, **removed)
+    before = stored_at(folder).model.digest()
+    with capture_logs() as lines:  # written as model, it is what the configuration says
+        replay(folder, source, n=1, **removed | {"model": MODEL | {"features": PAIRS}})
+    said = [(each["event"], each.get("name")) for each in lines]
+    assert ("challenger_dropped", "model") in said
+    assert ("challenger_serves", "pairs") not in said
+    assert entry(folder)["serving"] == "model"
+    assert entry(folder)["models"]["words"]["figures"]["n"] > 0
+    assert stored_at(folder).model.n_examples > 0
+    assert before
+
+
+def test_one_command_goes_back(tmp_path: Path, command: Command) -> None:
+    """The model answers again as it would have, and what it replaced is not promoted any more."""
+    source, folder = stream(tmp_path), tmp_path / "state"
+    config = write_config(
+        tmp_path / "config.yaml", source=f"file:{source}", checkpoint={"folder": str(folder)},
+        **SECTIONS,
+    )  # fmt: skip
+    replay(folder, source, n=2_000, **SECTIONS)
+    digests = {name: model_of(folder, name).digest() for name in ("model", "pairs", "words")}
+    assert entry(folder)["serving"] == "pairs"
+    stored_settings, stored, _ = read_newest(config, None)
+    assert verify(stored_settings, stored).is_equal  # against the log, as the one that serves
+    found = command("model", "revert", "-c", str(config), "--json")
+    assert (found.code, json.loads(found.out.splitlines()[-1])) == (
+        0,
+        {"before": "pairs", "now": "model"},
+    )
+    assert stored_at(folder).model.digest() == digests["model"]
+    assert {name: model_of(folder, name).digest() for name in digests} == digests
+    with capture_logs() as lines:
+        replay(folder, source, **SECTIONS)
+    assert entry(folder)["serving"] == "model"
+    assert "challenger_is_better" in [each["event"] for each in lines]
+    for name, section in {"model": {}, **CHALLENGERS}.items():
+        replay(tmp_path / name, source, model=MODEL | section)
+        assert model_of(folder, name).digest() == stored_at(tmp_path / name).model.digest()
+    with pytest.raises(CheckpointError, match="went back already"):
+        revert(CheckpointSettings(folder=folder))
+
+
+def start(folder: Path) -> Daemon:
+    """Start a daemon that follows a file, with challengers."""
+    return Daemon(
+        write_config(
+            folder / "config.yaml",
+            source="file:in.jsonl",
+            file={"batch_bytes": 2_048},
+            checkpoint={"folder": "state", "interval_s": 0.01},
+            **SECTIONS,
+        )
+    )
+
+
+def has_judged(folder: Path, n: int) -> bool:
+    """Return whether the checkpoint of a daemon has so many judged messages."""
+    return (folder / "model.nb").exists() and int(entry(folder)["n"]) >= n
+
+
+def test_a_kill_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """After two kills, one behind the promotion, models and figures are an undisturbed run's."""
+    lines = write_log(tmp_path, revised(1_000)).read_bytes().splitlines(keepends=True)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    (whole / "in.jsonl").write_bytes(b"".join(lines))
+    replay(whole / "state", whole / "in.jsonl", **SECTIONS)
+    for end, n_judged, n_promotions in ((250, 100, 0), (900, 400, 1)):
+        (killed / "in.jsonl").write_bytes(b"".join(lines[:end]))
+        with start(killed) as daemon:
+            daemon.until_page("/readyz", 200)
+            daemon.until(partial(has_judged, killed / "state", n_judged), "a checkpoint")
+            daemon.kill()
+        assert entry(killed / "state")["n_promotions"] == n_promotions
+    (killed / "in.jsonl").write_bytes(b"".join(lines))
+    with start(killed) as daemon:
+        daemon.until_page("/readyz", 200)
+        daemon.until(lambda: entry(killed / "state")["n"] == entry(whole / "state")["n"], "the end")
+        answer = daemon.until_page("/v1/model", 200)["challengers"]
+        assert answer["serving"] == "pairs"
+        assert [each["name"] for each in answer["models"]] == ["model", "pairs", "words"]
+        assert daemon.metric("streamnb_model_serving_info") == 1
+        assert daemon.metric("streamnb_promotions_total") == 1
+        assert ask(daemon.address, "GET", "/v1/model")[1]["challengers"]["blocks"]
+        assert daemon.stop() == 0
+    one, other = entry(whole / "state"), entry(killed / "state")
+    for said in (one, other):
+        for each in said["models"].values():
+            each.pop("model", None)  # its words are in an order of the run's own
+    assert one == other
+    for name in ("model", "pairs", "words"):
+        models = [model_of(each / "state", name) for each in (whole, killed)]
+        assert models[0].digest() == models[1].digest()
