@@ -28,7 +28,7 @@ from tests.endtoend.test_late_labels import label, message
 from tests.endtoend.test_late_labels import replay as replay_late
 from tests.endtoend.test_reproducible import KEY, N, replay, same_however_cut, stream
 
-COSTS = {"negative": {"positive": 3.0}}
+COSTS = {"negative": {"positive": 20.0}}
 MODEL: dict[str, Any] = {"hash_key": KEY, "calibration": True, "coverage": 0.8, "costs": COSTS}
 
 
@@ -77,7 +77,7 @@ def test_predictions_are_those_of_the_library(tmp_path: Path) -> None:
     lines = (tmp_path / "out" / "out.jsonl").read_bytes().splitlines()
     records = {each["id"]: each for each in map(json.loads, lines)}
     model = build_model(Settings.model_validate({"model": MODEL}).model)
-    confidence = Confidence(Calibrator(), ConformalSets(0.8), [[0.0, 3.0], [1.0, 0.0]])
+    confidence = Confidence(Calibrator(), ConformalSets(0.8), [[0.0, 20.0], [1.0, 0.0]])
     learner = Learner(model, SnapshotBoard(), EveryExamples(70), lambda: 0.0, confidence=confidence)
     decided, sizes = set(), set()
     for i, (text, truth) in enumerate(examples(N)):
@@ -114,7 +114,7 @@ def test_the_command_answers_by_the_checkpoint(tmp_path: Path) -> None:
     known = learned_at(tmp_path / "out")
     calibrator = Calibrator.from_dict(known["calibrator"])
     threshold = ConformalSets.from_dict(known["conformal"]).threshold
-    rule = AnswerRule(calibrator.curve, threshold, np.array([[0.0, 3.0], [1.0, 0.0]]))
+    rule = AnswerRule(calibrator.curve, threshold, np.array([[0.0, 20.0], [1.0, 0.0]]))
     example = {"text": "sun rain coffee"}
     stated = stored.model.predict_log_proba_many({"text": [example["text"]]})
     logs = rule.calibrated(stated)
