@@ -314,6 +314,7 @@ def _sklearn(n_classes: int) -> _Engine:
     """
     from sklearn.feature_extraction import FeatureHasher  # noqa: PLC0415 -- a peer
     from sklearn.linear_model import SGDClassifier  # noqa: PLC0415 -- a peer
+    from sklearn.preprocessing import normalize  # noqa: PLC0415 -- a peer
 
     hasher = FeatureHasher(n_features=1 << 22)
     model = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=1)
@@ -328,7 +329,7 @@ def _sklearn(n_classes: int) -> _Engine:
         found, begin = [np.empty((0, n_classes))], 0
         while begin < len(rows):
             end = min(len(rows), begin + _STEP - n_seen % _STEP)
-            x = hasher.transform(rows[begin:end])
+            x = normalize(hasher.transform(rows[begin:end]))  # else its steps are far too long
             even = np.full((end - begin, n_classes), 1.0 / n_classes)
             found.append(model.predict_proba(x) if is_fitted else even)
             learned = np.flatnonzero(is_learned[begin:end])
