@@ -269,13 +269,19 @@ def take(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float
 
 
 # Texts without their markup.
-_TAG = re.compile(r"""</?([a-zA-Z][a-zA-Z0-9]*)(?:[^<>"']|"[^"]*"|'[^']*')*+>""")
+_TAG = re.compile(r"""</?([a-zA-Z][a-zA-Z0-9]*+)(?:[^<>"']|"[^"]*"|'[^']*')*+>""")
 _BLOCKS = (
     " address article blockquote br dd div dl dt figure footer h1 h2 h3 h4 h5 h6 header hr li ol p "
     "pre section table td th tr ul "
 )
 _UNSHOWN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
-_SPACES = re.compile(r"[ \t]*\n[ \t\n]*")
+# A look behind spares a second pass over blanks; the first of a run alone begins a match.
+_SPACES = re.compile(r"(?<![ \t])[ \t]*+\n[ \t\n]*")
+_DIGITS = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
+# Nothing is composed with an ASCII letter behind it. A longer piece ends before a letter, if its
+# marks are no more than the 30 of Unicode's stream-safe format (UAX 15).
+_PIECE = 1000
+_PIECES = re.compile(rf"[\x00-\x7f]?[^\x00-\x7f]{{1,{_PIECE}}}[^\w\x00-\x7f]{{0,30}}")
 
 
 def plain_text(text: str) -> str:
@@ -287,7 +293,15 @@ def plain_text(text: str) -> str:
     for begin, end in _UNSHOWN:
         text = _without(text, begin, end)
     text = _TAG.sub(lambda tag: "\n" if f" {tag[1].lower()} " in _BLOCKS else "", text)
-    return html.unescape(_SPACES.sub("\n", text).strip())
+    return unescaped(_SPACES.sub("\n", text).strip())
+
+
+def unescaped(text: str) -> str:
+    """Return a text with its entities undone, also those of more digits than Python reads."""
+    try:
+        return html.unescape(text)
+    except ValueError:
+        return html.unescape(_DIGITS.sub(r"&#\1", text))
 
 
 def _without(text: str, begin: str, end: str) -> str:
@@ -301,12 +315,17 @@ def _without(text: str, begin: str, end: str) -> str:
 
 def text_form(message: MessageSettings) -> Callable[[str], str] | None:
     """Return what makes a message's text of the one that it holds; None if it stays as it is."""
-    undo = {"none": None, "entities": html.unescape, "html": plain_text}[message.markup]
+    undo = {"none": None, "entities": unescaped, "html": plain_text}[message.markup]
     if not message.nfc:
         return undo
-    if undo is None:
-        return lambda text: unicodedata.normalize("NFC", text)
-    return lambda text: unicodedata.normalize("NFC", undo(text))
+    return composed if undo is None else lambda text: composed(undo(text))
+
+
+def composed(text: str) -> str:
+    """Return a text in normal form C; of more marks on one letter than people write, in pieces."""
+    if len(text) <= _PIECE:  # a run of marks costs its square
+        return unicodedata.normalize("NFC", text)
+    return _PIECES.sub(lambda piece: unicodedata.normalize("NFC", piece[0]), text)
 
 
 def may_change(message: MessageSettings, texts: Texts) -> NDArray[np.intp]:
@@ -326,6 +345,7 @@ def may_change(message: MessageSettings, texts: Texts) -> NDArray[np.intp]:
 _SAMPLE_BYTES = 8
 RETWEET_SIGN = "RT @"
 _CACHED_BYTES_MAX = 200
+_SUBTAGS_MAX = 8  # beyond these a tag is not taken apart: each subtag is a range as long as it
 # An update that is left out for one of these takes its message back; others are of other things.
 _CAN_CHANGE = frozenset({"lang", "reply", "retweet"})
 
@@ -340,6 +360,10 @@ def value_names(value: Any) -> frozenset[str]:
     )
 
 
+def _language(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
 def language_ranges(value: Any) -> frozenset[str]:
     """Return the ranges that a language, or one of a list, falls into: `en-US` is of `en` too.
 
@@ -348,7 +372,7 @@ def language_ranges(value: Any) -> frozenset[str]:
     """
     ranges: set[str] = set()
     for name in value_names(value):
-        parts = name.lower().replace("_", "-").split("-")
+        parts = _language(name).split("-", _SUBTAGS_MAX)
         ranges.update("-".join(parts[: k + 1]) for k in range(len(parts)))
     return frozenset(ranges)
 
@@ -403,7 +427,7 @@ def conditions_of(message: MessageSettings) -> list[Condition]:
                 continue
             path = getattr(message, name) if name in MESSAGE_PARTS else name
             names = language_ranges if name == "lang" else value_names
-            known = frozenset(each.lower() for each in values) if name == "lang" else set(values)
+            known = frozenset(map(_language, values)) if name == "lang" else set(values)
             accepts: Callable[[Any], bool] | bool = wanted
             if values:
                 accepts = partial(_is_any, names, known, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from consumers.config.message import PRESETS, LateLabelsSettings
 from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
-from consumers.decode.fields import plain_text
+from consumers.decode.fields import composed, plain_text
 from consumers.decode.labels import NoLabels
 from consumers.messages import Messages
 from tests.consumers.raw_batches import CLASSES, raw
@@ -219,10 +220,39 @@ def test_html_becomes_what_is_read(text: str, shown: str) -> None:
     assert plain_text(text) == shown
 
 
-@pytest.mark.parametrize("piece", ["<!--", "<a ", '<a "', "<script", "&", "<p>", " \n", "</"])
+@pytest.mark.parametrize(
+    "piece", ["<!--", "<a ", '<a "', "<script", "&", "<p>", " \n", "</", " ", "\t"]
+)
 def test_long_html_takes_one_pass(piece: str) -> None:
     """A megabyte that opens again and again must not take a square of the time."""
-    plain_text(piece * (1_000_000 // len(piece)))
+    plain_text(f"<{piece * (1_000_000 // len(piece))}.")
+    assert plain_text("<" + "a" * 1_000_000).startswith("<a")
+
+
+def test_marks_without_end_on_one_letter_take_one_pass() -> None:
+    """Putting a run of marks in order costs its square, so a long one is composed in pieces."""
+    assert len(composed("a" + "\u0315\u0300" * 250_000)) == 500_000
+    text = "e\u0301 \u304b\u3099x" * 1_000 + "\u304b\u3099" * 2_000
+    assert composed(text) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("markup", ["entities", "html"])
+def test_a_number_of_thousands_of_digits_is_an_entity(markup: str) -> None:
+    """Python reads none of more than 4,300: one of zeros is a letter, others are no character."""
+    text = f"a&#{'1' * 5_000};b&#{'0' * 5_000}65;&amp;"
+    found = decoded({"preset": "twitter-v1", "markup": markup}, [{"id_str": "1", "text": text}])
+    assert said(found) == [("create", "1", "a\ufffdbA&")]
+
+
+def test_a_language_of_a_megabyte_is_one_of_none() -> None:
+    """An author writes it, and each of its ranges would be as long as it."""
+    message = {"preset": "jetstream", "keep": {"lang": ["en", "pt_BR"]}, "max_bytes": 1 << 21}
+    langs = ["-" * 1_000_000, ["en" + "-a" * 400_000], ["pt-br"], "pt_BR", "pt"]
+    found = decoded(
+        message, [commit("create", f"{k}", text="hi", langs=v) for k, v in enumerate(langs)]
+    )
+    assert [name[-1] for _, name, _ in said(found)] == ["1", "2", "3"]
+    assert found.ignored == {"lang": 2}
 
 
 def test_presets_are_settings_like_any_other() -> None:
