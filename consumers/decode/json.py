@@ -244,6 +244,10 @@ def _unwrapped(value: bytes, name: str) -> bytes:
         return value  # what is wrong with it is found where it is read
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return value
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return text.encode()  # it could end its place and begin another field
     return msgspec.json.encode(fields | {name: msgspec.Raw(text.encode())})
 
 

@@ -14,7 +14,7 @@ from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.fields import composed, plain_text
 from consumers.decode.labels import NoLabels
-from consumers.messages import Messages
+from consumers.messages import Messages, Reason
 from tests.consumers.raw_batches import CLASSES, raw
 
 
@@ -253,6 +253,15 @@ def test_a_language_of_a_megabyte_is_one_of_none() -> None:
     )
     assert [name[-1] for _, name, _ in said(found)] == ["1", "2", "3"]
     assert found.ignored == {"lang": 2}
+
+
+def test_a_payload_stays_within_its_place() -> None:
+    """Text that is no JSON by itself must not become further fields of the event."""
+    payload = '{"id": "7", "content": "x"}, "event": "delete"'
+    message = MessageSettings.model_validate("mastodon")
+    event = json.dumps({"event": "update", "payload": payload}).encode()
+    found = Decoder(message, NoLabels(CLASSES)).decode(raw([event]))
+    assert [reject.reason for reject in found.rejects] == [Reason.NOT_JSON]
 
 
 def test_presets_are_settings_like_any_other() -> None:
