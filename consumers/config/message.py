@@ -265,12 +265,13 @@ def effective(message: MessageSettings) -> MessageSettings:
         ids = (FirstOf((*paths_of(message.deleted), *paths_of(ids[0]))),)
     update: dict[str, Any] = {"id": ids[0] if len(ids) == 1 else ids}
     if message.retweets == "fold" and message.retweet is not None:
-        update = {name: _folded(getattr(message, name), message.retweet) for name in _FOLDED}
+        own = {name: getattr(message, name) for name in _FOLDED}
+        update = {name: path and _folded(path, message.retweet) for name, path in own.items()}
         update["id"] = tuple(_folded(path, message.retweet) for path in ids)
     return message.model_copy(update=update)
 
 
-_FOLDED = ("time", "user", "lang", "text")
+_FOLDED = ("time", "user", "lang", "text", "reply")
 
 
 def _folded(path: str, original: str) -> str:

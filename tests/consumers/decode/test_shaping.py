@@ -264,6 +264,17 @@ def test_a_payload_stays_within_its_place() -> None:
     assert [reject.reason for reject in found.rejects] == [Reason.NOT_JSON]
 
 
+def test_a_folded_reply_is_a_reply() -> None:
+    """A retweet counts as its original: one that is left out does not come back by it."""
+    reply = {"id_str": "1", "text": "a", "in_reply_to_status_id_str": "9"}
+    retweet = {"id_str": "2", "text": "RT @x: a", "retweeted_status": reply}
+    plain = retweet | {"id_str": "3", "retweeted_status": {"id_str": "4", "text": "b"}}
+    message = {"preset": "twitter-v1", "retweets": "fold", "replies": "drop"}
+    found = decoded(message, [reply, retweet, plain])
+    assert said(found) == [("update", "4", "b")]
+    assert found.ignored == {"reply": 2}
+
+
 def test_presets_are_settings_like_any_other() -> None:
     """What stands beside wins, conditions are joined, and what is printed means the same again."""
     for name in PRESETS:
