@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.message import FirstOf, paths_of
 from consumers.config.settings import FileSettings, MessageSettings
 from consumers.decode.fields import (
     DecodeError,
@@ -142,6 +143,9 @@ class CsvReader:
         It returns None for an empty cell, as CSV has no other way to leave a value out, and for a
         column that the file lacks.
         """
+        if isinstance(path, FirstOf):
+            gets = [self.getter(each) for each in path.paths]
+            return lambda row: next((value for get in gets if (value := get(row))), None)
         name = path if path in self._columns else _ALSO_CALLED.get(path, path)
         if name not in self._columns:
             return lambda _row: None
@@ -151,7 +155,8 @@ class CsvReader:
     def text_getter(self, path: str) -> Callable[[Any], Any]:
         """Return the getter of the text: an empty cell is an empty text."""
         if path not in self._columns:
-            return self.getter(path)
+            get, is_there = self.getter(path), any(each in self._columns for each in paths_of(path))
+            return lambda row: get(row) or ("" if is_there else None)
         at = self._columns.index(path)
         return lambda row: row[at]
 

@@ -14,6 +14,7 @@ from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.fields import composed, plain_text
 from consumers.decode.labels import NoLabels
+from consumers.decode.rows import RecordFormat
 from consumers.messages import Messages, Reason
 from tests.consumers.raw_batches import CLASSES, raw
 
@@ -273,6 +274,21 @@ def test_a_folded_reply_is_a_reply() -> None:
     found = decoded(message, [reply, retweet, plain])
     assert said(found) == [("update", "4", "b")]
     assert found.ignored == {"reply": 2}
+
+
+def test_columns_of_csv_are_found_by_several_names() -> None:
+    """The first cell that is not empty counts, for texts and for the id of a deletion."""
+    message = MessageSettings.model_validate(
+        {"text": {"first_of": ["long", "text"]}, "deleted": "gone", "keep": {"id": "any"}}
+    )
+    form = RecordFormat("csv", ("id", "gone", "long", "text"))
+    rows = [b"1,,whole,who", b"2,,,short", b"3,,,", b",1,,"]
+    found = Decoder(message, NoLabels(CLASSES), form).decode(raw(rows))
+    assert found.rejects == []
+    assert said(found) == [
+        ("create", "1", "whole"), ("create", "2", "short"), ("create", "3", ""),
+        ("delete", "1", ""),
+    ]  # fmt: skip
 
 
 def test_presets_are_settings_like_any_other() -> None:
