@@ -7,8 +7,9 @@ core at most; in between, what was picked last is shown, less what has left it s
 
 A day is one of UTC, by the messages' own times (never later than they came), so that a log read
 again asks the same. Of each day's messages without a label two kinds are picked: some at random, by
-a hash of their ids, which what is asked elsewhere cannot bias; then those whose two likeliest
-classes are closest. Each label that a person gives to a message of the day counts in its budget.
+a hash of their ids, which what is asked elsewhere cannot bias; then those whose likeliest class is
+the least likely. Each label that a person gives to a message of the day counts in its budget. Of
+messages of one id the newest is asked, as it is the one that a label is given to.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
 
 SHARE_MAX = 0.01  # of a core
-_CANDIDATES = 4  # texts that are read for each message that may be asked: some say the same
+# Texts that are read when it is worked out, and more for each message that may be asked: some say
+# the same. To ask for one costs as much as to read some.
+_TEXTS_MAX = 10_000
+_TEXTS_EACH = 100
+_ASKING = 50
 _DAY_MS = 86_400_000
 _NOT_SAID = re.compile(r"https?://\S+|@\w+|\brt\b")
 _WORD = re.compile(r"\w+")
@@ -137,14 +142,17 @@ class LabelQueue:
     def _worked_out(self) -> _Picks:
         found, settings = self._unlabelled(), self._settings
         is_answered = found.corrected >= 0
-        texts = _Texts(self._recent)
-        texts.skip(found.keys[is_answered][-_CANDIDATES * settings.keep :])
+        texts = _Texts(self._recent, _TEXTS_MAX + _TEXTS_EACH * settings.keep)
+        texts.skip(found.keys[is_answered][-_TEXTS_MAX:])
+        answered_days = set(found.days[is_answered].tolist())
         keys: list[int] = []
         at_random: list[bool] = []
         n_drawn = n_right = 0
-        for own in _newest_days(found):
-            if len(keys) >= settings.keep:
-                break
+        for day, rows in _newest_days(found.days):
+            is_full = len(keys) >= settings.keep or texts.n_left <= 0
+            if is_full and day not in answered_days:
+                continue
+            own = found.some(rows)
             answered = own.corrected >= 0
             random, uncertain = self._ranked(own)
             drawn = random[answered[random]]
@@ -167,13 +175,20 @@ class LabelQueue:
         others[random] = False
         others &= own.corrected < 0
         rows = np.flatnonzero(others)
-        return random, rows[_lowest(own.probabilities[rows], _CANDIDATES * self._settings.per_day)]
+        return random, rows[np.argsort(own.probabilities[rows], kind="stable")]
 
     def _unlabelled(self) -> _Unlabelled:
-        parts = []
-        for chunk, held in self._recent.held_rows():
+        parts: list[tuple[NDArray[Any], ...]] = []
+        later = np.empty(0, np.uint32)  # checksums of the ids in the chunks behind
+        for chunk, held in self._recent.held_rows()[::-1]:
             columns = chunk.columns
-            at = held[columns["truth"][held] < 0]
+            crcs = columns["id_crc"][held][::-1]
+            own_ids, last = np.unique(crcs, return_index=True)
+            is_newest = np.zeros(len(held), np.bool_)
+            is_newest[len(held) - 1 - last[~np.isin(own_ids, later)]] = True
+            later = np.union1d(later, own_ids)
+            is_asked = is_newest | (columns["corrected"][held] >= 0)
+            at = held[is_asked & (columns["truth"][held] < 0)]
             own, arrived = columns["time_ms"][at], columns["arrived_ms"][at]
             times_ms = np.where(own < 0, arrived, np.minimum(own, arrived))
             parts.append(
@@ -185,14 +200,15 @@ class LabelQueue:
         if not parts:
             empty = np.empty(0, np.int64)
             return _Unlabelled(*[empty] * len(_Unlabelled._fields))
-        return _Unlabelled(*map(np.concatenate, zip(*parts, strict=True)))
+        return _Unlabelled(*map(np.concatenate, zip(*parts[::-1], strict=True)))
 
 
 class _Texts:
     """What was asked already: of messages that say the same, one is asked."""
 
-    def __init__(self, recent: RecentStore) -> None:
+    def __init__(self, recent: RecentStore, n_max: int) -> None:
         self._recent = recent
+        self.n_left = n_max  # texts that may still be read
         self._seen: set[str] = set()
 
     def skip(self, keys: Keys) -> None:
@@ -201,15 +217,19 @@ class _Texts:
 
     def new(self, keys: Keys, n_max: int) -> list[int]:
         """Return the first of some messages that say what none before did, `n_max` at most."""
-        if n_max <= 0:
-            return []
-        rows = {row.key: row for row in self._recent.rows(keys)}
         found: list[int] = []
-        for key in keys.tolist():
-            said = _said(rows[key].text) if key in rows else None
-            if said is not None and said not in self._seen and len(found) < n_max:
-                self._seen.add(said)
-                found.append(key)
+        size = max(_TEXTS_EACH, 2 * n_max)
+        for begin in range(0, len(keys), size):
+            if len(found) >= n_max or self.n_left <= 0:
+                break
+            piece = keys[begin : begin + size]
+            self.n_left -= len(piece) + _ASKING
+            rows = {row.key: row for row in self._recent.rows(piece)}
+            for key in piece.tolist():
+                said = _said(rows[key].text) if key in rows else None
+                if said is not None and said not in self._seen and len(found) < n_max:
+                    self._seen.add(said)
+                    found.append(key)
         return found
 
 
@@ -219,12 +239,12 @@ def _said(text: str) -> str:
     return " ".join(_WORD.findall(_NOT_SAID.sub(" ", folded))) or folded
 
 
-def _newest_days(found: _Unlabelled) -> Iterator[_Unlabelled]:
-    """Yield the messages of each day, the newest day first."""
-    order = np.argsort(found.days, kind="stable")
-    ends = np.flatnonzero(np.diff(found.days[order], append=np.iinfo(np.int64).max)) + 1
+def _newest_days(days: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each day with the rows of its messages, the newest day first."""
+    order = np.argsort(days, kind="stable")
+    ends = np.flatnonzero(np.diff(days[order], append=np.iinfo(np.int64).max)) + 1
     for begin, end in zip([0, *ends[:-1].tolist()][::-1], ends.tolist()[::-1], strict=False):
-        yield found.some(order[begin:end])
+        yield int(days[order[begin]]), order[begin:end]
 
 
 def _lowest(values: NDArray[np.generic], n: int) -> NDArray[np.int64]:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from consumers.config.sections import LabellingSettings
-from consumers.search import RecentStore
+from consumers.search import RecentStore, label_queue
 from consumers.search.label_queue import SHARE_MAX, LabelQueue
 from tests.consumers.search.stores import Clock, forget, running, settle, tweets
 
 DAY_MS = 86_400_000
 NOON_MS = 1_699_876_800_000  # of a day before the stores' clock
+EVEN = np.log([[0.5, 0.5]])
 
 
 def tell(
@@ -52,7 +53,7 @@ def test_what_the_model_is_least_sure_of_comes_first(tmp_path: Path) -> None:
     """By the margin, whichever class is ahead; a message with a label is not asked for."""
     with running(tmp_path / "recent.db") as store:
         tell(store, [0.9, 0.45, 0.7, 0.52])
-        store.offer(told := tweets(["known"], 9), told.to_learn, np.log([[0.5, 0.5]]))
+        store.offer(told := tweets(["known"], 9), told.to_learn, EVEN)
         settle(store)
         queue = queue_of(store, per_day=3)
         assert wanted(queue) == ["m3", "m1", "m2"]
@@ -83,6 +84,63 @@ def test_the_same_words_are_asked_once(tmp_path: Path) -> None:
         assert wanted(queue) == ["m0", "m3"]
         store.correct("m0", "negative", "part")
         assert wanted(queue) == ["m3"]
+
+
+def test_copies_leave_room_for_others(tmp_path: Path) -> None:
+    """However many say the same and come first, the day's budget is asked for."""
+    texts = ["all say this"] * 300 + [f"this says {i}" for i in range(20)]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.5] * 300 + [0.6] * 20, text=texts)
+        assert wanted(queue_of(store, per_day=5)) == ["m0", *(f"m{300 + i}" for i in range(4))]
+
+
+def test_copies_of_an_answer_are_not_asked_whatever_waits(tmp_path: Path) -> None:
+    """Also where fewer may wait than were answered."""
+    texts = ["said before", *(f"another {i}" for i in range(9)), "said before", "new"]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [*[0.5] * 11, 0.9], text=texts)
+        for i in range(10):
+            store.correct(f"m{i}", "negative", "part")
+        assert wanted(queue_of(store, keep=1)) == ["m11"]
+
+
+def test_copies_on_many_days_take_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each day costs a question to the file, and no more are put than are of use."""
+    monkeypatch.setattr(label_queue, "_TEXTS_MAX", 500)
+    with running(tmp_path / "recent.db") as store:
+        days = [NOON_MS - i * DAY_MS for i in range(200)]
+        tell(store, [0.5] * 200, text=["all say this"] * 200, created_at=days)
+        rows, asked = store.rows, itertools.count()
+        monkeypatch.setattr(store, "rows", lambda keys: (next(asked), rows(keys))[1])
+        assert wanted(queue_of(store, keep=1)) == ["m0"]
+        assert next(asked) < 20
+
+
+def test_of_one_id_the_newest_is_asked(tmp_path: Path) -> None:
+    """A label is given to that one; an older one would be asked for ever."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.5, 0.6, 0.7], id=["a", "a", "b"])
+        store.offer(told := tweets([{"id": "b", "text": "known"}], 3), told.to_learn, EVEN)
+        settle(store)
+        queue = queue_of(store)
+        assert [(each.row.id, each.row.offset) for each in queue.wanted(9)] == [("a", 1)]
+        store.correct("a", "negative", "part")
+        assert wanted(queue) == []
+        assert queue.state().n_answered == 1
+
+
+def test_answers_of_all_days_are_counted_however_few_wait(tmp_path: Path) -> None:
+    """Days that are asked no more have their share in the figures."""
+    times = [NOON_MS] * 3 + [NOON_MS - DAY_MS] * 3
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.9] * 6, created_at=times)
+        for name, label in (("m3", "positive"), ("m4", "negative")):
+            store.correct(name, label, "part")
+        for keep in (1, 100):
+            state = queue_of(store, keep=keep, random_share=1.0).state()
+            assert (state.n_answered, state.n_random_answered, state.n_random_right) == (2, 2, 1)
 
 
 def test_answers_leave_the_queue_and_count_in_the_budget(tmp_path: Path) -> None:
