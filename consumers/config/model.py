@@ -84,11 +84,15 @@ def wrong_classes(
 
 
 def wrong_priors(
-    name: str, group: GroupSettings, classes: tuple[str, ...], *, new_classes: bool
+    where: tuple[str | int, ...],
+    group: GroupSettings,
+    classes: tuple[str, ...],
+    *,
+    new_classes: bool,
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Find classes that a group's priors name and the model lacks, and the other way round."""
     for key in ("alpha_by_class", "beta_by_class"):
-        priors, path = getattr(group, key, None), ("model", "features", name, key)
+        priors, path = getattr(group, key, None), (*where, key)
         if priors is None:
             continue
         if set(priors) != set(classes):
@@ -445,7 +449,8 @@ class ModelSettings(Section):
             text = "must be one number with new_classes: a class that joins would have none"
             problems.append((("model", "class_prior"), text))
         for name, group in self.features.items():
-            problems += wrong_priors(name, group, self.classes, new_classes=self.new_classes)
+            here = ("model", "features", name)
+            problems += wrong_priors(here, group, self.classes, new_classes=self.new_classes)
         problems += wrong_costs(self.costs, self.classes)
         if self.new_classes and self.costs is not None:
             text = "must be null with new_classes: a class that joins would have none"

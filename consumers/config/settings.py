@@ -40,6 +40,7 @@ from consumers.config.model import (
     WordsSettings,
     with_groups_of,
     wrong_classes,
+    wrong_priors,
 )
 from consumers.config.sections import (
     SENTIMENT140,
@@ -278,6 +279,9 @@ def _wrong_challenger(
             yield (*here, "class_prior"), text
     if challenger.features is not None:
         yield from _wrong_features(settings, whole, here)
+        for name, group in challenger.features.items():
+            at = (*here, "features", name)
+            yield from wrong_priors(at, group, model.classes, new_classes=model.new_classes)
     read = _kinds(model)
     for field, kind in _kinds(whole).items():
         if read.get(field) != kind:

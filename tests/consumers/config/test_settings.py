@@ -188,6 +188,10 @@ port: 1
             "challengers.a.class_prior: must have a number for every class; 'positive' has none",
         ),
         (
+            "challengers: {a: {features: {text: {alpha_by_class: {negative: 1}}}}}",
+            "challengers.a.features.text.alpha_by_class: must name every class of model.classes",
+        ),
+        (
             "challengers: {a: {features: {lang: {kind: categories}}}}",
             "challengers.a: reads 'lang' as categories, and model.features does not",
         ),
