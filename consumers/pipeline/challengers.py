@@ -165,7 +165,7 @@ class Challengers:
         if own is None or not losses or self.rule.action == "none":
             return None
         best = min(losses, key=lambda name: losses[name])
-        if own - losses[best] < self.rule.margin_nats:
+        if own - losses[best] < self.rule.margin_nats or own == losses[best]:
             return None
         is_promoted = self.rule.action == "promote" and best not in self.held
         log.warning(

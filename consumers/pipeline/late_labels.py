@@ -46,6 +46,7 @@ from consumers.messages import (
     rows_of,
     weighed,
 )
+from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
     AWAITED,
@@ -518,10 +519,12 @@ class LateLabels:
 
 
 def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:
-    """Learn examples in calls that end where a snapshot is due."""
+    """Learn examples in calls that end where a snapshot is due, or challengers are compared."""
     (columns, weights), begin, n = weighed(values), 0, len(labels.codes)
     while begin < n:
         end = min(n, begin + (learner.n_until_due() or n))
+        if isinstance(learner, ChallengedLearner):
+            end = min(end, begin + learner.challengers.n_until_judged)
         rows = np.arange(begin, end)
         own = {name: rows_of(column, rows) for name, column in columns.items()}
         codes = Codes(labels.codes[begin:end], labels.classes)

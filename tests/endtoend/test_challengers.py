@@ -136,6 +136,28 @@ def test_late_labels_teach_all_of_them(tmp_path: Path) -> None:
     assert entry(folder)["serving"] == "pairs"
 
 
+def test_late_labels_promote_wherever_logs_are_cut(tmp_path: Path) -> None:
+    """Of many labels that are learned at once, the one that ends a block promotes."""
+    rule = {"promotion": PROMOTION | {"examples": 7, "margin_nats": 0}}
+    own = SECTIONS | rule | {"challengers": CHALLENGERS | {"words": {"features": WORDS}}}
+    lines, found = ([message(i) for i in range(200)], [label(i) for i in range(200)]), []
+    for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
+        (tmp_path / name).mkdir()
+        replay_late(tmp_path / name, *lines, file={"batch_bytes": batch_bytes}, **own)
+        said = entry(tmp_path / name / "state")
+        found.append([said[key] for key in ("n", "n_promotions", "serving", "blocks")])
+    assert found[0] == found[1]
+    assert found[0][:2] == [200, 2]
+
+
+def test_one_that_is_as_good_takes_no_place(tmp_path: Path) -> None:
+    """Without a margin too, only a lower loss promotes."""
+    rule = PROMOTION | {"examples": 100, "margin_nats": 0}
+    replay(tmp_path, stream(tmp_path), model=MODEL, challengers={"same": {}}, promotion=rule)
+    assert len(entry(tmp_path)["blocks"]) > 10
+    assert entry(tmp_path)["n_promotions"] == 0
+
+
 def test_one_that_is_added_later_begins_there(tmp_path: Path) -> None:
     """It learns what follows, takes back nothing that came before, and may be promoted."""
     log = revised(1_500)
