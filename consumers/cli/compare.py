@@ -320,26 +320,25 @@ def _sklearn(n_classes: int) -> _Engine:
     model = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=1)
     classes = np.arange(n_classes)
     waiting: list[tuple[Any, NDArray[np.int64]]] = []
-    n_seen, is_fitted = 0, False
+    n_waiting, is_fitted = 0, False
 
     def judge(
         rows: list[Features], places: list[int], is_learned: list[bool]
     ) -> NDArray[np.float64]:
-        nonlocal n_seen, is_fitted
+        nonlocal n_waiting, is_fitted
         found, begin = [np.empty((0, n_classes))], 0
         while begin < len(rows):
-            end = min(len(rows), begin + _STEP - n_seen % _STEP)
+            learned = np.flatnonzero(is_learned[begin:])[: _STEP - n_waiting]
+            n_waiting += len(learned)
+            end = begin + int(learned[-1]) + 1 if n_waiting == _STEP else len(rows)
             x = normalize(hasher.transform(rows[begin:end]))  # else its steps are far too long
             even = np.full((end - begin, n_classes), 1.0 / n_classes)
             found.append(model.predict_proba(x) if is_fitted else even)
-            learned = np.flatnonzero(is_learned[begin:end])
             waiting.append((x[learned], np.array(places[begin:end])[learned]))
-            n_seen += end - begin
-            if n_seen % _STEP == 0:
+            if n_waiting == _STEP:
                 y = np.concatenate([each for _, each in waiting])
-                if len(y):
-                    model.partial_fit(sparse.vstack([x for x, _ in waiting]), y, classes)
-                    is_fitted = True
+                model.partial_fit(sparse.vstack([x for x, _ in waiting]), y, classes)
+                n_waiting, is_fitted = 0, True
                 waiting.clear()
             begin = end
         return np.concatenate(found)

@@ -222,6 +222,17 @@ def test_how_the_stream_is_cut_changes_no_peer(
     assert np.allclose(late, np.log(0.5))  # nothing was learned yet
 
 
+def test_a_step_is_of_learned_messages(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With late labels too, scikit-learn's model learns once a step's labels have come."""
+    monkeypatch.setattr(comparing, "_STEP", 20)
+    settings = {"words": settings_of(files)["words"]}
+    found = compare(settings, Method(delay=11), 0, ["sklearn"]).judged["sklearn"].log_posteriors
+    assert np.allclose(found[:31], np.log(0.5))
+    assert not np.isclose(found[31:], np.log(0.5)).any()
+
+
 def test_a_peer_that_is_missing_says_so(
     files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
