@@ -301,7 +301,6 @@ class Challengers:
         """
         values = entry.values
         renamed = {values["serving"]: self.serving}
-        self.held = tuple(values["held"])
         self.n_promotions = values["n_promotions"]
         self.blocks = tuple(JudgedBlock(*each) for each in values["blocks"])
         self.n = values["n"]
@@ -318,6 +317,7 @@ class Challengers:
             if is_cut_alike:
                 found.n_block, found.loss_block, found.n_right_block = said["block"]
             self.models[name] = found
+        self.held = tuple(each for each in values["held"] if each in self.models)
         previous = values["previous"]
         is_known = previous in self.models and previous != self.serving
         self.previous = previous if is_known else None

@@ -28,7 +28,7 @@ import fcntl
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -58,6 +58,7 @@ FILE_NAME = "model.nb"
 _PREFIXES = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
 # Linux: what the name of a descriptor's folder leads to, wherever that stands by now.
 _DESCRIPTORS = Path("/proc/self/fd")
+_CHANGES = ("max_words", "hybrid")  # what `take_settings` changes
 log = structlog.get_logger(__name__)
 
 
@@ -303,8 +304,10 @@ class Checkpoint:
         notes: Mapping[str, Any],
         serving: str,
     ) -> None:
-        found = mismatch(fresh, self._identity, stored, notes)
-        if found and serving != self.serving:
+        is_named = serving == self.serving  # else all counts: what it displaced would be lost
+        changes = _CHANGES if is_named else ()
+        found = mismatch(fresh, self._identity, stored, notes, changes)
+        if found and not is_named:
             raise MismatchError(
                 f"{path} has the model of challengers.{serving}, which was promoted, and the "
                 f"configuration has no such challenger; its model differs:\n{found}\n"
@@ -325,11 +328,18 @@ def serving_in(notes: Mapping[str, Any]) -> str:
 
 
 def mismatch(
-    fresh: NaiveBayes, identity: Mapping[str, Any], stored: NaiveBayes, notes: Mapping[str, Any]
+    fresh: NaiveBayes,
+    identity: Mapping[str, Any],
+    stored: NaiveBayes,
+    notes: Mapping[str, Any],
+    changes: Sequence[str] = _CHANGES,
 ) -> str:
-    """Return in what a stored model and its stream differ from ours, a line each; "" if nothing."""
-    ours = {"model": _comparable(fresh), "stream": dict(identity)}
-    theirs = {"model": _comparable(stored), "stream": dict(notes)}
+    """Return in what a stored model and its stream differ from ours, a line each; "" if nothing.
+
+    Left aside are the options of groups among `changes`.
+    """
+    ours = {"model": _comparable(fresh, changes), "stream": dict(identity)}
+    theirs = {"model": _comparable(stored, changes), "stream": dict(notes)}
     if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
         theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
     return "\n".join(
@@ -372,12 +382,12 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _comparable(model: NaiveBayes) -> dict[str, Any]:
-    """Return a model's description without what `take_settings` changes."""
+def _comparable(model: NaiveBayes, changes: Sequence[str]) -> dict[str, Any]:
+    """Return a model's description without the options of groups that may change."""
     description = model.describe()
     for group in description["groups"].values():
-        group.pop("max_words", None)
-        group.pop("hybrid", None)
+        for option in changes:
+            group.pop(option, None)
         if group["kind"] == "words":  # what is not there is off, and a refusal says so
             group.update({name: group.get(name, False) for name in READING})
     description["features"] = description.pop("groups")  # as the configuration calls them

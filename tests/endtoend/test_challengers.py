@@ -214,6 +214,20 @@ def test_the_settings_may_change(tmp_path: Path) -> None:
     assert before
 
 
+def test_weights_alone_are_another_model_too(tmp_path: Path) -> None:
+    """Who served before is not lost with its weights because a challenger is left out."""
+    counts = {"features": {"text": PAIRS["text"] | {"hybrid": False}}}
+    both: dict[str, Any] = {"model": MODEL | {"features": PAIRS}, "challengers": {"counts": counts}}
+    both |= {"promotion": PROMOTION | {"margin_nats": 0}}
+    source = stream(tmp_path)
+    replay(tmp_path, source, n=600, **both)
+    before = entry(tmp_path)
+    assert before["serving"] == "counts"
+    with pytest.raises(MismatchError, match=r"hybrid[\s\S]*streamnb model revert"):
+        replay(tmp_path, source, n=1, **both | {"challengers": {}})
+    assert entry(tmp_path) == before
+
+
 def test_one_command_goes_back(tmp_path: Path, command: Command) -> None:
     """The model answers again as it would have, and what it replaced is not promoted any more."""
     source, folder = stream(tmp_path), tmp_path / "state"
@@ -242,6 +256,16 @@ def test_one_command_goes_back(tmp_path: Path, command: Command) -> None:
         assert model_of(folder, name).digest() == stored_at(tmp_path / name).model.digest()
     with pytest.raises(CheckpointError, match="went back already"):
         revert(CheckpointSettings(folder=folder))
+
+
+def test_one_that_changed_may_be_promoted_again(tmp_path: Path) -> None:
+    """That somebody went back from a challenger says nothing of another one of its name."""
+    source = stream(tmp_path)
+    replay(tmp_path, source, n=600, **SECTIONS)
+    assert revert(CheckpointSettings(folder=tmp_path)) == ("pairs", "model")
+    other = {"pairs": {"features": {"text": PAIRS["text"] | {"negation": False}}}}
+    replay(tmp_path, source, n=1_500, **SECTIONS | {"challengers": other})
+    assert entry(tmp_path)["serving"] == "pairs"
 
 
 def start(folder: Path) -> Daemon:
