@@ -411,11 +411,17 @@ class ChallengedLearner(Learner):
         return found
 
     def learn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
-        """Learn one example unjudged."""
-        super().learn_one(part, x, y, weight=weight)
-        for each in self.challengers.others():
-            each.model.learn_one(x, y, weight=weight, part=part)
-            keep_classes(each.model)
+        """Learn one example that no memory knows, where `unlearn_one` could take it back.
+
+        The others get to know its class.
+        """
+        for each in self.challengers.models.values():
+            own = weight if each.begins is None else 0.0
+            if each.model is self.model:
+                super().learn_one(part, x, y, weight=own)
+            else:
+                each.model.learn_one(x, y, weight=own, part=part)
+                keep_classes(each.model)
 
     def unlearn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
         """Take back one example that no memory knows: from models that began with the log alone."""

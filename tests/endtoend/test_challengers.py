@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,12 @@ from structlog.testing import capture_logs
 
 from consumers.cli.model_report import read_newest
 from consumers.cli.verify import verify
+from consumers.config.model import ModelSettings, PromotionSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
-from consumers.pipeline.challengers import revert
-from streamnb import NaiveBayes, serialization
+from consumers.features import SavedConfidence, build_model
+from consumers.pipeline.challengers import ChallengedLearner, Challengers, revert
+from streamnb import EveryExamples, NaiveBayes, SnapshotBoard, serialization
 from streamnb.storage import Stored, read
 from tests.consumers.cli.test_commands import Command, command
 from tests.endtoend.correction_clients import ask
@@ -187,6 +190,23 @@ def test_one_that_is_added_later_begins_there(tmp_path: Path) -> None:
     # It goes on once it serves, from a checkpoint of its own counts.
     replay(tmp_path / "state", source, **SECTIONS)
     assert model_of(tmp_path / "state", "pairs").digest() == plain.digest()
+
+
+def test_a_correction_of_what_was_let_go_stays_out_of_later_ones() -> None:
+    """It cannot be taken back from them by the next correction, so it is not taught either."""
+    settings = ModelSettings(new_classes=True)
+    challengers = Challengers({"model": settings, "later": settings}, PromotionSettings(), 10)
+    model, board = build_model(settings), SnapshotBoard()
+    model.prequential_many({"text": ["a"]}, ["positive"], part="p")
+    challengers.begin(model, SavedConfidence(settings), {"p": 1})
+    policy = EveryExamples(10)
+    learner = ChallengedLearner(challengers, model, board, policy, time.monotonic)
+    for was, now in (("positive", "new"), ("new", "negative")):
+        learner.unlearn_one("p", {"text": "a"}, was)
+        learner.learn_one("p", {"text": "a"}, now)
+    later = challengers.models["later"].model
+    assert (model.n_examples, later.n_examples) == (1, 0)
+    assert later.classes == model.classes
 
 
 def test_the_settings_may_change(tmp_path: Path) -> None:
