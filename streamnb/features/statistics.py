@@ -22,7 +22,7 @@ from streamnb.kernels.flags import FlagCounts
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.hybrid import N_WORD_GROUPS, Weights
 from streamnb.kernels.layout import LIVE, Counts, Table
-from streamnb.kernels.posterior import DUST
+from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -240,11 +240,13 @@ def _are_first(places: Places) -> bool:
 def left_of(counts: Floats, taken: Floats) -> Floats:
     """Return counts without what is taken away; what rounding alone leaves of them is nothing.
 
-    Whole numbers leave no such rest: of them the very last one is kept, or found to be missing.
+    Multiples of 1/1024 leave no such rest, nor do larger whole numbers: of them the very last one
+    is kept, or found to be missing.
     """
     left = counts - taken
-    is_whole = (left == np.rint(left)) & (taken < _EXACT)
-    return np.where((np.abs(left) < DUST * taken) & ~is_whole, 0.0, left)
+    parts = np.where(taken < EXACT_BELOW, EXACT_PARTS, 1.0) * left
+    is_exact = (parts == np.rint(parts)) & (taken < _EXACT)
+    return np.where((np.abs(left) < DUST * taken) & ~is_exact, 0.0, left)
 
 
 def floats(statistics: S) -> list[Floats]:

@@ -12,9 +12,10 @@ import numpy as np
 from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import F64, I32, F64Grid, Flags, Int, RowUpdates
 
-# Of the weight taken away: a smaller rest is what rounding left of fractional weights. Whole ones
-# leave none.
+# Of the weight taken away: a smaller rest is what rounding left of fractional weights. Multiples of
+# 1/1024 leave none, below where they are exact by far.
 DUST = 1e-9
+EXACT_PARTS, EXACT_BELOW = 1024.0, 2.0**33
 _TINY = 1e-200
 _HUGE = 1e200
 
@@ -119,7 +120,11 @@ def normalise(joint: F64Grid, prior: F64Grid) -> int:
 def add_weight(count: float, change: float) -> float:
     """Return a count after a change; what is left of it by rounding alone is nothing."""
     left = count + change
-    return 0.0 if change < 0.0 and left < -DUST * change else left
+    if change < 0.0 and left < -DUST * change:
+        parts = left * EXACT_PARTS
+        is_exact = parts > 0.0 and parts == np.floor(parts) and change > -EXACT_BELOW
+        return left if is_exact else 0.0
+    return left
 
 
 @kernel

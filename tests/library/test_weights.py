@@ -157,3 +157,16 @@ def test_words_of_next_to_no_weight_are_words(likelihood: Any) -> None:
     assert model.words() == ["a"]
     assert model.vocabulary_size == 1
     assert not np.isnan(model.joint_log_likelihood_many(PROBES)).any()
+
+
+@pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli(), Complement()])
+def test_the_largest_weight_leaves_the_least_whole(likelihood: Any) -> None:
+    """Weights in multiples of 1/1024 are taken back to the last bit: no rest is for rounding."""
+    model, part = (model_of({"text": Words(likelihood)}, ["a", "b"]) for _ in range(2))
+    model.learn_one({"text": "sun rain"}, "a", weight=1 / 1024)
+    before = facts(model)
+    for each in (model, part):
+        each.learn_one({"text": "sun sun sun"}, "a", weight=1e6)
+    merged = model - part
+    model.unlearn_one({"text": "sun sun sun"}, "a", weight=1e6)
+    assert facts(model) == facts(merged) == before
