@@ -157,7 +157,7 @@ def make_app(app_state: AppState) -> Starlette:
         *wanted_routes(app_state, batcher, workers),
         *model_routes(app_state, batcher, workers),
         *event_routes(app_state),
-        *probe_routes(app_state),
+        *probe_routes(app_state, workers),
     ]
     app = Starlette(
         routes=[*routes, *description_routes(routes), *_page_routes()],

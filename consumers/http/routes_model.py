@@ -35,6 +35,7 @@ from consumers.http.state import AppState, sample_of
 from consumers.http.threads import Batcher, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
+from consumers.search.label_queue import LabellingState
 from streamnb import Snapshot, __version__
 from streamnb.errors import InputError
 from streamnb.labels import Label
@@ -170,7 +171,9 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
 
     async def model(request: Request) -> Response:
         QueryParameters(request)
-        return json_response(await batcher.ask(partial(_model, app_state)))
+        queue = app_state.label_queue
+        labelling = None if queue is None else await workers.run(queue.state)
+        return json_response(await batcher.ask(partial(_model, app_state, labelling)))
 
     async def page(request: Request) -> Response:
         QueryParameters(request)
@@ -205,7 +208,9 @@ def _corrections(app_state: AppState) -> schemas.Corrections:
     return schemas.Corrections(reason is None, needs_token(http), reason)
 
 
-def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
+def _model(
+    app_state: AppState, labelling: LabellingState | None, _snapshot: Snapshot
+) -> schemas.ModelAnswer:
     """Return the status in the form of the API; with no snapshot, asking fails before."""
     status = app_state.status()
     return schemas.ModelAnswer(
@@ -223,20 +228,23 @@ def _model(app_state: AppState, _snapshot: Snapshot) -> schemas.ModelAnswer:
         snapshot=schemas.SnapshotAge(status.snapshot_version, status.snapshot_age_s),
         checkpoint=schemas.CheckpointAge(status.checkpoint_age_s),
         drift=status.drift,
-        labelling=None if app_state.label_queue is None else app_state.label_queue.state(),
+        labelling=labelling,
         challengers=status.challengers,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 
 
-def probe_routes(app_state: AppState) -> list[ApiRoute]:
+def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes `/metrics`, `/healthz` and `/readyz`."""
 
     # Plain coroutines: each answer takes a millisecond or two, less than handing it to a thread.
+    # What is to be labelled may take longer.
     async def metrics(request: Request) -> Response:
         encode, content_type = _encoder(request.headers.get("accept", ""))
         headers = {"Content-Type": content_type, **NO_STORE}
-        return Response(encode(app_state.registry), headers=headers)
+        shown = partial(encode, app_state.registry)
+        text = shown() if app_state.label_queue is None else await workers.run(shown)
+        return Response(text, headers=headers)
 
     async def healthz(_request: Request) -> Response:
         report = app_state.status().health

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from consumers.config.sections import LabellingSettings
 from consumers.corrections import CorrectionService
 from consumers.corrections.log_reader import LogPosition
 from consumers.corrections.service import ExampleReader
@@ -20,6 +21,7 @@ from consumers.http.state import AppState
 from consumers.http.threads import THREADS
 from consumers.messages import Partition
 from consumers.search import RecentStore
+from consumers.search.label_queue import LabelQueue
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 from tests.consumers.search.stores import running, tell
 
@@ -93,6 +95,29 @@ def test_metrics_are_shown_whatever_version_is_wanted(
     answer = http.get("/metrics", headers={"Accept": f"{kind};version={version}"})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_what_to_label_is_worked_out_on_the_workers_alone() -> None:
+    """It reads the store's file: neither the event loop nor the predictor waits for that."""
+    names: list[str] = []
+
+    def thread_time() -> float:
+        names.append(threading.current_thread().name)
+        return 0.0  # so it is worked out each time
+
+    of = settings()
+    with running(None) as store, app_state(of) as made:
+        queue = LabelQueue(LabellingSettings(enabled=True), store, thread_time=thread_time)
+        made.metrics.watch_labelling(queue.state)
+        with (
+            served(made, recent=store, label_queue=queue) as port,
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+        ):
+            for path in ("/v1/model", "/metrics", "/v1/labels/wanted"):
+                assert client.get(path, timeout=PATIENCE_S).status_code == 200
+                assert names, path
+                assert {name.rstrip("0123456789") for name in names} == {"serve-worker_"}, path
+                names.clear()
 
 
 @pytest.mark.parametrize("wanted", ["lines=1-2", "bytes=5-2", "bytes=99999999-", "bytes=0-0,2-2"])
