@@ -27,7 +27,7 @@ from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSetti
 from consumers.corrections import journal
 from consumers.corrections.applier import CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal, JournalSource
-from consumers.corrections.log_reader import Log, LogReader
+from consumers.corrections.model import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller

@@ -18,8 +18,7 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
-from consumers.corrections.log_reader import LogReader
-from consumers.corrections.model import Correction, Entry, encode
+from consumers.corrections.model import Correction, Entry, LogReader, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.errors import GroupError
 from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name

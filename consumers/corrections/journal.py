@@ -24,8 +24,14 @@ from pathlib import Path
 
 import structlog
 
-from consumers.corrections.log_reader import LogPosition
-from consumers.corrections.model import Correction, NotWritten, decoded, is_json, without_example
+from consumers.corrections.model import (
+    Correction,
+    LogPosition,
+    NotWritten,
+    decoded,
+    is_json,
+    without_example,
+)
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at

@@ -1,4 +1,4 @@
-"""Corrections as values, as lines of a log, and the errors if one is not taken.
+"""Corrections as values, as lines of a log, the thread that reads it, and errors.
 
 All errors are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of
 the request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
@@ -6,9 +6,12 @@ the request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -23,6 +26,7 @@ from consumers.messages import (
     first_few,
     part_name,
 )
+from consumers.sources.base import LogFacts, Source
 
 
 class CorrectionError(ConsumerError):
@@ -185,3 +189,217 @@ def _refused(
         raw.value(i),
         name,
     )
+
+
+# ---- the log -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Where an appended line stands, safe: a byte of a journal, or a record of a topic."""
+
+    partition: Partition
+    offset: int
+
+    def outcome(self, timeout_s: float) -> LogPosition | None:  # noqa: ARG002 -- as `Appended` has it
+        """Return itself: it is known."""
+        return self
+
+
+class Appended(Protocol):
+    """A line on its way into a log."""
+
+    def outcome(self, timeout_s: float) -> LogPosition | None:
+        """Return where the line stands, once it is safe; None where that is not known in time.
+
+        `NotWritten` says for certain that the log did not take it.
+        """
+
+
+class Log(Protocol):
+    """Takes lines from any thread."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+
+    def append(self, key: bytes, line: bytes) -> Appended:
+        """Send a line on its way; lines of one key stay in their order.
+
+        `NotWritten` says for certain that the log did not take it.
+        """
+
+    def close(self) -> None:
+        """Close it."""
+
+
+POLL_TIMEOUT_S = 0.1
+WAITING_MAX = 10_000  # corrections read and not applied yet
+_CLOSE_TIMEOUT_S = 10.0
+
+
+class LogReader:
+    """The thread that reads corrections, and the queue behind it.
+
+    `source` is the log, not opened yet; of `classes` and those that may join, labels are taken. On
+    the reading thread `tell` is called with each entry before it waits to be applied, and `idle`
+    when nothing came. `caught_up` is set once all that was in the log at the start has been told.
+    If the log is shared by a group, entries wait of those partitions alone that are owned.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        classes: Sequence[str],
+        tell: Callable[[Entry], None],
+        idle: Callable[[], None] = lambda: None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self.caught_up = threading.Event()
+        self._source = source
+        self._classes = classes
+        self._tell, self._idle = tell, idle
+        self._positions: dict[Partition, int] = {}
+        self._changed = threading.Condition()
+        self._waiting: deque[Entry] = deque()
+        self._owned: set[Partition] | None = set() if is_shared else None
+        self._to_read: dict[Partition, int | None] = {}  # from where partitions are to be read now
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="read-corrections", daemon=True)
+
+    def start(
+        self,
+        positions: Mapping[Partition, int],
+        logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
+    ) -> None:
+        """Begin to read, at the checkpoint's positions in the logs that it knows."""
+        self._positions = dict(positions)
+        self._source.resume(logs)
+        self._thread.start()
+
+    @property
+    def beginnings(self) -> Mapping[Partition, LogFacts]:
+        """What is known of the log beside its position."""
+        return self._source.beginnings
+
+    @property
+    def n_partitions(self) -> int | None:
+        """How many partitions the log has; None as long as that is not known."""
+        return self._source.n_partitions
+
+    def own(self, partition: Partition, position: int | None) -> None:
+        """Let entries of a partition wait, from a position on; None: from where the log begins."""
+        with self._changed:
+            self.disown(partition)
+            assert self._owned is not None
+            self._owned.add(partition)
+            self._to_read[partition] = position
+
+    def disown(self, partition: Partition) -> None:
+        """Let no entry of a partition wait any more."""
+        with self._changed:
+            assert self._owned is not None
+            self._owned.discard(partition)
+            self._to_read.pop(partition, None)
+            self._waiting = deque(each for each in self._waiting if each.partition != partition)
+            self._changed.notify_all()
+
+    def first(self) -> Entry | None:
+        """Return the oldest entry that waits, and leave it there; None where there is none.
+
+        What ended the reading thread is raised once all that it read before has been taken.
+        """
+        with self._changed:
+            if self._waiting:
+                return self._waiting[0]
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def done(self) -> None:
+        """Remove the oldest entry from the queue: it was applied, or refused."""
+        with self._changed:
+            self._waiting.popleft()
+            self._changed.notify_all()
+
+    @property
+    def n_waiting(self) -> int:
+        """How many entries wait to be applied."""
+        return len(self._waiting)
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the log from being read, in a sentence."""
+        return str(self._failure) if self._failure is not None else self._trouble
+
+    def why_not_ready(self, name: str) -> str | None:
+        """Return why corrections of the log `name` cannot be taken yet; None if they can."""
+        if self.trouble is not None:
+            return f"corrections cannot be read back: {self.trouble}"
+        if not self.caught_up.is_set():
+            return f"the corrections of before are still being read from {name}"
+        return None
+
+    def close(self) -> None:
+        """End the thread and let the source go; what waits is read again at the next start."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.ident is None:
+            self._source.close()
+        else:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            try:
+                self._read()
+            finally:
+                self._source.close()
+        except BaseException as error:  # noqa: BLE001 -- it comes out of `first`, on the thread that ends the run
+            self._failure = error
+
+    def _read(self) -> None:
+        """Read until told to close."""
+        self._source.open(self._positions.get)
+        while not self._closing:
+            self._rewind()
+            batches = self._source.poll(POLL_TIMEOUT_S)
+            self._trouble = self._source.trouble()
+            for raw in batches:
+                self._take(raw)
+            if not batches:
+                self._idle()
+                if self._source.at_end():
+                    self.caught_up.set()
+
+    def _rewind(self) -> None:
+        """Read from elsewhere what was owned since."""
+        with self._changed:
+            to_read, self._to_read = self._to_read, {}
+        for partition, position in to_read.items():
+            self._positions.pop(partition, None)
+            if position is not None:
+                self._positions[partition] = position
+            self._source.rewind(partition)
+
+    def _is_wanted(self, partition: Partition) -> bool:
+        if self._owned is None:
+            return True
+        return partition in self._owned and partition not in self._to_read
+
+    def _take(self, raw: RawColumns) -> None:
+        """Tell what a batch says, and let it wait to be applied."""
+        for entry in entries(raw, self._classes):
+            self._tell(entry)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or len(self._waiting) < WAITING_MAX)
+                if self._closing:
+                    return
+                if self._is_wanted(entry.partition):
+                    self._waiting.append(entry)
+                    self._changed.notify_all()
+        self._positions[raw.partition] = raw.next_offset

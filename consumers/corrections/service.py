@@ -22,11 +22,13 @@ import structlog
 
 from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
-from consumers.corrections.log_reader import Appended, Log, LogPosition
 from consumers.corrections.model import (
+    Appended,
     Correction,
     Entry,
     InDoubt,
+    Log,
+    LogPosition,
     NotReady,
     NotWritten,
     UnknownLabel,

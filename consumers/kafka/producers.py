@@ -30,8 +30,7 @@ from kafka.errors import (
 )
 
 from consumers.config.settings import KafkaSettings
-from consumers.corrections.log_reader import Appended, LogPosition
-from consumers.corrections.model import NotWritten, decoded
+from consumers.corrections.model import Appended, LogPosition, NotWritten, decoded
 from consumers.errors import SinkError
 from consumers.kafka.client import (
     Connecting,

@@ -17,8 +17,7 @@ from consumers.corrections.applier import (
     CorrectionApplier,
     SharedStream,
 )
-from consumers.corrections.log_reader import LogReader
-from consumers.corrections.model import Correction, encode
+from consumers.corrections.model import Correction, LogReader, encode
 from consumers.errors import ConfigError, GroupError, SourceError
 from consumers.factories import build_corrections
 from consumers.features import build_model

@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry
 from consumers.config.settings import KafkaSettings, Settings
 from consumers.corrections import InDoubt, NotReady, NotWritten
 from consumers.corrections import service as correction_service
-from consumers.corrections.log_reader import LogPosition
-from consumers.corrections.model import Correction, encode, entries
+from consumers.corrections.model import Correction, LogPosition, encode, entries
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.kafka.producers import KafkaLog
 from consumers.messages import Partition

@@ -13,7 +13,7 @@ import pytest
 
 from consumers.config.sections import LabellingSettings
 from consumers.corrections import CorrectionService
-from consumers.corrections.log_reader import LogPosition
+from consumers.corrections.model import LogPosition
 from consumers.corrections.service import ExampleReader
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client

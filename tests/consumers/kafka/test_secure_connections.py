@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from consumers.config.settings import KafkaSettings
-from consumers.corrections.log_reader import LogPosition
+from consumers.corrections.model import LogPosition
 from consumers.kafka.producers import KafkaLog, KafkaSink
 from consumers.sinks.records import Record
 from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
