@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import numpy as np
 import structlog
@@ -54,10 +54,9 @@ from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Sink, without_message
-from consumers.sources.base import Source
+from consumers.sources.base import RangedSource, Source
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
-from consumers.sources.ranged import RangedSource
 from consumers.sources.recording import RecordingSource, is_recording, read_head
 from streamnb import (
     NaiveBayes,
@@ -68,6 +67,11 @@ if TYPE_CHECKING:
     from consumers.kafka.transactions import KafkaTransactions
 
 RECENT_FILE = "recent.db"
+_FRAMINGS: dict[str, Literal["events", "lines", "websocket"]] = {
+    "sse": "events",
+    "lines": "lines",
+    "websocket": "websocket",
+}
 log = structlog.get_logger(__name__)
 
 
@@ -79,7 +83,7 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
     if part is None or part == StreamRange():
         return _whole_source(settings, until_end=until_end)
     kind = settings.source_address.kind
-    if kind in {"stdin", "generator"}:
+    if kind in {"stdin", "generator"} or settings.source_address.is_live:
         raise ConfigError(
             f"--from and --to: source {kind} has no past to begin in; they are for a topic, a file "
             "or a recording"
@@ -116,8 +120,31 @@ def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None
             return StdinSource(settings.file)
         case "generator":
             return GeneratorSource(settings.generator)
+        case "jetstream" | "sse" | "lines" | "websocket":
+            return _live_source(settings)
         case kind:
             assert_never(kind)
+
+
+def _live_source(settings: Settings) -> Source:
+    """Return the source of a live stream, whose clients are an extra."""
+    missing = [each for each in ("h11", "websockets") if importlib.util.find_spec(each) is None]
+    if missing:
+        raise ConfigError(
+            f"source: {settings.source} needs what is not installed: {', '.join(missing)}. Install "
+            "the extra: pip install 'streamnb[live]'"
+        )
+    from consumers.sources.live import (  # noqa: PLC0415 -- an extra
+        JetstreamFeed,
+        LiveSource,
+        StreamFeed,
+    )
+
+    address = settings.source_address
+    if address.kind == "jetstream":
+        return LiveSource(JetstreamFeed(address.urls, settings.jetstream), settings.live)
+    framing = _FRAMINGS[address.kind]
+    return LiveSource(StreamFeed(address.urls[0], framing), settings.live)
 
 
 def _kafka_source(
@@ -157,13 +184,15 @@ def stream_identity(settings: Settings) -> dict[str, Any]:
             return {"source": "file", "name": (address.path or Path()).name}
         case "recording":
             return read_head(address.path or Path()).stream  # the one that it is a recording of
-        case "stdin":
-            return {"source": "stdin"}
+        case "stdin" | "jetstream":
+            return {"source": address.kind}
         case "generator":
             made = settings.generator
             identity = {"source": "generator"} | made.model_dump(include={"seed", "labelled_share"})
             own = "turn_after" if made.stream == "tweets" else "stream"
             return identity | {own: getattr(made, own)}
+        case "sse" | "lines" | "websocket":
+            return {"source": address.kind, "address": address.urls[0].partition("?")[0]}
         case kind:
             assert_never(kind)
 

@@ -84,6 +84,7 @@ def build_status(
         stream_shares=None if quality is None else quality.stream_shares(),
         lag=seen.lag,
         n_lost=seen.lost_messages,
+        n_gaps=seen.gaps,
         decoder=seen.decoder,
         drift=None if statistics.drift is None else statistics.drift.report(),
     )

@@ -50,10 +50,9 @@ from consumers.decode.rows import CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, RawColumns
-from consumers.sources.base import Source
+from consumers.sources.base import RangedSource, Source
 from consumers.sources.file import FileSource
 from consumers.sources.generator import GeneratorSource
-from consumers.sources.ranged import RangedSource
 from consumers.sources.recording import RecordingSource, is_recording
 
 Speed = Literal["recorded", "max"] | float

@@ -1,8 +1,7 @@
 """The small languages of addresses: where messages come from, which of them, where records go.
 
-A source is `generator`, `stdin`, `file:PATH`, `recording:PATH` or
-`kafka://HOST:PORT[,HOST:PORT...]/TOPIC`; an output is `none`, `file:PATH` or `kafka:TOPIC`. Parsing
-raises a `ValueError` that names the part that is wrong, and what is allowed.
+A source is one of `SOURCE_FORMS`; an output is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises
+a `ValueError` that names the part that is wrong, and what is allowed.
 """
 
 from __future__ import annotations
@@ -12,25 +11,40 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 SOURCE_FORMS = (
-    "generator, stdin, file:PATH, recording:PATH or kafka://HOST:PORT[,HOST:PORT...]/TOPIC"
+    "generator, stdin, file:PATH, recording:PATH, kafka://HOST:PORT[,HOST:PORT...]/TOPIC, "
+    "jetstream[://HOST[:PORT][,HOST[:PORT]...]], sse+https://URL, lines+https://URL or wss://URL"
+)
+# Bluesky's own, all with the same stream.
+JETSTREAM_HOSTS = tuple(
+    f"wss://jetstream{n}.us-{side}.bsky.network" for side in ("east", "west") for n in (1, 2)
 )
 OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 
 # A host is a name, an IPv4 address, or an IPv6 address in square brackets.
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
+_SECRETS = {"access_token", "api_key", "apikey", "auth", "password", "secret", "token"}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
-    """Where messages come from, taken apart; `servers` are ``host:port``, in the order written."""
+    """Where messages come from, taken apart; `servers` are ``host:port``, in the order written.
 
-    kind: Literal["generator", "stdin", "file", "recording", "kafka"]
+    `urls` are those of a live stream, with a scheme.
+    """
+
+    kind: Literal[
+        "generator", "stdin", "file", "recording", "kafka", "jetstream", "sse", "lines", "websocket"
+    ]
     path: Path | None = None
     servers: tuple[str, ...] = ()
     topic: str | None = None
+    urls: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> SourceAddress:
@@ -41,6 +55,8 @@ class SourceAddress:
         """
         if text in {"generator", "stdin"}:
             return cls(kind="generator" if text == "generator" else "stdin")
+        if text.startswith(_LIVE):
+            return cls._parse_live(text)
         if text.startswith("file:"):
             return cls(kind="file", path=_path(text.removeprefix("file:")))
         if text.startswith("recording:"):
@@ -51,6 +67,46 @@ class SourceAddress:
                 raise ValueError("must end with /TOPIC: kafka://HOST:PORT/TOPIC")
             return cls(kind="kafka", servers=parse_servers(servers), topic=check_topic(topic))
         raise ValueError(f"must be {SOURCE_FORMS}")
+
+    @classmethod
+    def _parse_live(cls, text: str) -> SourceAddress:
+        if text == "jetstream":
+            return cls(kind="jetstream", urls=JETSTREAM_HOSTS)
+        scheme, _, rest = text.partition("://")
+        if scheme in {"jetstream", "jetstream+ws"}:
+            return cls(kind="jetstream", urls=_jetstream_hosts(scheme, rest))
+        kinds: dict[str, Literal["sse", "lines", "websocket"]] = {
+            "sse+http": "sse", "sse+https": "sse", "lines+http": "lines", "lines+https": "lines",
+            "ws": "websocket", "wss": "websocket",
+        }  # fmt: skip
+        if scheme in kinds and rest:
+            url = check_url(text.removeprefix("sse+").removeprefix("lines+"))
+            return cls(kind=kinds[scheme], urls=(url,))
+        raise ValueError(f"must be {SOURCE_FORMS}")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the source is a live stream, which cannot be read again."""
+        return self.kind in {"jetstream", "sse", "lines", "websocket"}
+
+
+def _jetstream_hosts(scheme: str, text: str) -> tuple[str, ...]:
+    hosts = text.split(",")
+    for host in hosts:
+        if _HOST.fullmatch(host) is None:
+            raise ValueError(f"must name each server as HOST or HOST:PORT, not {host!r}")
+    return tuple(f"{'ws' if scheme.endswith('ws') else 'wss'}://{host}" for host in hosts)
+
+
+def check_url(url: str) -> str:
+    """Return a live stream's address unchanged, or refuse one that is none or holds a secret."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc or _SECRETS & parse_qs(parts.query).keys():
+        # Said without repeating it; the address stands in logs and in /config.
+        raise ValueError("must not hold a password or a token; use live.token or live.headers")
+    if _HOST.fullmatch(parts.netloc) is None or not url.isascii() or not url.isprintable():
+        raise ValueError(f"must be an address with a host, in ASCII, not {url!r}")
+    return url
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ SECRETS: dict[Path, str] = {
     ("kafka", "sasl_password"): "STREAMNB_KAFKA_PASSWORD",
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
+    ("live", "token"): "STREAMNB_LIVE_TOKEN",
 }
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 

@@ -367,7 +367,47 @@ class KafkaSettings(Section):
         return self
 
 
+class LiveSettings(Section):
+    """How to stay connected to a live stream, whatever its kind."""
+
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    token_file: SecretPath | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    ssl_cafile: Path | None = None
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=60.0)
+    idle_timeout_s: float = Field(default=60.0, gt=0)
+    retry_pause_s: float = Field(default=0.5, gt=0)
+    retry_pause_max_s: float = Field(default=30.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits_headers(self) -> Self:
+        for name, value in self.all_headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _ASCII.fullmatch(value):
+                raise wrong(f"{name!r} must be an HTTP header of ASCII, its value in one line")
+        return self
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """What is sent with each request, the token too."""
+        token = _one_secret(self, "token")
+        found = {"User-Agent": "streamnb"}
+        found |= {name: value.get_secret_value() for name, value in self.headers.items()}
+        return found if token is None else found | {"Authorization": f"Bearer {token}"}
+
+
+class JetstreamSettings(Section):
+    """What of Bluesky's network is read."""
+
+    version: Literal[1, 2] = 1
+    collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
+    kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account")
+    dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
+    start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
+    collection_idle_timeout_s: float = Field(default=300.0, gt=0)
+
+
 TOKEN_CHARACTERS_MIN = 16
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _ASCII = re.compile("[!-~][ -~]*[!-~]")
 

@@ -52,11 +52,13 @@ from consumers.config.sections import (
     FileSettings,
     GeneratorSettings,
     HttpSettings,
+    JetstreamSettings,
     KafkaSettings,
     LabellingSettings,
     Labels,
     LearnedSettings,
     LearningSettings,
+    LiveSettings,
     OutputSettings,
     PageSettings,
     PredictionsSettings,
@@ -109,6 +111,8 @@ class Settings(Section):
     generator: GeneratorSettings = GeneratorSettings()
     file: FileSettings = FileSettings()
     kafka: KafkaSettings = KafkaSettings()
+    live: LiveSettings = LiveSettings()
+    jetstream: JetstreamSettings = JetstreamSettings()
     message: MessageSettings = MessageSettings()
     labels: Labels = FieldLabels()
     late_labels: LateLabelsSettings = LateLabelsSettings()
@@ -164,6 +168,19 @@ class Settings(Section):
         if not isinstance(found, dict):
             return found
         return {name: {} if each is None else each for name, each in found.items()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _implied(cls, data: Any) -> Any:
+        """Let `source: jetstream` alone do: its frames are known, and posts have no labels."""
+        if not isinstance(data, dict) or not str(data.get("source")).startswith("jetstream"):
+            return data
+        jetstream, model = data.get("jetstream"), data.get("model")
+        is_second = isinstance(jetstream, dict) and jetstream.get("version") == 2
+        implied: dict[str, Any] = {"message": "jetstream-v2" if is_second else "jetstream"}
+        if not (isinstance(model, dict) and "classes" in model):
+            implied["labels"] = {"kind": "emoticons"}
+        return implied | {key: value for key, value in data.items() if value is not None}
 
     @field_validator("source")
     @classmethod

@@ -38,9 +38,7 @@ from consumers.kafka.client import (
     unreadable,
 )
 from consumers.messages import Partition, RawColumns
-from consumers.monitoring.status import Backoff
-from consumers.sources.base import LogFacts, Source
-from consumers.sources.ranged import behind_position, offsets_of
+from consumers.sources.base import Backoff, LogFacts, Source, behind_position, offsets_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

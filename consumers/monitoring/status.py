@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-import structlog
-
 from consumers.messages import Partition
 from consumers.monitoring.prequential import DriftReport
 from consumers.monitoring.quality import QualityReport, ShareReport
@@ -166,52 +164,6 @@ class Health:
             degraded=next((said for part in parts if (said := part()) is not None), None),
             starting=doing if starting else None,
         )
-
-
-_FIRST_PAUSE_S = 0.05
-
-
-class Backoff:
-    """The failures of one source, each under a key, with ever longer pauses between attempts.
-
-    Each failure is logged once when it begins and once when it is over. Pauses double from 0.05 s
-    up to `pause_max_s`.
-    """
-
-    def __init__(
-        self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float], pause_max_s: float
-    ) -> None:
-        self._log = log
-        self._clock = clock
-        self._pause_max_s = pause_max_s
-        self._sentences: dict[str, str] = {}
-        self._pauses_s: dict[str, float] = {}
-        self._retry_at_s: dict[str, float] = {}
-
-    def say(self, key: str, sentence: str) -> None:
-        """Record a failure, new or continued; the next attempt waits longer."""
-        if key not in self._sentences:
-            self._log.warning("source_trouble", trouble=sentence)
-        self._sentences[key] = sentence
-        pause_s = min(self._pauses_s.get(key, _FIRST_PAUSE_S / 2) * 2, self._pause_max_s)
-        self._pauses_s[key] = pause_s
-        self._retry_at_s[key] = self._clock() + pause_s
-
-    def clear(self, key: str) -> None:
-        """Record the end of a failure, if there was one."""
-        sentence = self._sentences.pop(key, None)
-        if sentence is not None:
-            self._pauses_s.pop(key)
-            self._retry_at_s.pop(key)
-            self._log.info("source_trouble_over", trouble=sentence)
-
-    def first(self) -> str | None:
-        """Return the sentence of the oldest failure, or None if there is none."""
-        return next(iter(self._sentences.values()), None)
-
-    def pause_s(self, key: str) -> float:
-        """Return the seconds to wait before the next attempt; 0 if nothing failed."""
-        return max(0.0, self._retry_at_s.get(key, 0.0) - self._clock())
 
 
 # ---- the whole state -----------------------------------------------------------------------------
@@ -366,6 +318,7 @@ class Status:
     stream_shares: ShareReport | None = None  # of the newest predictions, about a second ago
     lag: Mapping[Partition, int] = field(default_factory=dict)  # of each partition read now
     n_lost: int = 0  # messages that the source had removed before they were read
+    n_gaps: int = 0  # places at which a live stream may have lost some
     n_restarts: int = 0  # times that the source was lost and found again
     parts: Mapping[str, int] = field(default_factory=dict)  # of a group's model, by who reads them
     oldest_part_s: float | None = None  # age of the oldest part that another member reads

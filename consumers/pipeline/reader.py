@@ -63,13 +63,15 @@ class SourceStatus:
     """The state of a source after a poll.
 
     `lag` has the unread messages of each assigned partition, `lost_messages` counts those that were
-    removed before they could be read, `decoder` says how Kafka's responses are decoded.
+    removed before they could be read, `gaps` the places at which some may be missing, `decoder`
+    says how Kafka's responses are decoded.
     """
 
     trouble: str | None = None
     assigned: frozenset[Partition] = frozenset()
     lag: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
     lost_messages: int = 0
+    gaps: int = 0
     decoder: str | None = None
 
     @classmethod
@@ -80,6 +82,7 @@ class SourceStatus:
             frozenset(source.assignment()),
             MappingProxyType(dict(source.lag())),
             source.lost_messages,
+            source.gaps,
             source.decoder,
         )
 

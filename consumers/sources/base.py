@@ -1,4 +1,11 @@
-"""The source: what Kafka, a file, standard input, the generator and a journal implement."""
+"""The source: what Kafka, a file, standard input, the generator and a journal implement.
+
+`RangedSource` reads a part of one, from an offset or a time up to another (`--from` and `--to`).
+The range begins at the first message of each partition that has the offset or the time, or a later
+one, and ends before the first that has the end's. Reading ends with it, or with what was there at
+the start. A checkpoint's positions win: a run that was stopped goes on where it was. A beginning
+that lies behind a position would leave messages out between the two, and is an error.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +15,13 @@ from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
+import numpy as np
+import structlog
+from numpy.typing import NDArray
 
+from consumers.config.addresses import Bound, StreamRange
 from consumers.decode.rows import RecordFormat
-from consumers.errors import ConfigError
+from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition, RawColumns
 
 
@@ -34,12 +45,15 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     head, tail : Fingerprint or None
         A file's first bytes, and the last ones before its position, or the last ones of a packed
         file: another file of that name has others. A copy has the same, whatever its inode.
+    cursor : str or None
+        How a live stream is resumed behind the position, in words of its own.
     """
 
     begin: int = 0
     topic_id: str | None = None
     head: Fingerprint | None = None
     tail: Fingerprint | None = None
+    cursor: str | None = None
 
 
 def have_same_partitions(n_labels: int | None, n_messages: int | None, setting: str) -> bool:
@@ -71,6 +85,8 @@ class Source(ABC):
         How its records are written; JSON unless it is set.
     lost_messages : int
         How many messages were removed before they could be read.
+    gaps : int
+        At how many places messages may be missing, none knows how many.
     n_partitions : int or None
         How many partitions the stream has; None as long as that is not known.
     beginnings : mapping of Partition to LogFacts
@@ -81,6 +97,7 @@ class Source(ABC):
     name: str
     record_format = RecordFormat()
     lost_messages = 0
+    gaps = 0
     n_partitions: int | None = 1
     beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
 
@@ -164,3 +181,196 @@ class Source(ABC):
 
     def close(self) -> None:  # noqa: B027 -- some hold nothing
         """Release everything, within a second or two."""
+
+
+# ---- attempts -----------------------------------------------------------------------------------
+
+_FIRST_PAUSE_S = 0.05
+
+
+class Backoff:
+    """The failures of one source, each under a key, with ever longer pauses between attempts.
+
+    Each failure is logged once when it begins and once when it is over. Pauses double from 0.05 s
+    up to `pause_max_s`.
+    """
+
+    def __init__(
+        self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float], pause_max_s: float
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._pause_max_s = pause_max_s
+        self._sentences: dict[str, str] = {}
+        self._pauses_s: dict[str, float] = {}
+        self._retry_at_s: dict[str, float] = {}
+
+    def say(self, key: str, sentence: str, pause_min_s: float = 0.0) -> None:
+        """Record a failure, new or continued; the next attempt waits longer."""
+        if key not in self._sentences:
+            self._log.warning("source_trouble", trouble=sentence)
+        self._sentences[key] = sentence
+        pause_s = min(self._pauses_s.get(key, _FIRST_PAUSE_S / 2) * 2, self._pause_max_s)
+        self._pauses_s[key] = pause_s
+        self._retry_at_s[key] = self._clock() + max(pause_s, pause_min_s)
+
+    def clear(self, key: str) -> None:
+        """Record the end of a failure, if there was one."""
+        sentence = self._sentences.pop(key, None)
+        if sentence is not None:
+            self._pauses_s.pop(key)
+            self._retry_at_s.pop(key)
+            self._log.info("source_trouble_over", trouble=sentence)
+
+    def first(self) -> str | None:
+        """Return the sentence of the oldest failure, or None if there is none."""
+        return next(iter(self._sentences.values()), None)
+
+    def pause_s(self, key: str) -> float:
+        """Return the seconds to wait before the next attempt; 0 if nothing failed."""
+        return max(0.0, self._retry_at_s.get(key, 0.0) - self._clock())
+
+
+# ---- a part of a source --------------------------------------------------------------------------
+
+
+def behind_position(partition: Partition, begin: Bound, position: int) -> SourceError:
+    """Return the error for a range that begins behind what was read before."""
+    return SourceError(
+        f"{partition}: --from {begin} lies behind offset {position}, up to which the checkpoint "
+        "has read: the messages between would be left out. Leave --from out to go on there, or "
+        "begin with an empty checkpoint.folder"
+    )
+
+
+def offsets_of(
+    bound: Bound | None,
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    offsets_at: Callable[[int], Mapping[Partition, int | None]],
+) -> Mapping[Partition, int]:
+    """Return the offset of a bound in each log, its end if the bound lies behind it."""
+    if bound is None:
+        return {}
+    if bound.kind == "offset":
+        return {each: min(max(bound.at, starts[each]), ends[each]) for each in starts}
+    return {each: ends[each] if at is None else at for each, at in offsets_at(bound.at).items()}
+
+
+class RangedSource(Source):
+    """Reads a part of a source.
+
+    `times_of` returns the time of each message of a batch, -1 if it has none: such a message counts
+    as one of the time before it. If the source itself `begins` at the range, as Kafka's does, it
+    has checked the positions too.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        part: StreamRange,
+        times_of: Callable[[RawColumns], NDArray[np.int64]],
+        *,
+        begins: bool,
+    ) -> None:
+        self.name = source.name
+        self.record_format = source.record_format
+        self._source = source
+        self._part = part
+        self._times_of = times_of
+        self._begins = begins
+        self._position_of: Callable[[Partition], int | None] = lambda _: None
+        self._begun: set[Partition] = set()
+        self._done: set[Partition] = set()
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin; see `Source.open`."""
+        self._position_of = position_of
+        self._source.open(position_of)
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return the next messages of the range; a beginning behind a position is an error."""
+        cut = (self._cut(raw) for raw in self._source.poll(timeout_s))
+        return [raw for raw in cut if raw is not None]
+
+    def at_end(self) -> bool:
+        """Return whether the range, or what was there of it at opening, has been returned."""
+        lag = self._source.lag()
+        done = [each in self._done or lag.get(each) == 0 for each in self._source.assignment()]
+        return self._source.at_end() or (any(done) and all(done) and bool(self._done))
+
+    def _cut(self, raw: RawColumns) -> RawColumns | None:
+        """Return the part of a batch that lies in the range, None if nothing does."""
+        if raw.partition in self._done:
+            return None
+        begin, end = self._part.begin, self._part.end
+        is_new = raw.partition not in self._begun
+        if begin is not None and is_new and not (self._begins and begin.kind == "time"):
+            first = self._first(raw, begin)
+            position = self._position_of(raw.partition)
+            if position is not None and first > 0 and not self._begins:
+                raise behind_position(raw.partition, begin, position)
+            if first == len(raw):
+                return None
+            raw = raw.tail(first)
+        self._begun.add(raw.partition)
+        last = len(raw) if end is None else self._first(raw, end)
+        if last < len(raw):
+            self._done.add(raw.partition)
+        return raw.head(last) if last else None
+
+    def _first(self, raw: RawColumns, bound: Bound) -> int:
+        """Return the place of the first message at a bound or behind it; `len(raw)` if none is."""
+        found = raw.offsets if bound.kind == "offset" else self._times_of(raw)
+        places = np.flatnonzero(found >= bound.at)
+        return int(places[0]) if places.size else len(raw)
+
+    # What follows is the source's own.
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id that Kafka gave the topic."""
+        return self._source.topic_id
+
+    @property
+    def decoder(self) -> str | None:
+        """How Kafka's responses are decoded."""
+        return self._source.decoder
+
+    @property
+    def lost_messages(self) -> int:  # type: ignore[override]  # read only
+        """How many messages were removed before they could be read."""
+        return self._source.lost_messages
+
+    @property
+    def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
+        """Where reading began."""
+        return self._source.beginnings
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take what the checkpoint knows of the logs."""
+        self._source.resume(logs)
+
+    def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
+        """Return what a checkpoint at these positions should know of the logs."""
+        return self._source.logs(positions)
+
+    def assignment(self) -> Collection[Partition]:
+        """Return the partitions that are read here."""
+        return self._source.assignment()
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return the unread messages, those behind the range too."""
+        return self._source.lag()
+
+    def trouble(self) -> str | None:
+        """Return what keeps the source from reading."""
+        return self._source.trouble()
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Report a checkpoint's positions."""
+        self._source.commit(positions)
+
+    def close(self) -> None:
+        """Release everything."""
+        self._source.close()

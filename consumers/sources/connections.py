@@ -1,0 +1,410 @@
+"""Connections to live streams: WebSockets, and HTTP with server-sent events or lines.
+
+`websockets` and `h11` speak the protocols, but read no socket: one loop does, and hands the bytes
+to them. What nobody asks for stays in the socket, so a slow reader makes the server wait, and
+nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import h11
+import msgspec
+import numpy as np
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+MESSAGE_BYTES_MAX = 64 << 20  # far above message.max_bytes: the decoder rejects those
+_READ_BYTES = 1 << 16
+_DATA = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
+_READS_MAX = 16  # a call
+_REASON_BYTES_MAX = 2000
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)  # the byte behind a CR may be its LF
+
+
+Framing: TypeAlias = Literal["websocket", "events", "lines"]
+
+
+class Endpoint(NamedTuple):
+    """What to connect to, and how its messages are framed."""
+
+    url: str  # ws, wss, http or https
+    framing: Framing
+    headers: Mapping[str, str] = MappingProxyType({})
+    subprotocol: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The address without its query."""
+        return self.url.partition("?")[0]
+
+
+class Received(NamedTuple):
+    """A message as it came; `event` and `id` are those of a server-sent event."""
+
+    data: bytes
+    event: str = "message"
+    id: str = ""
+
+
+class RefusedError(ConnectionError):
+    """A server answered with another status than it should have."""
+
+    def __init__(self, status: int, reason: str, retry_after: str | None) -> None:
+        super().__init__(f"refused with HTTP {status}: {reason.strip() or 'no reason given'}")
+        self.status = status
+        self.reason = reason
+        is_number = retry_after is not None and re.fullmatch(r"[0-9]{1,6}", retry_after)
+        self.retry_after_s = float(retry_after or 0) if is_number else 0.0
+
+
+class _Protocol(Protocol):
+    """Turns bytes into messages; `ended` says why no more will come."""
+
+    ready: bool
+    ended: str | None
+
+    @property
+    def retry_s(self) -> float:
+        """How long the server wants to be left alone once it has ended."""
+
+    def feed(self, data: bytes) -> list[Received]:
+        """Take bytes, none at the end of the stream; return the messages that are whole."""
+
+    def to_send(self) -> bytes:
+        """Return and forget what is to be sent."""
+
+    def ping(self) -> None:
+        """Ask for a sign of life, if the protocol can."""
+
+
+class Connection:
+    """An open connection; made by a constructor that blocks up to `timeout_s` for each step."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float, ca_file: Path | None = None) -> None:
+        self._framing: _Protocol = (
+            _WebSocket(endpoint) if endpoint.framing == "websocket" else _Http(endpoint)
+        )
+        self.n_bytes = 0
+        self._ahead: list[Received] = []  # what came along with the answer to the request
+        self._socket = _connected(endpoint.url, timeout_s, ca_file)
+        try:
+            self._socket.sendall(self._framing.to_send())
+            while not self._framing.ready and self._framing.ended is None:
+                self._ahead += self._framing.feed(self._socket.recv(_READ_BYTES))
+            self._socket.settimeout(0)
+            self._send()  # pings may have come along
+            self._readable = select.poll()
+            self._readable.register(self._socket, select.POLLIN)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @property
+    def retry_s(self) -> float:
+        """How long the server wants to be left alone once this connection has ended."""
+        return self._framing.retry_s
+
+    def receive(self, timeout_s: float) -> list[Received]:
+        """Return what came, waiting up to `timeout_s` for the first bytes.
+
+        An end is a `ConnectionError`, once everything before it was returned.
+        """
+        found, self._ahead = self._ahead, []
+        timeout_s = 0.0 if found else timeout_s
+        for _ in range(_READS_MAX):
+            if self._framing.ended is not None:
+                break
+            try:
+                data = self._read(timeout_s)
+                if data is None:
+                    break
+                self.n_bytes += len(data)
+                found += self._framing.feed(data)
+                self._send()
+            except OSError as error:  # what came before it is returned first
+                self._framing.ended = f"the connection broke: {error}"
+            timeout_s = 0.0
+        if not found and self._framing.ended is not None:
+            raise ConnectionError(self._framing.ended)
+        return found
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._framing.ping()
+        self._send()
+
+    def close(self) -> None:
+        """Close it, without waiting for the server."""
+        self._socket.close()
+
+    def _read(self, timeout_s: float) -> bytes | None:
+        """Return the next bytes, none at the end; None if there are none yet."""
+        buffered = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
+        if not buffered and not self._readable.poll(timeout_s * 1000):
+            return None
+        try:
+            return self._socket.recv(_READ_BYTES)
+        except (ssl.SSLWantReadError, BlockingIOError):
+            return None
+
+    def _send(self) -> None:
+        data = self._framing.to_send()
+        if data:
+            self._socket.sendall(data)
+
+
+def _connected(url: str, timeout_s: float, ca_file: Path | None) -> socket.socket:
+    """Return a connected socket, encrypted if the address says so."""
+    parts = urlsplit(url)
+    secure = parts.scheme in {"wss", "https"}
+    port = parts.port or (443 if secure else 80)
+    plain = socket.create_connection((parts.hostname or "", port), timeout_s)
+    try:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not secure:
+            return plain
+        context = ssl.create_default_context(cafile=ca_file)
+        return context.wrap_socket(plain, server_hostname=parts.hostname)
+    except BaseException:
+        plain.close()
+        raise
+
+
+class _WebSocket:
+    """Messages in WebSocket frames; nothing but control frames is ever sent."""
+
+    retry_s = 0.0
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._protocol = ClientProtocol(
+            parse_uri(endpoint.url),
+            subprotocols=[Subprotocol(endpoint.subprotocol)] if endpoint.subprotocol else None,
+            max_size=MESSAGE_BYTES_MAX,
+        )
+        request = self._protocol.connect()
+        for name, value in endpoint.headers.items():
+            request.headers[name] = value
+        self._protocol.send_request(request)
+        self._fragments: list[bytes] = []
+        self.ready = False
+        self.ended: str | None = None
+
+    def feed(self, data: bytes) -> list[Received]:
+        """Take bytes; a refused handshake is a `RefusedError`."""
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        found = []
+        for event in self._protocol.events_received():
+            if not isinstance(event, Frame) or event.opcode not in _DATA:
+                continue
+            self._fragments.append(bytes(event.data))
+            if event.fin:
+                found.append(Received(b"".join(self._fragments)))
+                self._fragments.clear()
+        self._note_state(ended=not data)
+        return found
+
+    def _note_state(self, *, ended: bool) -> None:
+        protocol = self._protocol
+        failure = protocol.handshake_exc
+        if isinstance(failure, InvalidStatus):
+            answer = failure.response
+            body = bytes(answer.body or b"")[:_REASON_BYTES_MAX].decode("utf-8", "replace")
+            raise RefusedError(answer.status_code, body, answer.headers.get("Retry-After"))
+        if failure is not None:
+            raise ConnectionError(f"this is no WebSocket server: {failure}")
+        self.ready = protocol.state is OPEN
+        why = protocol.parser_exc or protocol.close_rcvd
+        if ended or why is not None:
+            self.ended = f"the server closed the connection: {why or 'without a word'}"
+
+    def to_send(self) -> bytes:
+        """Return the request, and answers to pings."""
+        return b"".join(self._protocol.data_to_send())
+
+    def ping(self) -> None:
+        """Send a ping."""
+        self._protocol.send_ping(b"")
+
+
+class _Http:
+    """The endless body of an answer: server-sent events, or lines."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        parts = urlsplit(endpoint.url)
+        self._http = h11.Connection(h11.CLIENT)
+        accept = "text/event-stream" if endpoint.framing == "events" else "*/*"
+        headers = {"Host": parts.netloc, "Accept": accept, "Cache-Control": "no-cache"}
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        request = h11.Request(
+            method="GET", target=target, headers=list((headers | dict(endpoint.headers)).items())
+        )
+        self._out = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        self._events = _EventStream() if endpoint.framing == "events" else None
+        self._rest = b""
+        self._refused: tuple[int, str | None] | None = None
+        self.ready = False
+        self.ended: str | None = None
+
+    @property
+    def retry_s(self) -> float:
+        """What the server's `retry` said."""
+        return 0.0 if self._events is None else self._events.retry_s
+
+    def feed(self, data: bytes) -> list[Received]:
+        """Take bytes; another answer than 200 is a `RefusedError`."""
+        found: list[Received] = []
+        try:
+            self._http.receive_data(data)
+            while True:
+                event = self._http.next_event()
+                if isinstance(event, h11.Response):
+                    self._note_answer(event)
+                elif isinstance(event, h11.Data):
+                    found += self._body(bytes(event.data))
+                elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                    self.ended = "the server ended the stream"
+                    break
+                else:
+                    break
+        except h11.RemoteProtocolError as error:
+            self.ended = f"the server closed the connection: {error}"
+        if self._refused is not None and (self.ended or len(self._rest) > _REASON_BYTES_MAX):
+            status, retry_after = self._refused
+            raise RefusedError(status, self._rest.decode("utf-8", "replace"), retry_after)
+        return found
+
+    def _note_answer(self, answer: h11.Response) -> None:
+        if answer.status_code == 200:
+            self.ready = True
+            return
+        said = {name: value.decode("latin-1") for name, value in answer.headers}
+        self._refused = answer.status_code, said.get(b"retry-after")
+
+    def _body(self, data: bytes) -> list[Received]:
+        """Cut a piece of the body into messages; what is not whole waits."""
+        self._rest += data
+        if self._refused is not None:
+            return []
+        if len(self._rest) > MESSAGE_BYTES_MAX:
+            self.ended = f"a message is longer than {MESSAGE_BYTES_MAX} bytes"
+            return []
+        if self._events is None:
+            *lines, self._rest = self._rest.split(b"\n")
+            return [Received(line) for line in map(bytes.strip, lines) if line]
+        *lines, self._rest = _LINE_END.split(self._rest)
+        return [event for line in lines if (event := self._events.line(line)) is not None]
+
+    def to_send(self) -> bytes:
+        """Return the request, once."""
+        out, self._out = self._out, b""
+        return out
+
+    def ping(self) -> None:
+        """Do nothing: only the server can send."""
+
+
+class _EventStream:
+    """Server-sent events, line by line, as the HTML standard has them."""
+
+    def __init__(self) -> None:
+        self.retry_s = 0.0
+        self._id = self._event = ""
+        self._data: list[bytes] = []
+
+    def line(self, line: bytes) -> Received | None:
+        """Take a line; return the event that it ends, if it is the empty line of one with data."""
+        if not line:
+            found = Received(b"\n".join(self._data), self._event or "message", self._id)
+            empty = not self._data
+            self._event = ""
+            self._data.clear()
+            return None if empty else found
+        name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and re.fullmatch(rb"[0-9]{1,9}", value):
+            self.retry_s = int(value) / 1000
+        return None
+
+
+# ---- what is known of the past -------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """A message that was read: its offset, what it is known by, and where it stands."""
+
+    offset: int
+    key: int
+    time_us: int = 0
+    number: int = 0  # its host's own
+    id: str = ""  # of a server-sent event
+
+
+class Past(NamedTuple):
+    """What is known when a connection is made, oldest first.
+
+    Every message from `since_us` on that was read is known. `is_own` says whether the newest ones,
+    `n_numbered`, are from the host that is asked.
+    """
+
+    known: Sequence[Known] = ()
+    since_us: int = 0
+    is_own: bool = False
+    n_numbered: int = 0
+
+
+class Cursor(msgspec.Struct):
+    """What is known at a position, as the checkpoint has it.
+
+    The last `n_numbered` messages came from `host`, and have its numbers. `last_id` is that of the
+    last server-sent event.
+    """
+
+    keys: bytes = b""
+    times: bytes = b""
+    numbers: bytes = b""
+    host: str = ""
+    n_numbered: int = 0
+    last_id: str = ""
+
+
+def packed(known: Sequence[Known], host: str, n_numbered: int) -> str:
+    """Return what is known as the text of a checkpoint."""
+    keys = np.array([each.key for each in known], "<u8").tobytes()
+    times = np.array([each.time_us for each in known], "<i8").tobytes()
+    numbers = np.array([each.number for each in known], "<i8").tobytes()
+    cursor = Cursor(keys, times, numbers, host, n_numbered, known[-1].id)
+    return msgspec.json.encode(cursor).decode()
+
+
+def unpacked(cursor: Cursor, position: int) -> Iterator[Known]:
+    """Yield what a checkpoint at a position knew."""
+    columns = [
+        np.frombuffer(data, kind).tolist()
+        for data, kind in ((cursor.keys, "<u8"), (cursor.times, "<i8"), (cursor.numbers, "<i8"))
+    ]
+    first = position - len(columns[0])
+    for i, (key, time_us, number) in enumerate(zip(*columns, strict=True), first):
+        yield Known(i, key, time_us, number, cursor.last_id)

@@ -1,0 +1,566 @@
+"""Live streams as sources: Jetstream, server-sent events, WebSockets, and lines over HTTP.
+
+Such a stream keeps little or nothing of its past. Where it can be resumed, it is by a cursor of its
+own, which stands in the checkpoint beside the position; a position is the number of messages that
+were read. Where a stream was cut, what was read before comes once more and is left out by its key;
+if it does not come, there is a gap, and it is counted.
+
+One loop serves all: it connects (on a thread of its own), reads, notices silence, and tries the
+next host after a pause. What the pipeline does not take is not read from the socket.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent import futures
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+
+from consumers.config.sections import JetstreamSettings, LiveSettings
+from consumers.messages import Partition, RawColumns
+from consumers.sources.base import Backoff, LogFacts, Source
+from consumers.sources.connections import (
+    Connection,
+    Cursor,
+    Endpoint,
+    Framing,
+    Known,
+    Past,
+    Received,
+    RefusedError,
+    packed,
+    unpacked,
+)
+from consumers.sources.records import from_parts
+
+# What is known of the past: so many messages are left out by their keys if they come again.
+_KEYS = 8192
+_KEYS_WAITING = 1 << 17  # further ones, which may not be learned yet
+_PROOF = 50  # so many new ones, and none that is known, prove a gap; a server may change the order
+_REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
+_CONNECTION = "connection"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class LiveMessage(NamedTuple):
+    """A message as a feed reads it; without a key it is always new."""
+
+    value: bytes
+    key: int | None = None
+    time_us: int = 0
+    number: int = 0
+    id: str = ""
+    collection: str = ""
+
+
+class FeedError(Exception):
+    """A server said that it cannot go on; `too_old` if that is for the cursor."""
+
+    def __init__(self, text: str, *, too_old: bool = False) -> None:
+        super().__init__(text)
+        self.too_old = too_old
+
+
+class Feed(ABC):
+    """What one kind of live stream says on the wire.
+
+    Attributes
+    ----------
+    name : str
+        The name of its one partition.
+    hosts : sequence of str
+        The servers that have the same stream.
+    collections : sequence of str
+        What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`.
+    must_speak : bool
+        Whether a connection without messages is dead, whatever else comes.
+    """
+
+    name: str
+    hosts: Sequence[str]
+    collections: Sequence[str] = ()
+    collection_idle_timeout_s = 0.0
+    must_speak = False
+
+    @abstractmethod
+    def endpoint(self, host: str, past: Past) -> Endpoint:
+        """Return where to connect to, to go on behind what is known."""
+
+    @abstractmethod
+    def read(self, received: Received) -> LiveMessage | None:
+        """Return a message, None if it is for us alone; one that ends the stream is a FeedError."""
+
+
+# ---- the loop ------------------------------------------------------------------------------------
+
+
+class LiveSource(Source):
+    """Reads a feed for ever.
+
+    `connect` opens a connection, `clock` and `wait` count in seconds. `gaps` counts the places at
+    which messages may be missing.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        settings: LiveSettings,
+        *,
+        connect: Callable[[Endpoint], Connection] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.name = feed.name
+        self.partition = Partition(feed.name, 0)
+        self.gaps = 0
+        self._feed = feed
+        self._settings = settings
+        self._connect = connect or self._connection_to
+        self._clock = clock
+        self._wait = wait
+        self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
+        self._lock = threading.Lock()  # of what follows, which the consuming thread reads
+        self._known: deque[Known] = deque()
+        self._keys: set[int] = set()
+        self._facts = LogFacts()
+        self._position = 0
+        self._host = 0
+        self._numbered = ("", 0)  # the last host, and the first offset that came from it
+        self._is_left = False  # the cursor, at the next connection
+        self._has_begun = False  # something was read, in this run or before it
+        self._past = Past()  # as the last connection was asked to go on
+        self._must_overlap = False  # something that is known is to come again
+        self._n_unproven = 0  # newer messages that came before it
+        self._opening: futures.Future[Connection] | None = None
+        self._connection: Connection | None = None
+        self._left_at = self._heard_at = self._spoke_at = clock()
+        self._away_s = 0.0  # in which the pipeline did not ask
+        self._has_pinged = False
+        self._n_bytes = 0
+        self._seen_at: dict[str, float] = {}
+        self._patience_s: dict[str, float] = {}
+
+    def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Take the cursor of the checkpoint."""
+        self._facts = logs.get(self.partition, self._facts)
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Begin behind the checkpoint's cursor, or with what comes."""
+        position = position_of(self.partition)
+        self._has_begun = position is not None
+        self._position = position or 0
+        if self._facts.cursor is None:
+            return
+        cursor = msgspec.json.decode(self._facts.cursor, type=Cursor)
+        for known in unpacked(cursor, self._position):
+            self._note(known)
+        self._numbered = (cursor.host, self._position - cursor.n_numbered)
+        if cursor.host in self._feed.hosts:
+            self._host = list(self._feed.hosts).index(cursor.host)
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Return what came, at most what some reads of the socket bring."""
+        self._away_s += self._clock() - self._left_at
+        try:
+            return self._poll(timeout_s)
+        finally:
+            self._left_at = self._clock()
+
+    def _poll(self, timeout_s: float) -> list[RawColumns]:
+        if self._connection is None:
+            self._go_on_connecting(timeout_s)
+            return []
+        try:
+            messages = self._read(self._connection.receive(timeout_s))
+            self._watch()
+        except OSError as error:
+            self._lose(str(error))
+            return []
+        if not messages:
+            return []
+        first, self._position = self._position, self._position + len(messages)
+        self._has_begun = True
+        if self._connection is not None:
+            self._troubles.clear(_CONNECTION)
+        return [
+            from_parts(
+                self.partition,
+                [None] * len(messages),
+                [each.value for each in messages],
+                range(first, self._position),
+                (each.time_us // 1000 or -1 for each in messages),
+                self._position,
+            )
+        ]
+
+    def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
+        """Return the cursor of the last message that was learned."""
+        at = positions.get(self.partition, 0)
+        with self._lock:
+            learned = [each for each in self._known if each.offset < at][-_KEYS:]
+            while len(self._known) > _KEYS and self._known[_KEYS].offset < at:
+                self._keys.discard(self._known.popleft().key)
+            host, since = self._numbered
+        if learned:
+            n_numbered = sum(each.offset >= since for each in learned)
+            self._facts = LogFacts(cursor=packed(learned, host, n_numbered))
+        return {} if self._facts.cursor is None else {self.partition: self._facts}
+
+    def at_end(self) -> bool:
+        """Return False: it has none."""
+        return False
+
+    def trouble(self) -> str | None:
+        """Return why nothing can be read."""
+        return self._troubles.first()
+
+    def close(self) -> None:
+        """Close the connection, also one that is still being made."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._opening is not None:
+            self._opening.add_done_callback(_close_if_open)
+
+    def _now(self) -> float:
+        """Return the time that was spent reading: what nobody asked for was not silence."""
+        return self._clock() - self._away_s
+
+    def _connection_to(self, endpoint: Endpoint) -> Connection:
+        return Connection(endpoint, self._settings.connect_timeout_s, self._settings.ssl_cafile)
+
+    def _go_on_connecting(self, timeout_s: float) -> None:
+        """Begin to connect once the pause is over; take the connection when it is there."""
+        if self._opening is None:
+            pause_s = self._troubles.pause_s(_CONNECTION)
+            if pause_s > 0:
+                self._wait(min(pause_s, timeout_s))
+                return
+            self._past = Past() if self._is_left else self._known_now()
+            endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
+            endpoint = endpoint._replace(
+                headers=self._settings.all_headers | dict(endpoint.headers)
+            )
+            opening: futures.Future[Connection] = futures.Future()
+            self._opening = opening
+
+            def connect() -> None:
+                try:
+                    opening.set_result(self._connect(endpoint))
+                except BaseException as error:  # noqa: BLE001 -- `result` raises it
+                    opening.set_exception(error)
+
+            threading.Thread(target=connect, name="live-connecting", daemon=True).start()
+        if not futures.wait([self._opening], timeout_s).done:
+            return
+        opening, self._opening = self._opening, None
+        try:
+            self._connection = opening.result()
+        except RefusedError as error:
+            if error.status == 400 and "CursorTooOld" in error.reason:
+                self._leave_cursor("the cursor is too old")
+            self._lose(str(error), error.retry_after_s)
+            return
+        except OSError as error:
+            self._lose(str(error))
+            return
+        host, resumes = self._feed.hosts[self._host], bool(self._past.known)
+        log.info("live_connected", source=self.name, host=host, resumed=resumes)
+        self._end_proof()
+        self._must_overlap = resumes
+        if self._has_begun and not resumes:
+            self._note_gap("it goes on with what comes")
+        self._is_left = self._has_pinged = False
+        self._n_bytes = 0
+        self._heard_at = self._spoke_at = self._now()
+        self._seen_at = dict.fromkeys(self._feed.collections, self._now())
+
+    def _lose(self, why: str, pause_s: float = 0.0) -> None:
+        """Close the connection, if there is one; go on with the next host after a pause."""
+        if self._connection is not None:
+            pause_s = max(pause_s, self._connection.retry_s)
+            self._connection.close()
+        self._connection = None
+        pause_s = max(pause_s, self._settings.retry_pause_s)
+        self._troubles.say(_CONNECTION, f"{self.name}: {why}", pause_s)
+        self._host = (self._host + 1) % len(self._feed.hosts)
+
+    def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
+        """Return the messages that are new; an end that the server announced comes behind them."""
+        found: list[LiveMessage] = []
+        position = self._position
+        for each in received:
+            try:
+                message = self._feed.read(each)
+            except FeedError as error:
+                if error.too_old:
+                    self._leave_cursor(str(error))
+                self._lose(str(error))
+                break
+            if message is None:
+                continue
+            if message.collection in self._seen_at:
+                self._seen_at[message.collection] = self._now()
+                self._patience_s.pop(message.collection, None)
+            self._spoke_at = self._now()
+            if message.key is not None:
+                if message.key in self._keys:
+                    self._must_overlap = False
+                    continue
+                if message.time_us < self._past.since_us:
+                    continue  # some hosts begin earlier than they are asked to
+                self._check_overlap(message)
+                self._note(
+                    Known(position, message.key, message.time_us, message.number, message.id)
+                )
+                if self._numbered[0] != self._feed.hosts[self._host]:
+                    self._numbered = (self._feed.hosts[self._host], position)
+            found.append(message)
+            position += 1
+        return found
+
+    def _known_now(self) -> Past:
+        """Return what the next connection can go on from."""
+        with self._lock:
+            known = tuple(self._known)
+        if not known:
+            return Past()
+        host, first = self._numbered
+        oldest, newest = known[0].time_us, known[-1].time_us
+        # Of the oldest time others may be forgotten.
+        since = next((each.time_us for each in known if each.time_us > oldest), oldest)
+        since = max(since, newest - _REWIND_US)
+        if host != self._feed.hosts[self._host]:
+            return Past(known, (since + newest) // 2)  # its clock may be another
+        return Past(known, since, is_own=True, n_numbered=sum(k.offset >= first for k in known))
+
+    def _note(self, known: Known) -> None:
+        with self._lock:
+            self._known.append(known)
+            self._keys.add(known.key)
+            if len(self._known) > _KEYS + _KEYS_WAITING:
+                self._keys.discard(self._known.popleft().key)
+
+    def _check_overlap(self, message: LiveMessage) -> None:
+        """Count a gap if what is newer comes, and nothing that is known came again."""
+        if self._must_overlap and message.time_us > self._past.known[-1].time_us:
+            self._n_unproven += 1
+            if self._n_unproven >= _PROOF:
+                self._end_proof()
+
+    def _end_proof(self) -> None:
+        """Count a gap unless something that is known has come again."""
+        if self._must_overlap and self._n_unproven:
+            self._note_gap("nothing that was read before came again")
+        self._must_overlap, self._n_unproven = False, 0
+
+    def _note_gap(self, why: str) -> None:
+        self.gaps += 1
+        log.warning("stream_gap", source=self.name, position=self._position, detail=why)
+
+    def _leave_cursor(self, why: str) -> None:
+        """Go on with what comes next time, over a gap."""
+        self._is_left = True
+        log.warning("cursor_left_behind", source=self.name, detail=why)
+
+    def _watch(self) -> None:
+        """Lose a connection that is silent, or silent on one of its collections."""
+        if self._connection is None:
+            return
+        now, limit_s = self._now(), self._settings.idle_timeout_s
+        if self._connection.n_bytes != self._n_bytes:
+            self._n_bytes = self._connection.n_bytes
+            self._heard_at, self._has_pinged = now, False
+        silent_s = now - (self._spoke_at if self._feed.must_speak else self._heard_at)
+        if silent_s >= limit_s:
+            raise ConnectionError(f"silent for {limit_s:g} s")
+        if silent_s >= limit_s / 2 and not self._has_pinged:
+            self._has_pinged = True
+            self._connection.ping()
+        for name, seen_at in self._seen_at.items():
+            patience_s = self._patience_s.get(name, self._feed.collection_idle_timeout_s)
+            if now - seen_at >= patience_s:
+                self._patience_s[name] = 2 * patience_s  # it may be quiet everywhere
+                raise ConnectionError(f"nothing of {name} for {patience_s:g} s")
+
+
+def _close_if_open(opening: futures.Future[Connection]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
+
+
+def _key_of(*parts: object) -> int:
+    """Return 64 bits that stand for a message, in every process."""
+    text = "\0".join(map(str, parts)).encode("utf-8", "replace")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+# ---- Jetstream -----------------------------------------------------------------------------------
+
+
+class _Commit(msgspec.Struct):
+    """What of a commit makes it this one."""
+
+    rev: str = ""
+    operation: str = ""
+    collection: str = ""
+    rkey: str = ""
+
+
+class _Origin(msgspec.Struct):
+    """What the network itself says of an event that is no commit."""
+
+    seq: int = 0
+    time: str = ""
+
+
+class _Event(_Commit):
+    did: str = ""
+    account: _Origin | None = None
+    identity: _Origin | None = None
+    sync: _Origin | None = None
+
+
+class _Frame1(_Event):
+    time_us: int = 0
+    kind: str = ""
+    commit: _Commit | None = None
+
+
+class _Payload(_Event):
+    kind: str = msgspec.field(name="$type", default="")
+    seq: int = 0
+    time: datetime = _EPOCH
+    error: str = ""
+    name: str = ""
+    message: str = ""
+
+
+class _Frame2(msgspec.Struct):
+    kind: str = msgspec.field(name="$type", default="")
+    payload: _Payload | None = None
+    error: str = ""
+    message: str = ""
+
+
+_NO_CURSOR = {"CursorTooOld", "FutureCursor", "OutdatedCursor"}
+
+
+class JetstreamFeed(Feed):
+    """Bluesky's Jetstream, by either of its wires.
+
+    A commit is known by its repository and revision, on every host. A host numbers its messages by
+    itself, so another one is asked by time.
+    """
+
+    name = "jetstream"
+    must_speak = True
+
+    def __init__(self, hosts: Sequence[str], settings: JetstreamSettings) -> None:
+        self.hosts = hosts
+        self.collections = settings.collections
+        self.collection_idle_timeout_s = settings.collection_idle_timeout_s
+        self._settings = settings
+        self._read1 = msgspec.json.Decoder(_Frame1).decode
+        self._read2 = msgspec.json.Decoder(_Frame2).decode
+
+    def endpoint(self, host: str, past: Past) -> Endpoint:
+        """Return the address of a subscription that begins a while before the last message."""
+        settings = self._settings
+        cursor = settings.start_at
+        if past.known:
+            cursor = since_us = past.since_us
+            numbered = past.known[len(past.known) - past.n_numbered :]
+            if settings.version == 2 and numbered:
+                own = (each.number for each in numbered if each.time_us >= since_us)
+                cursor = next(own, cursor)
+        names = ("wantedCollections", "wantedDids")
+        path, subprotocol = "/subscribe", None
+        query: list[tuple[str, object]] = []
+        if settings.version == 2:
+            names, subprotocol = ("collections", "dids"), "xrpc.v1.json"
+            path = "/xrpc/network.bsky.jetstream.subscribeEvents"
+            query += [("kinds", kind) for kind in settings.kinds]
+        query += [(names[0], name) for name in settings.collections]
+        query += [(names[1], did) for did in settings.dids]
+        if cursor is not None:
+            query.append(("cursor", cursor))
+        asked = f"?{urlencode(query)}" if query else ""
+        return Endpoint(f"{host}{path}{asked}", "websocket", subprotocol=subprotocol)
+
+    def read(self, received: Received) -> LiveMessage | None:
+        """Read a frame; one that is no JSON is a message all the same, and the decoder's case."""
+        data = received.data
+        try:
+            if self._settings.version == 1:
+                return _of_frame1(data, self._read1(data))
+            frame = self._read2(data)
+        except msgspec.MsgspecError:
+            return LiveMessage(data)
+        payload = frame.payload or _Payload()
+        if frame.kind != "message":
+            name = frame.error or payload.error or payload.name
+            said = f"the server ended the stream: {name} {frame.message or payload.message}"
+            raise FeedError(said, too_old=name in _NO_CURSOR)
+        kind = payload.kind.rpartition("#")[2]
+        if kind == "info":
+            log.warning("jetstream_info", detail=data[:500].decode("utf-8", "replace"))
+            return None
+        time_us = (payload.time - _EPOCH) // timedelta(microseconds=1)
+        key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)
+        return LiveMessage(data, key, time_us, payload.seq, collection=payload.collection)
+
+
+def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int) -> int:
+    """Return what an event is known by, on every host and wire."""
+    if commit is not None:
+        return _key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
+    origin = event.account or event.identity or event.sync or _Origin(time_us)
+    return _key_of(event.did, kind, origin.seq, origin.time)
+
+
+def _of_frame1(data: bytes, frame: _Frame1) -> LiveMessage:
+    commit = frame.commit
+    key = _key_of_event(frame, commit, frame.kind, frame.time_us)
+    collection = "" if commit is None else commit.collection
+    return LiveMessage(data, key, frame.time_us, collection=collection)
+
+
+# ---- any other -----------------------------------------------------------------------------------
+
+
+class StreamFeed(Feed):
+    """Server-sent events, messages of a WebSocket, or lines over HTTP, as they come.
+
+    Events with an id are resumed behind the last one; everything else begins anew. An event with a
+    name of its own becomes `{"event": NAME, "payload": DATA}`.
+    """
+
+    def __init__(self, url: str, framing: Framing) -> None:
+        self._endpoint = Endpoint(url, framing)
+        self.name = url.partition("?")[0]
+        self.hosts = (self.name,)
+
+    def endpoint(self, host: str, past: Past) -> Endpoint:  # noqa: ARG002 -- there is one
+        """Return the address, with the id of the last event."""
+        headers = {"Last-Event-ID": past.known[-1].id} if past.known else {}
+        return self._endpoint._replace(headers=headers)
+
+    def read(self, received: Received) -> LiveMessage | None:
+        """Return a message."""
+        data, event, event_id = received
+        key = _key_of(event_id, event, data) if event_id else None
+        if event != "message":
+            is_json = data[:1] in {b"{", b"["}
+            payload = msgspec.Raw(data) if is_json else data.decode("utf-8", "replace")
+            data = msgspec.json.encode({"event": event, "payload": payload})
+        return LiveMessage(data, key, id=event_id)

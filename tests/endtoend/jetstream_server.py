@@ -1,0 +1,98 @@
+"""The real Jetstream server over a simulated network, where the folder of its programs is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from consumers.config.settings import Settings
+from consumers.sources.connections import Connection, Past
+from consumers.sources.live import JetstreamFeed
+
+PATIENCE_S = 120.0
+ACCOUNTS, COMMITS_PER_S = 60, 400
+
+
+class JetstreamServer:
+    """`simulator` and `jetstream` on loopback; the second can be killed and started again."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._ports = _free_ports()
+        self.host = f"127.0.0.1:{self._ports[0]}"
+        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        network = f"127.0.0.1:{self._ports[1]}"
+        self._start(
+            "simulator", '"http listening"', "--addr", network, "--accounts", str(ACCOUNTS),
+            "--commits-per-sec", str(COMMITS_PER_S), "--firehose-history", "1000000",
+        )  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
+        """Start the server of streams, on what it had archived, of which it takes nothing away."""
+        network = f"http://127.0.0.1:{self._ports[1]}"
+        self._start(
+            "jetstream", "steady-state consumer running", "--addr", self.host,
+            "--relay-url", network, "--plc-url", network, "--compaction-interval", "0s",
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """End the server of streams as a crash would."""
+        process, log = self._running.pop()
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE_S)
+        log.close()
+
+    def stop(self) -> None:
+        """End both."""
+        while self._running:
+            self.kill()
+
+    def archived(self, last: int, *kinds: str) -> Iterator[bytes]:
+        """Yield the frames of these kinds in the archive, by number, up to the one of a key.
+
+        After a crash the server may archive an event twice.
+        """
+        given = {"jetstream": {"version": 2, "start_at": 1, "kinds": kinds}}
+        feed = JetstreamFeed([f"ws://{self.host}"], Settings.model_validate(given).jetstream)
+        keys: set[int] = set()
+        connection = Connection(feed.endpoint(feed.hosts[0], Past()), PATIENCE_S)
+        with contextlib.closing(connection):
+            while True:
+                for received in connection.receive(1.0):
+                    message = feed.read(received)
+                    if message is None or message.key is None or message.key in keys:
+                        continue
+                    keys.add(message.key)
+                    yield message.value
+                    if message.key == last:
+                        return
+
+    def _start(self, program: str, ready: str, *arguments: str) -> None:
+        log_path = self._folder / f"{program}.log"
+        log = log_path.open("wb")
+        data = ["--data-dir", str(self._folder / program)]
+        command = [str(self._programs / program), "serve", *data, *arguments]
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+        self._running.append((process, log))
+        deadline_s = time.monotonic() + PATIENCE_S
+        while ready not in log_path.read_text():
+            assert process.poll() is None, log_path.read_text()[-500:]
+            assert time.monotonic() < deadline_s, log_path.read_text()[-500:]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+
+
+def _free_ports() -> tuple[int, int]:
+    """Return two ports that nobody listens on."""
+    place = ("127.0.0.1", 0)
+    with socket.create_server(place) as first, socket.create_server(place) as second:
+        return first.getsockname()[1], second.getsockname()[1]
