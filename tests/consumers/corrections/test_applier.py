@@ -281,11 +281,11 @@ def test_a_label_that_cannot_be_learned_brings_back_what_it_replaced(
     learn_one = life.learner.learn_one
     refused: list[str] = []
 
-    def refuse_once(part: str, x: Any, y: Any) -> None:
+    def refuse_once(part: str, x: Any, y: Any, *, weight: float = 1.0) -> None:
         if not refused:
             refused.append(y)
             life.learner.model.learn_one(x, y, part="t/0", weight=-1.0)
-        learn_one(part, x, y)
+        learn_one(part, x, y, weight=weight)
 
     monkeypatch.setattr(life.learner, "learn_one", refuse_once)
     with capture_logs():
