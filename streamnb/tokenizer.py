@@ -33,6 +33,10 @@ GRAMS_PER_TOKEN_MAX = NGRAM_MAX + GAP_MAX + _CHARACTERS_PER_TOKEN * (CHARACTERS_
 # Tokens and distinct n-grams of one text; `kernels.bernoulli` relies on it.
 GRAMS_MAX = (1 << 17) - 1
 _ENTITY = re.compile("&(#?[0-9A-Za-z]{1,32};)")
+# Nothing is composed with an ASCII letter behind it. A longer piece ends before a letter, if its
+# marks are no more than the 30 of Unicode's stream-safe format (UAX 15).
+_PIECE = 1000
+_PIECES = re.compile(rf"[\x00-\x7f]?[^\x00-\x7f]{{1,{_PIECE}}}[^\w\x00-\x7f]{{0,30}}")
 _SCRATCH_KEPT_BYTES = 1 << 16
 Size = TypeVar("Size", int, NDArray[np.int64])
 
@@ -145,7 +149,7 @@ class Tokenizer:
             if self.entities:
                 text = _ENTITY.sub(_character, text)
             if self.compose:
-                text = unicodedata.normalize("NFC", text)
+                text = composed(text)
             changed.append(text.encode("utf-8", "surrogateescape"))
         first = int(starts.min())
         last = int(ends.max(initial=first))
@@ -271,6 +275,13 @@ def _unicode() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def _composing() -> tuple[np.ndarray, np.ndarray]:
     with np.load(Path(__file__).parent / "kernels" / "unicode.npz") as tables:
         return tables["mark_index"], tables["marks"]
+
+
+def composed(text: str) -> str:
+    """Return a text in normal form C; of more marks on one letter than people write, in pieces."""
+    if len(text) <= _PIECE:  # a run of marks costs its square
+        return unicodedata.normalize("NFC", text)
+    return _PIECES.sub(lambda piece: unicodedata.normalize("NFC", piece[0]), text)
 
 
 def _character(entity: re.Match[str]) -> str:

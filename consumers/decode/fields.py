@@ -11,7 +11,6 @@ import hashlib
 import html
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
@@ -30,6 +29,7 @@ from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
 from streamnb.kernels.layout import Texts
+from streamnb.tokenizer import composed
 
 
 class DecodeError(NamedTuple):
@@ -278,10 +278,6 @@ _UNSHOWN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 # A look behind spares a second pass over blanks; the first of a run alone begins a match.
 _SPACES = re.compile(r"(?<![ \t])[ \t]*+\n[ \t\n]*")
 _DIGITS = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
-# Nothing is composed with an ASCII letter behind it. A longer piece ends before a letter, if its
-# marks are no more than the 30 of Unicode's stream-safe format (UAX 15).
-_PIECE = 1000
-_PIECES = re.compile(rf"[\x00-\x7f]?[^\x00-\x7f]{{1,{_PIECE}}}[^\w\x00-\x7f]{{0,30}}")
 
 
 def plain_text(text: str) -> str:
@@ -319,13 +315,6 @@ def text_form(message: MessageSettings) -> Callable[[str], str] | None:
     if not message.nfc:
         return undo
     return composed if undo is None else lambda text: composed(undo(text))
-
-
-def composed(text: str) -> str:
-    """Return a text in normal form C; of more marks on one letter than people write, in pieces."""
-    if len(text) <= _PIECE:  # a run of marks costs its square
-        return unicodedata.normalize("NFC", text)
-    return _PIECES.sub(lambda piece: unicodedata.normalize("NFC", piece[0]), text)
 
 
 def may_change(message: MessageSettings, texts: Texts) -> NDArray[np.intp]:

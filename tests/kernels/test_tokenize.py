@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamnb import Multinomial, Words
 from streamnb.kernels import tokenize as characters
-from streamnb.tokenizer import EMOTICONS, NEGATORS, Tokenizer
+from streamnb.tokenizer import EMOTICONS, NEGATORS, Tokenizer, composed
 from tests import naive, naive_text
 from tests.encoding import KEY, read, state_of, text_column, words_of
 from tests.strategies import byte_texts, groups, texts
@@ -267,3 +268,11 @@ def test_columns_are_found_by_what_they_show(text: str, group: Words) -> None:
     assert state.vocabulary.find(shown, state.reader.key).tolist() == columns.tolist()
     wanted = [naive.fingerprint(word, KEY) for word in shown]
     assert state.vocabulary.table.fingerprints[: len(shown)].tolist() == wanted
+
+
+def test_marks_without_end_on_one_letter_take_one_pass() -> None:
+    """Putting a run of marks in order costs its square, so a long one is composed in pieces."""
+    marks = text_column([("a" + "\u0315\u0300" * 250_000).encode()]).texts
+    assert len(Tokenizer(compose=True).rewritten(marks).data) > 1_900_000
+    text = "e\u0301 \u304b\u3099x" * 1_000 + "\u304b\u3099" * 2_000
+    assert composed(text) == unicodedata.normalize("NFC", text)

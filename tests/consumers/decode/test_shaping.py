@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 from consumers.config.message import PRESETS, LateLabelsSettings
 from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
-from consumers.decode.fields import composed, plain_text
+from consumers.decode.fields import plain_text
 from consumers.decode.labels import NoLabels
 from consumers.decode.rows import RecordFormat
 from consumers.messages import Messages, Reason
@@ -228,13 +227,6 @@ def test_long_html_takes_one_pass(piece: str) -> None:
     """A megabyte that opens again and again must not take a square of the time."""
     plain_text(f"<{piece * (1_000_000 // len(piece))}.")
     assert plain_text("<" + "a" * 1_000_000).startswith("<a")
-
-
-def test_marks_without_end_on_one_letter_take_one_pass() -> None:
-    """Putting a run of marks in order costs its square, so a long one is composed in pieces."""
-    assert len(composed("a" + "\u0315\u0300" * 250_000)) == 500_000
-    text = "e\u0301 \u304b\u3099x" * 1_000 + "\u304b\u3099" * 2_000
-    assert composed(text) == unicodedata.normalize("NFC", text)
 
 
 @pytest.mark.parametrize("markup", ["entities", "html"])
