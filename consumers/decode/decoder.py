@@ -368,7 +368,6 @@ class Decoder:
             else:
                 at = np.flatnonzero(original & ~undecided & (ignored < 0))
                 self._ignore(at, selection.retweet_code, operations, undecided, ignored)
-            rest &= ~original
         at = np.flatnonzero(rest & ~undecided & (ignored < 0))
         sign = np.frombuffer(RETWEET_SIGN.encode(), np.uint8)
         at = at[texts.ends[at] - texts.starts[at] >= len(sign)]

@@ -461,8 +461,8 @@ class Selection:
         """Return whether a message is a retweet to ignore, by what stands at `retweet`."""
         if self.retweets == "keep":
             return False
-        if original.__class__ is dict:
-            return self.retweets == "drop"
+        if original.__class__ is dict and self.retweets == "drop":
+            return True
         if original.__class__ is list and any(
             each.__class__ is dict and each.get("type") == "retweeted" for each in original
         ):

@@ -268,6 +268,20 @@ def test_a_folded_reply_is_a_reply() -> None:
     assert found.ignored == {"reply": 2}
 
 
+def test_an_original_that_is_a_retweet_by_its_text_stays_out() -> None:
+    """Folded it would come back, and one without a text would be replaced by the retweet's."""
+    marked = {"id_str": "1", "text": "RT @x: a"}
+    events = [
+        marked,
+        {"id_str": "2", "text": "RT @y: RT @x: a", "retweeted_status": marked},
+        {"id_str": "3", "text": "RT @y: b", "retweeted_status": {"id_str": "4"}},
+        {"id_str": "5", "text": "RT @y: b", "retweeted_status": {"id_str": "6", "text": "b"}},
+    ]
+    found = decoded({"preset": "twitter-v1", "retweets": "fold"}, events)
+    assert said(found) == [("update", "6", "b")]
+    assert found.ignored == {"retweet": 3}
+
+
 def test_columns_of_csv_are_found_by_several_names() -> None:
     """The first cell that is not empty counts, for texts and for the id of a deletion."""
     message = MessageSettings.model_validate(
