@@ -386,7 +386,8 @@ def as_stored(settings: Settings) -> Settings:
         with contextlib.suppress(StoreError):
             groups = _groups_by_model(path, settings)
             model = read_alike(settings.model, groups[MODEL])
-            if build_model(model).describe() != build_model(settings.model).describe():
+            is_other = build_model(model).describe() != build_model(settings.model).describe()
+            if is_other:
                 log.info(
                     "words_read_as_stored",
                     detail=f"words are read as in {path}: other than a new model reads them, as "
@@ -394,7 +395,9 @@ def as_stored(settings: Settings) -> Settings:
                 )
             others = {}
             for name, each in settings.challengers.items():
-                own = read_alike(each.beside(model), groups.get(name, groups[MODEL]))
+                # One that is new reads as it would have from the beginning on.
+                known = groups.get(name, groups[MODEL] if is_other else {})
+                own = read_alike(each.beside(model), known)
                 others[name] = each.model_copy(update={"features": own.features})
             return settings.model_copy(update={"model": model, "challengers": others})
     return settings

@@ -209,6 +209,21 @@ def test_a_correction_of_what_was_let_go_stays_out_of_later_ones() -> None:
     assert later.classes == model.classes
 
 
+def test_one_that_is_added_later_reads_as_from_the_beginning(tmp_path: Path) -> None:
+    """What its configuration leaves out of how words are read does not hang on when it came."""
+    source, plain = stream(tmp_path), {"text": {"likelihood": "bernoulli"}}
+    own: dict[str, Any] = {
+        "model": {"hash_key": KEY},
+        "challengers": {"plain": {"features": plain}},
+    }
+    replay(tmp_path / "later", source, n=10, model=own["model"])
+    for name in ("later", "together", "later"):
+        replay(tmp_path / name, source, n=10, **own)
+    found = [model_of(tmp_path / name, "plain").describe() for name in ("later", "together")]
+    assert found[0] == found[1]
+    assert not found[0]["groups"]["text"].get("punctuation", False)
+
+
 def test_the_settings_may_change(tmp_path: Path) -> None:
     """What is removed is dropped, what changed begins anew, and what serves must be named."""
     source, folder = stream(tmp_path), tmp_path / "state"
