@@ -394,6 +394,13 @@ class LiveSettings(Section):
         found |= {name: value.get_secret_value() for name, value in self.headers.items()}
         return found if token is None else found | {"Authorization": f"Bearer {token}"}
 
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be repeated."""
+        token = _one_secret(self, "token")
+        found = [value.get_secret_value() for value in self.headers.values()]
+        return found if token is None else [*found, token]
+
 
 class JetstreamSettings(Section):
     """What of Bluesky's network is read."""

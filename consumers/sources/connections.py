@@ -11,10 +11,12 @@ import re
 import select
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import h11
@@ -32,7 +34,7 @@ _READ_BYTES = 1 << 16
 _DATA = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
 _READS_MAX = 16  # a call
 _REASON_BYTES_MAX = 2000
-_LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)  # the byte behind a CR may be its LF
+_ID = re.compile(rb"[^\0\v\f]{0,4096}")  # what a header can hold
 
 
 Framing: TypeAlias = Literal["websocket", "events", "lines"]
@@ -67,8 +69,17 @@ class RefusedError(ConnectionError):
         super().__init__(f"refused with HTTP {status}: {reason.strip() or 'no reason given'}")
         self.status = status
         self.reason = reason
-        is_number = retry_after is not None and re.fullmatch(r"[0-9]{1,6}", retry_after)
-        self.retry_after_s = float(retry_after or 0) if is_number else 0.0
+        self.retry_after_s = _retry_after_s(retry_after or "")
+
+
+def _retry_after_s(text: str) -> float:
+    """Return the seconds that a `Retry-After` asks for, be it a number or a date."""
+    if re.fullmatch(r"[0-9]{1,6}", text):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 class _Protocol(Protocol):
@@ -104,7 +115,12 @@ class Connection:
         try:
             self._socket.sendall(self._framing.to_send())
             while not self._framing.ready and self._framing.ended is None:
-                self._ahead += self._framing.feed(self._socket.recv(_READ_BYTES))
+                try:
+                    data = self._socket.recv(_READ_BYTES)
+                except TimeoutError:
+                    self._framing.feed(b"")  # which tells a refusal that came without its end
+                    raise
+                self._ahead += self._framing.feed(data)
             self._socket.settimeout(0)
             self._send()  # pings may have come along
             self._readable = select.poll()
@@ -199,7 +215,7 @@ class _WebSocket:
         for name, value in endpoint.headers.items():
             request.headers[name] = value
         self._protocol.send_request(request)
-        self._fragments: list[bytes] = []
+        self._fragments = bytearray()
         self.ready = False
         self.ended: str | None = None
 
@@ -213,9 +229,9 @@ class _WebSocket:
         for event in self._protocol.events_received():
             if not isinstance(event, Frame) or event.opcode not in _DATA:
                 continue
-            self._fragments.append(bytes(event.data))
+            self._fragments += event.data
             if event.fin:
-                found.append(Received(b"".join(self._fragments)))
+                found.append(Received(bytes(self._fragments)))
                 self._fragments.clear()
         self._note_state(ended=not data)
         return found
@@ -251,13 +267,18 @@ class _Http:
         self._http = h11.Connection(h11.CLIENT)
         accept = "text/event-stream" if endpoint.framing == "events" else "*/*"
         headers = {"Host": parts.netloc, "Accept": accept, "Cache-Control": "no-cache"}
+        headers |= {"Accept-Encoding": "identity"} | dict(endpoint.headers)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         request = h11.Request(
-            method="GET", target=target, headers=list((headers | dict(endpoint.headers)).items())
+            method="GET",
+            target=target,
+            headers=[(name.encode(), value.strip().encode()) for name, value in headers.items()],
         )
         self._out = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
-        self._events = _EventStream() if endpoint.framing == "events" else None
-        self._rest = b""
+        last_id = endpoint.headers.get("Last-Event-ID", "")
+        self._events = _EventStream(last_id) if endpoint.framing == "events" else None
+        self._rest = bytearray()
+        self._ends_in_cr = False
         self._refused: tuple[int, str | None] | None = None
         self.ready = False
         self.ended: str | None = None
@@ -281,35 +302,51 @@ class _Http:
                 elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
                     self.ended = "the server ended the stream"
                     break
-                else:
+                elif not isinstance(event, h11.InformationalResponse):
                     break
         except h11.RemoteProtocolError as error:
             self.ended = f"the server closed the connection: {error}"
         if self._refused is not None and (self.ended or len(self._rest) > _REASON_BYTES_MAX):
             status, retry_after = self._refused
-            raise RefusedError(status, self._rest.decode("utf-8", "replace"), retry_after)
+            reason = self._rest[:_REASON_BYTES_MAX].decode("utf-8", "replace")
+            raise RefusedError(status, reason, retry_after)
         return found
 
     def _note_answer(self, answer: h11.Response) -> None:
-        if answer.status_code == 200:
-            self.ready = True
-            return
         said = {name: value.decode("latin-1") for name, value in answer.headers}
-        self._refused = answer.status_code, said.get(b"retry-after")
+        if answer.status_code != 200:
+            self._refused = answer.status_code, said.get(b"retry-after")
+            return
+        coding = said.get(b"content-encoding", "identity")
+        kind = said.get(b"content-type", "text/event-stream").partition(";")[0].strip()
+        if coding.lower() != "identity":
+            raise ConnectionError(f"the server packs its answer ({coding}), unasked")
+        if self._events is not None and kind.lower() != "text/event-stream":
+            raise ConnectionError(f"the server sends no text/event-stream, but {kind}")
+        self.ready = True
 
     def _body(self, data: bytes) -> list[Received]:
         """Cut a piece of the body into messages; what is not whole waits."""
+        if self._events is not None and self._refused is None:  # each end of a line becomes LF
+            skip, self._ends_in_cr = self._ends_in_cr and data[:1] == b"\n", data[-1:] == b"\r"
+            data = data[skip:].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        n_before = len(self._rest)
         self._rest += data
         if self._refused is not None:
             return []
-        if len(self._rest) > MESSAGE_BYTES_MAX:
+        found: list[Received] = []
+        end = self._rest.rfind(b"\n", n_before)
+        if end >= 0:
+            lines = bytes(self._rest[:end]).split(b"\n")
+            del self._rest[: end + 1]
+            if self._events is None:
+                found = [Received(line) for line in map(bytes.strip, lines) if line]
+            else:
+                found = [event for each in lines if (event := self._events.line(each)) is not None]
+        waiting = len(self._rest) + (0 if self._events is None else len(self._events.data))
+        if waiting > MESSAGE_BYTES_MAX:
             self.ended = f"a message is longer than {MESSAGE_BYTES_MAX} bytes"
-            return []
-        if self._events is None:
-            *lines, self._rest = self._rest.split(b"\n")
-            return [Received(line) for line in map(bytes.strip, lines) if line]
-        *lines, self._rest = _LINE_END.split(self._rest)
-        return [event for line in lines if (event := self._events.line(line)) is not None]
+        return found
 
     def to_send(self) -> bytes:
         """Return the request, once."""
@@ -323,26 +360,27 @@ class _Http:
 class _EventStream:
     """Server-sent events, line by line, as the HTML standard has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_id: str) -> None:
         self.retry_s = 0.0
-        self._id = self._event = ""
-        self._data: list[bytes] = []
+        self.data = bytearray()  # each line of it ends in LF
+        self._id = last_id
+        self._event = ""
 
     def line(self, line: bytes) -> Received | None:
         """Take a line; return the event that it ends, if it is the empty line of one with data."""
         if not line:
-            found = Received(b"\n".join(self._data), self._event or "message", self._id)
-            empty = not self._data
+            found = Received(bytes(self.data[:-1]), self._event or "message", self._id)
+            empty = not self.data
             self._event = ""
-            self._data.clear()
+            self.data.clear()
             return None if empty else found
         name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
+            self.data += value + b"\n"
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name == b"id" and b"\0" not in value:
+        elif name == b"id" and _ID.fullmatch(value):
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and re.fullmatch(rb"[0-9]{1,9}", value):
             self.retry_s = int(value) / 1000
@@ -387,7 +425,7 @@ class Cursor(msgspec.Struct):
     numbers: bytes = b""
     host: str = ""
     n_numbered: int = 0
-    last_id: str = ""
+    last_id: Annotated[str, msgspec.Meta(pattern=r"^[^\0\r\n\v\f]*\Z")] = ""
 
 
 def packed(known: Sequence[Known], host: str, n_numbered: int) -> str:
@@ -406,5 +444,7 @@ def unpacked(cursor: Cursor, position: int) -> Iterator[Known]:
         for data, kind in ((cursor.keys, "<u8"), (cursor.times, "<i8"), (cursor.numbers, "<i8"))
     ]
     first = position - len(columns[0])
+    if first < 0:
+        raise ValueError("it knows more messages than were read")
     for i, (key, time_us, number) in enumerate(zip(*columns, strict=True), first):
         yield Known(i, key, time_us, number, cursor.last_id)

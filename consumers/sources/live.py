@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
 from consumers.config.sections import JetstreamSettings, LiveSettings
+from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Backoff, LogFacts, Source
 from consumers.sources.connections import (
@@ -161,9 +162,15 @@ class LiveSource(Source):
         self._position = position or 0
         if self._facts.cursor is None:
             return
-        cursor = msgspec.json.decode(self._facts.cursor, type=Cursor)
-        for known in unpacked(cursor, self._position):
-            self._note(known)
+        try:
+            cursor = msgspec.json.decode(self._facts.cursor, type=Cursor)
+            for known in unpacked(cursor, self._position):
+                self._note(known)
+        except ValueError as error:  # MsgspecError is one
+            raise SourceError(
+                f"{self.name}: the checkpoint's cursor cannot be read: {error}; restore the state "
+                "folder, or begin with an empty one"
+            ) from error
         self._numbered = (cursor.host, self._position - cursor.n_numbered)
         if cursor.host in self._feed.hosts:
             self._host = list(self._feed.hosts).index(cursor.host)
@@ -270,7 +277,7 @@ class LiveSource(Source):
                 self._leave_cursor("the cursor is too old")
             self._lose(str(error), error.retry_after_s)
             return
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host's name may be none
             self._lose(str(error))
             return
         host, resumes = self._feed.hosts[self._host], bool(self._past.known)
@@ -291,6 +298,8 @@ class LiveSource(Source):
             self._connection.close()
         self._connection = None
         pause_s = max(pause_s, self._settings.retry_pause_s)
+        for value in self._settings.secrets:  # a server may repeat what it was sent
+            why = why.replace(value, "***")
         self._troubles.say(_CONNECTION, f"{self.name}: {why}", pause_s)
         self._host = (self._host + 1) % len(self._feed.hosts)
 
@@ -416,6 +425,9 @@ class _Commit(msgspec.Struct):
     rkey: str = ""
 
 
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
 class _Origin(msgspec.Struct):
     """What the network itself says of an event that is no commit."""
 
@@ -431,15 +443,15 @@ class _Event(_Commit):
 
 
 class _Frame1(_Event):
-    time_us: int = 0
+    time_us: _Number = 0
     kind: str = ""
     commit: _Commit | None = None
 
 
 class _Payload(_Event):
     kind: str = msgspec.field(name="$type", default="")
-    seq: int = 0
-    time: datetime = _EPOCH
+    seq: _Number = 0
+    time: Annotated[datetime, msgspec.Meta(tz=True)] = _EPOCH
     error: str = ""
     name: str = ""
     message: str = ""
@@ -504,7 +516,7 @@ class JetstreamFeed(Feed):
             if self._settings.version == 1:
                 return _of_frame1(data, self._read1(data))
             frame = self._read2(data)
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):  # MsgspecError and UnicodeDecodeError are ValueErrors
             return LiveMessage(data)
         payload = frame.payload or _Payload()
         if frame.kind != "message":
@@ -520,8 +532,10 @@ class JetstreamFeed(Feed):
         return LiveMessage(data, key, time_us, payload.seq, collection=payload.collection)
 
 
-def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int) -> int:
-    """Return what an event is known by, on every host and wire."""
+def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int) -> int | None:
+    """Return what an event is known by, on every host and wire; None if it names nobody."""
+    if not event.did:
+        return None
     if commit is not None:
         return _key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
     origin = event.account or event.identity or event.sync or _Origin(time_us)

@@ -1,0 +1,218 @@
+"""Hostile and broken servers of live streams: none ends the program, and nothing vanishes."""
+
+from __future__ import annotations
+
+import json
+from email.utils import formatdate
+from typing import Any
+
+import msgspec
+import pytest
+
+from consumers.config.sections import LiveSettings
+from consumers.config.settings import Settings
+from consumers.errors import SourceError
+from consumers.messages import Partition
+from consumers.sources.base import LogFacts
+from consumers.sources.connections import (
+    MESSAGE_BYTES_MAX,
+    Cursor,
+    Endpoint,
+    Framing,
+    RefusedError,
+    _Http,
+)
+from consumers.sources.live import LiveSource, StreamFeed
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, frame, time_us
+from tests.consumers.sources.test_live import Clock, Run, begun, playing, streamed
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+def answered(framing: Framing = "events", head: bytes = HEAD) -> _Http:
+    """Return a request that was answered so far."""
+    request = _Http(Endpoint("http://h/", framing))
+    request.to_send()
+    if head:
+        request.feed(head)
+    return request
+
+
+def test_odd_frames_of_jetstream_are_messages() -> None:
+    """Frames of wrong types, numbers out of range, wrong UTF-8, no zone, too deep, or without a
+    repository come as they are, each of them, and the stream goes on with a checkpoint behind it.
+    """
+    deep = b"[" * 100_000 + b"]" * 100_000
+    odd = {
+        1: [b'{"did":"\xff"}', b'{"x":%s}' % deep, b'{"did":"a","time_us":%d}' % 10**30,
+            b'{"did":"a","time_us":%d}' % (2**63 - 1), b'{"x":1}', b'{"x":2}', b"\0", b""],
+        2: [b'{"$type":"message","payload":%s}' % each for each in (
+            b'{"did":"\xff"}', deep, b'{"did":"a","seq":%d}' % 10**30, b'{"x":1}', b'{"x":2}',
+            b'{"did":"a","time":"2026-01-01T00:00:00"}')],
+    }  # fmt: skip
+    for version, frames in odd.items():
+        with LiveServer(playing(*map(frame, frames))) as server:
+            run = begun([server], version)
+            run.until_n(len(frames))
+            assert run.values == frames
+            run.source.logs({run.source.partition: len(frames)})
+            run.source.close()
+
+
+def test_every_id_of_an_event_can_be_sent_back() -> None:
+    """An id of any letters, or with blanks around, is sent back as it came; one that no header can
+    hold is ignored like one with NUL, and an event without its own has the last one's, over a cut
+    too.
+    """
+
+    def first(peer: Peer) -> None:
+        peer.send(HEAD + "id: é日 \ndata: a\n\nid: b\vad\ndata: b\n\n".encode())
+
+    def second(peer: Peer) -> None:
+        peer.send(HEAD + b"data: b\n\ndata: c\n\n")
+        peer.until_closed()
+
+    heads: list[bytes] = []
+    with LiveServer(first, second) as server:
+        run = streamed(server, "events")
+        run.until_n(3)
+        run.source.close()
+        heads += [peer.head.encode() for peer in server.peers]
+    assert run.values == [b"a", b"b", b"c"]
+    assert "\r\nLast-Event-ID: é日\r\n".encode() in heads[1]
+
+
+def test_a_cut_at_every_byte_changes_no_event() -> None:
+    """Lines end in CR, LF or CRLF wherever the pieces are cut, and an event comes with its end."""
+    body = (
+        b"\xef\xbb\xbfdata: a\rdata: b\r\n\r\ndata: c\n\nretry: 1e9\nretry: -1\ndata\r\rdata: d\r\r"
+    )
+    wanted = [b"a\nb", b"c", b"", b"d"]
+    for cut in range(len(body)):
+        request = answered()
+        found = request.feed(body[:cut]) if cut else []
+        assert [each.data for each in found + request.feed(body[cut:])] == wanted
+        assert request.retry_s == 0
+    request = answered()
+    pieces = [request.feed(body[i : i + 1]) for i in range(len(body))]
+    assert [each.data for piece in pieces for each in piece] == wanted
+
+
+@pytest.mark.parametrize(
+    ("framing", "piece"),
+    [
+        ("events", b"data: " + b"x" * 65_000 + b"\n"),
+        ("events", b"x" * 65_536),
+        ("lines", b"x" * 65_536),
+    ],
+)
+def test_an_endless_message_is_given_up(framing: Framing, piece: bytes) -> None:
+    """A line, or an event of lines, without an end is given up, and read in linear time."""
+    request = answered(framing)
+    n_fed = 0
+    while request.ended is None:
+        assert n_fed < MESSAGE_BYTES_MAX + (8 << 20)
+        assert request.feed(piece) == []
+        n_fed += len(piece)
+    assert request.ended == f"a message is longer than {MESSAGE_BYTES_MAX} bytes"
+
+
+def test_hints_before_the_answer_are_passed_over() -> None:
+    """What came along with early hints is read at once."""
+    request = answered(head=b"")
+    found = request.feed(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + HEAD + b"data: x\n\n")
+    assert [each.data for each in found] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("Content-Type: text/html; charset=utf-8", "no text/event-stream, but text/html"),
+        ("Content-Encoding: gzip", "packs its answer"),
+    ],
+)
+def test_another_answer_than_events_is_told(header: str, said: str) -> None:
+    """A page, or a packed answer, is told as such, and tried again."""
+
+    def wrong(peer: Peer) -> None:
+        assert peer.header("Accept-Encoding") == "identity"
+        peer.send(f"HTTP/1.1 200 OK\r\n{header}\r\n\r\n<html>".encode())
+        peer.until_closed()
+
+    with LiveServer(wrong) as server:
+        run = streamed(server, "events")
+        run.until(lambda: said in (run.source.trouble() or ""))
+        run.source.close()
+
+
+@pytest.mark.parametrize("framing", ["lines", "websocket"])
+def test_a_refusal_without_an_end_is_told(framing: Framing) -> None:
+    """The status is told although the body never ends; a token that it repeats is not, nor a
+    header of ours.
+    """
+
+    def refuse(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 401 Unauthorized\r\n\r\nwrong token very-secret, k=ey2")
+        peer.until_closed()
+
+    live: dict[str, Any] = {"token": "very-secret", "headers": {"X-K": "ey2"}}
+    with LiveServer(refuse) as server:
+        run = streamed(server, framing, connect_timeout_s=0.1, **live)
+        run.until(lambda: run.source.trouble() is not None)
+        said = run.source.trouble() or ""
+        run.source.close()
+    assert "HTTP 401" in said
+    assert "very-secret" not in said
+    assert "ey2" not in said
+
+
+def test_retry_after_may_be_a_date() -> None:
+    """A date is waited for, one that is over or none at all is not."""
+    assert RefusedError(503, "", "Fri, 31 Dec 9999 23:59:59 GMT").retry_after_s > 1e9
+    assert RefusedError(503, "", formatdate(0, usegmt=True)).retry_after_s == 0
+    for nonsense in (None, "", "soon", "-1", "1e9", "Fri, 99 Dec 2026 23:59:59 GMT"):
+        assert RefusedError(503, "", nonsense).retry_after_s == 0
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "no JSON", "{}x", '{"keys":"MTIz"}', '{"keys":"MTIzNDU2Nzg="}', '{"times":7}',
+        msgspec.json.encode(Cursor(last_id="1\r\nX-More: 1")).decode(),
+        msgspec.json.encode(Cursor(b"k" * 80, b"t" * 80, b"n" * 80)).decode(),
+    ],
+)  # fmt: skip
+def test_a_forged_cursor_is_an_error_in_a_sentence(cursor: str) -> None:
+    """A checkpoint that was tampered with is refused, and says what can be done."""
+    source = LiveSource(StreamFeed("http://127.0.0.1:1/", "events"), LiveSettings())
+    with pytest.raises(SourceError, match=r"cursor cannot be read.*restore the state"):
+        Run(source, Clock(), 7, {Partition(source.name, 0): LogFacts(cursor=cursor)})
+
+
+def test_a_host_that_cannot_be_one_is_told() -> None:
+    """A port out of range is refused at the start; a name that none can have is a trouble."""
+    for wrong in ("wss://h:99999/", "sse+https://h:0/", "jetstream://h:65536"):
+        with pytest.raises(ValueError, match="source"):
+            Settings.model_validate({"source": wrong})
+    clock = Clock()
+    feed = StreamFeed(f"http://{'a' * 64}.example/", "lines")
+    run = Run(LiveSource(feed, LiveSettings(), clock=clock, wait=clock.wait), clock)
+    run.until(lambda: run.source.trouble() is not None)
+
+
+def test_a_frame_in_pieces_of_a_byte() -> None:
+    """Frames that are cut at every byte come whole, with pings and empty pieces in between."""
+    data = frame(b"", 2, final=False) + frame(b"p", 9) + frame(commit1(1), 0) + frame(b"x" * 300)
+
+    def script(peer: Peer) -> None:
+        peer.accept()
+        for i in range(len(data)):
+            peer.send(data[i : i + 1])
+        peer.until_closed()
+
+    with LiveServer(script) as server:
+        run = streamed(server, "websocket")
+        run.until_n(2)
+        run.source.close()
+    assert json.loads(run.values[0])["time_us"] == time_us(1)
+    assert run.values[1] == b"x" * 300
