@@ -384,6 +384,8 @@ class LiveSettings(Section):
         for name, value in self.all_headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _ASCII.fullmatch(value):
                 raise wrong(f"{name!r} must be an HTTP header of ASCII, its value in one line")
+            if name.lower() in {"content-length", "transfer-encoding"}:
+                raise wrong(f"{name!r} is for requests with a body, and these have none")
         return self
 
     @property
@@ -416,7 +418,7 @@ class JetstreamSettings(Section):
 TOKEN_CHARACTERS_MIN = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_ASCII = re.compile("[!-~][ -~]*[!-~]")
+_ASCII = re.compile("[!-~]([ -~]*[!-~])?")
 
 
 class LearningSettings(Section):

@@ -267,7 +267,8 @@ class _Http:
         self._http = h11.Connection(h11.CLIENT)
         accept = "text/event-stream" if endpoint.framing == "events" else "*/*"
         headers = {"Host": parts.netloc, "Accept": accept, "Cache-Control": "no-cache"}
-        headers |= {"Accept-Encoding": "identity"} | dict(endpoint.headers)
+        headers |= {"Accept-Encoding": "identity"}
+        headers |= {name.title(): value for name, value in endpoint.headers.items()}
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         request = h11.Request(
             method="GET",

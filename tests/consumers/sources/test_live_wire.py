@@ -79,7 +79,7 @@ def test_every_id_of_an_event_can_be_sent_back() -> None:
         run.source.close()
         heads += [peer.head.encode() for peer in server.peers]
     assert run.values == [b"a", b"b", b"c"]
-    assert "\r\nLast-Event-ID: é日\r\n".encode() in heads[1]
+    assert "\r\nlast-event-id: é日\r\n".encode() in heads[1].lower()
 
 
 def test_a_cut_at_every_byte_changes_no_event() -> None:
@@ -216,3 +216,17 @@ def test_a_frame_in_pieces_of_a_byte() -> None:
         run.source.close()
     assert json.loads(run.values[0])["time_us"] == time_us(1)
     assert run.values[1] == b"x" * 300
+
+
+def test_headers_of_any_case_and_length() -> None:
+    """A header replaces ours in any case, a value may be one character; one that announces a body
+    is refused at the start.
+    """
+    with LiveServer(lambda peer: peer.send(HEAD + b"data: x\n\n")) as server:
+        run = streamed(server, "events", headers={"host": "h", "ACCEPT": "*/*"})
+        run.until_n(1)
+        run.source.close()
+        assert [server.peers[0].header(name) for name in ("Host", "Accept")] == ["h", "*/*"]
+    for name in ("Content-Length", "transfer-encoding"):
+        with pytest.raises(ValueError, match="have none"):
+            LiveSettings.model_validate({"headers": {name: "5"}})
