@@ -183,20 +183,30 @@ def _of_confusion(
         "kappa": metrics.cohen_kappa_score(*pairs, **weights),
         "mcc": metrics.matthews_corrcoef(*pairs, **weights),
     }
+    others = metrics.multilabel_confusion_matrix(*pairs, labels=places, **weights)[:, 0]
+    specificity = _divided(others[:, 0], others.sum(axis=1), 0.0)
+    means = {
+        None: specificity,
+        "macro": specificity.mean(),
+        "weighted": np.average(specificity, weights=cells[0].sum(axis=1)),
+    }
     scores = {
-        average: metrics.precision_recall_fscore_support(
-            *pairs, labels=places, average=average, zero_division=0.0, **weights
+        average: (
+            *metrics.precision_recall_fscore_support(
+                *pairs, labels=places, average=average, zero_division=0.0, **weights
+            )[:3],
+            mean,
         )
-        for average in (None, "macro", "weighted")
+        for average, mean in means.items()
     }
     for average in ("macro", "weighted"):
-        for name, value in zip(of_classes, scores[average], strict=False):
+        for name, value in zip(of_classes, scores[average], strict=True):
             exact[f"{name}_{average}"] = value
     by_class = {
         label: {"support": int(cells[0, c].sum())}
         | {
             name: figure(values[:, c], float(own[c]))
-            for (name, values), own in zip(of_classes.items(), scores[None], strict=False)
+            for (name, values), own in zip(of_classes.items(), scores[None], strict=True)
         }
         for c, label in enumerate(classes)
     }
@@ -214,6 +224,7 @@ def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str,
         "precision": _divided(hits, said, 0.0),
         "recall": recall,
         "f1": _divided(2 * hits, truth + said, 0.0),
+        "specificity": _divided(n[:, None] - truth - said + hits, n[:, None] - truth, 0.0),
     }
     found = {
         "accuracy": n_right / n,

@@ -200,7 +200,7 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     for name, each in found["figures"].items():
         table.add_row(name.replace("_", " "), *_figure(each))
     _show(console, table)
-    names = ("precision", "recall", "f1", "roc_auc", "pr_auc")
+    names = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
     table = _table("class", "examples", *(name.replace("_", " ") for name in names))
     for label, row in found["by_class"].items():
         table.add_row(

@@ -218,7 +218,7 @@ def _figures(models: Mapping[str, Found]) -> str:
 
 def _by_class(name: str, found: Found) -> str:
     """Return the figures of each class, and the confusion matrix."""
-    kinds = ("precision", "recall", "f1", "roc_auc", "pr_auc")
+    kinds = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
     rows = [
         [escape(label), f"{row['support']:,}", *(with_interval(row[kind]) for kind in kinds)]
         for label, row in found["by_class"].items()

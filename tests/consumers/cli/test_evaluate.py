@@ -264,6 +264,8 @@ def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
         row = found["by_class"][label]
         for i, name in enumerate(("precision", "recall", "f1")):
             assert row[name]["value"] == pytest.approx(by_class[i][c])
+        specificity = metrics.recall_score(y != c, best != c)
+        assert row["specificity"]["value"] == pytest.approx(specificity)
         assert row["support"] == by_class[3][c]
     assert found["confusion"] == metrics.confusion_matrix(y, best).tolist()
     for each in found["figures"].values():
@@ -277,6 +279,7 @@ def test_figures_are_made_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> No
         "accuracy_score", "zero_one_loss", "balanced_accuracy_score", "cohen_kappa_score",
         "matthews_corrcoef", "precision_recall_fscore_support", "log_loss", "brier_score_loss",
         "roc_curve", "precision_recall_curve", "auc", "average_precision_score",
+        "multilabel_confusion_matrix",
     )  # fmt: skip
     for name in names:
         real = getattr(metrics, name)
@@ -339,7 +342,10 @@ def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
         found, of_classes = replicates_of_confusion(cells[None])
         for name, value in expected.items():
             assert found[name][0] == pytest.approx(value, rel=1e-12), name
-        for values, each in zip(of_classes.values(), scores, strict=False):
+        of_others = [
+            metrics.recall_score(truth != c, said != c, zero_division=0.0, **own) for c in range(3)
+        ]
+        for values, each in zip(of_classes.values(), (*scores[:3], of_others), strict=True):
             assert values[0] == pytest.approx(each, rel=1e-12)
     groups = np.random.default_rng(9).integers(0, 5, (4, 50, 2)).astype(np.float64)
     counts = np.cumsum(groups, axis=1)
