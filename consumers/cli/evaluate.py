@@ -151,7 +151,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     _check_end(source, max_messages)
     from consumers.cli import evaluation
     from consumers.cli.figures import figures, require_scikit_learn
-    from consumers.cli.output import evaluation_facts, print_evaluation
+    from consumers.cli.output import evaluation_facts, print_evaluation, training_facts
     from consumers.cli.report import check_report, write_report
 
     require_scikit_learn()
@@ -171,9 +171,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "ignored": dict(sorted(judged.ignored.items())),
     } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
     if report is not None:
-        write_report(
-            report, f"How good is it? {source}", [evaluation_facts(found)], {"value": found}
-        )
+        facts = [evaluation_facts(found), *training_facts(found)]
+        write_report(report, f"How good is it? {source}", facts, {"value": found})
     if as_json:
         print_json(found)
     else:

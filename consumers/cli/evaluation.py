@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.cli.conventions import decode, polls, progress_bar, source_apart
-from consumers.cli.figures import Floats, Ints, JudgedExamples
+from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples
 from consumers.cli.model_report import read_model
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import Settings
@@ -38,6 +38,7 @@ from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
 from streamnb import AnswerRule, Codes, Folds, NaiveBayes, Snapshot, TextColumn
+from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
 from streamnb.reader import ModelReader
@@ -272,11 +273,14 @@ class Evaluation:
         order = np.argsort(np.concatenate(at), kind="stable")
         found.classes = tuple(self._classes)
         found.labels = np.concatenate(labels)[order].astype(np.int64)
-        whole = [
+        padded = [
             np.pad(each, ((0, 0), (0, n_classes - each.shape[1])), constant_values=-np.inf)
             for each in posteriors
         ]
-        found.log_posteriors = np.concatenate(whole)[order]
+        found.log_posteriors = np.concatenate(padded)[order]
+        if self.learner is self.model:
+            whole = self.model if self._folds is None else self._folds.total()
+            found.training = _training_figures(whole)
         return found
 
     def _examples(self, messages: Messages) -> Examples:
@@ -390,6 +394,16 @@ class Evaluation:
             n -= len(first.labels)
             self._n_waiting -= len(first.labels)
             yield first
+
+
+def _training_figures(model: ModelReader) -> Figure | None:
+    """Return the joint log-likelihood of what a model learned, if its counts alone have it."""
+    try:
+        total = model.training_log_likelihood()
+    except InputError:
+        return None
+    n = float(model.n_examples)
+    return {"examples": n, "log_likelihood": total, "joint_nll": -total / n if n else 0.0}
 
 
 def _joined(pieces: Sequence[Examples]) -> Examples:

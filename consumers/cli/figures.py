@@ -52,6 +52,7 @@ class JudgedExamples:
     deletions: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)  # left out by `message`, by condition
+    training: Figure | None = None  # of what the model has learned, from its counts
 
     def losses(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Return each example's log-loss, and which had one: it is 0 where p of the truth was 0."""
@@ -97,6 +98,7 @@ def _figures(
     return {
         "examples": len(y),
         "impossible": int((~is_possible).sum()),
+        "training": judged.training,
         "classes": list(judged.classes),
         "bootstrap": {
             "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,

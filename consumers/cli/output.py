@@ -195,7 +195,8 @@ def print_verified(console: Console, done: Verified) -> None:
 def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     """Print the figures of `evaluate`, each with its interval."""
     facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
-    console.print(facts, highlight=False, markup=False, soft_wrap=True)
+    for each in (facts, *training_facts(found)):
+        console.print(each, highlight=False, markup=False, soft_wrap=True)
     table = _table("figure", "value", "95 % interval")
     for name, each in found["figures"].items():
         table.add_row(name.replace("_", " "), *_figure(each))
@@ -268,6 +269,15 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
         f"rejected, {number(found['deletions'])} deletions not carried out"
         + (f", {number(ignored)} ignored" if ignored else "")
     )
+
+
+def training_facts(found: Mapping[str, Any]) -> list[str]:
+    """Return in a sentence how probable a model finds what it learned, if its counts say."""
+    training = found["training"]
+    if training is None:
+        return []
+    total, joint_nll = (f"{training[name]:,.4g}" for name in ("log_likelihood", "joint_nll"))
+    return [f"what was learned: log-likelihood {total} nats, joint NLL {joint_nll} an example"]
 
 
 def peer_facts(found: Mapping[str, Any]) -> list[str]:

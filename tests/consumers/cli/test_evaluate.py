@@ -29,6 +29,7 @@ from consumers.cli.figures import (
     require_scikit_learn,
 )
 from consumers.cli.report import check_report
+from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import build_model
@@ -100,6 +101,24 @@ def test_each_message_is_judged_before_it_is_learned(tmp_path: Path) -> None:
     model = build_model(settings.model)
     assert_judged(judged, model.prequential_many(texts(examples), labels(examples)), examples)
     assert (judged.messages, judged.unlabelled, judged.deletions) == (N, 0, 0)
+
+
+def test_what_was_learned_has_a_likelihood_where_counts_say_it(tmp_path: Path) -> None:
+    """It is the library's for the same examples, however few of them were learned."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    model = build_model(settings.model)
+    model.learn_many(texts(examples), labels(examples))
+    total = model.log_likelihood(texts(examples), labels(examples), with_coefficient=False)
+    found = figures(judge(settings, Method()))["training"]
+    expected = {"examples": N, "log_likelihood": total, "joint_nll": -total / N}
+    assert found == pytest.approx(expected)
+    assert figures(judge(settings, Method(folds=3)))["training"] == pytest.approx(expected)
+    half = figures(judge(settings, Method(hold_out=0.5)))["training"]
+    assert 0 < half["examples"] < N
+    examples = [{"reading": float(i % 7), "label": "ab"[i % 2]} for i in range(20)]
+    numbers = {"reading": NumbersSettings(prior="normal-inverse-gamma")}
+    settings = settings_of(tmp_path, examples, features=numbers, classes=("a", "b"))
+    assert figures(judge(settings, Method()))["training"] is None
 
 
 @pytest.mark.parametrize("delay", [1, 6, 7, 20, N - 1, N, 5 * N])
