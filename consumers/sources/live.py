@@ -48,6 +48,7 @@ _KEYS = 8192
 _KEYS_WAITING = 1 << 17  # further ones, which may not be learned yet
 _PROOF = 50  # so many new ones, and none that is known, prove a gap; a server may change the order
 _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
+_AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
 _CONNECTION = "connection"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -108,8 +109,8 @@ class Feed(ABC):
 class LiveSource(Source):
     """Reads a feed for ever.
 
-    `connect` opens a connection, `clock` and `wait` count in seconds. `gaps` counts the places at
-    which messages may be missing.
+    `connect` opens a connection, `clock` and `wait` count in seconds, `wall_time` since 1970.
+    `gaps` counts the places at which messages may be missing.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class LiveSource(Source):
         connect: Callable[[Endpoint], Connection] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
+        wall_time: Callable[[], float] = time.time,
     ) -> None:
         self.name = feed.name
         self.partition = Partition(feed.name, 0)
@@ -129,6 +131,7 @@ class LiveSource(Source):
         self._connect = connect or self._connection_to
         self._clock = clock
         self._wait = wait
+        self._wall_time = wall_time
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         self._lock = threading.Lock()  # of what follows, which the consuming thread reads
         self._known: deque[Known] = deque()
@@ -338,9 +341,15 @@ class LiveSource(Source):
         return found
 
     def _known_now(self) -> Past:
-        """Return what the next connection can go on from."""
+        """Return what the next connection can go on from.
+
+        What is far ahead of our clock is left out, or all that follows it would look old; unless
+        all is, which is our clock's mistake.
+        """
+        latest = self._wall_time() * 1e6 + _AHEAD_US
         with self._lock:
             known = tuple(self._known)
+        known = tuple(each for each in known if each.time_us <= latest) or known
         if not known:
             return Past()
         host, first = self._numbered

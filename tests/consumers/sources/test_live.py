@@ -99,7 +99,9 @@ def begun(
     clock = Clock()
     settings = Settings.model_validate({"jetstream": {"version": version, **jetstream}})
     feed = JetstreamFeed([f"ws://{each.host}" for each in servers], settings.jetstream)
-    source = LiveSource(feed, settings.live, clock=clock, wait=clock.wait)
+    source = LiveSource(
+        feed, settings.live, clock=clock, wait=clock.wait, wall_time=lambda: time_us(600) / 1e6
+    )
     return Run(source, clock, position, facts)
 
 
@@ -183,6 +185,20 @@ def test_a_cut_costs_nothing(version: int, wire: Callable[[int], bytes], cut: in
     assert run.offsets == list(range(5))
     assert run.source.gaps == 0
     assert cursor == (str(time_us(2)) if version == 1 else "102")
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_time_far_ahead_hides_nothing_that_follows(at: int) -> None:
+    """One message of a wrong time, the oldest or the newest before a cut, makes none look old."""
+    first = [commit1(n, time_us=time_us(10**9)) if n == at else commit1(n) for n in (1, 2, 3)]
+    with LiveServer(
+        playing(*map(frame, first), wait=False), playing(commits(commit1, *range(2, 79)))
+    ) as server:
+        run = begun([server], 1)
+        run.until_n(78)
+        run.source.close()
+    assert run.values == [*first, *map(commit1, range(4, 79))]
+    assert run.source.gaps == 0
 
 
 @pytest.mark.parametrize(("version", "wire"), [(1, commit1), (2, commit2)])
