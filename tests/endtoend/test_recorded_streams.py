@@ -89,7 +89,7 @@ def ran(folder: Path, source: Path, message: Any, **sections: Any) -> tuple[Summ
         (TWITTER, "twitter-v1", 427, 0, {}),
         (TWITTER, {"preset": "twitter-v1", "keep": {"lang": ["en"]}}, 396, 0, {"lang": 31}),
         (TWITTER, {"preset": "twitter-v1", "retweets": "drop"}, 162, 0, {"retweet": 265}),
-        (TWITTER, {"preset": "twitter-v1", "retweets": "fold"}, 427, 0, {}),
+        (TWITTER, {"preset": "twitter-v1", "retweets": "fold"}, 426, 0, {"retweet": 1}),
         (X, "x-v2", 2, 0, {}),
         (X, {"preset": "x-v2", "retweets": "fold"}, 1, 0, {"retweet": 1}),
     ],
@@ -118,6 +118,9 @@ def test_the_texts_are_those_that_people_read(tmp_path: Path, data_folder: Path)
     with lzma.open(source) as file:
         tweets = [json.loads(line) for line in file]
     originals = [tweet.get("retweeted_status") or tweet for tweet in tweets]
+    # One was itself written as a retweet, by hand: it has no original, and is left out.
+    originals = [each for each in originals if not each["text"].startswith("RT @")]
+    assert len(originals) == len(tweets) - 1
     assert [(line["id"], line["time_ms"]) for line in predictions] == [
         (each["id_str"], to_unix_ms(each["created_at"])) for each in originals
     ]
