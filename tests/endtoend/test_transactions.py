@@ -87,8 +87,11 @@ def test_each_prediction_and_reject_is_committed_once_across_kills(
 def test_a_second_daemon_ends_the_first(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """A daemon whose transactions another one has taken over ends by itself, and says why."""
-    topic, predictions, rejects = new_topic(), new_topic(), new_topic()
+    """A daemon whose transactions another one has taken over ends by itself, and says why.
+
+    It notices as soon as it has something to write: of two partitions it keeps at least one.
+    """
+    topic, predictions, rejects = new_topic(2), new_topic(), new_topic()
     kafka = {"transactions": True, "group_id": f"of-{topic}", "session_timeout_s": 6.0}
     folders = [tmp_path / name for name in ("first", "second")]
     configs = []
@@ -96,21 +99,27 @@ def test_a_second_daemon_ends_the_first(
         folder.mkdir()
         own = sections(broker, topic, predictions, rejects)
         configs.append(write_config(folder / "config.yaml", kafka=kafka, **own))
-    fill(broker.address, topic, stream(0)[:500])
+
+    def go_on(begin: int, end: int) -> None:
+        for number in (0, 1):
+            fill(broker.address, topic, stream(number * N)[begin:end], number)
+
+    go_on(0, 500)
     with Daemon(configs[0]) as first:
-        first.until_metric("streamnb_messages_total", 500)
+        first.until_metric("streamnb_messages_total", 1_000)
         first.until_metric("streamnb_transactions_total", 1)
         with Daemon(configs[1]) as second:
             second.until_metric("streamnb_alive", 1)
-            fill(broker.address, topic, stream(0)[500:1_000])
+            go_on(500, 1_000)
             second.until_metric("streamnb_messages_total", 1)
             # Its group stands still until the first has left it, or is known to be gone.
             assert first.wait() == 78
             assert "another daemon has taken over" in str(first.lines[-1])
-            fill(broker.address, topic, stream(0)[1_000:1_500])
-            second.until_metric("streamnb_messages_total", 1_500)
+            go_on(1_000, 1_500)
+            second.until_metric("streamnb_messages_total", 3_000)
             assert second.stop() == 0
     with Reader(broker.address, predictions) as reader:
         reader.until(reader.source.at_end)
         ids = Counter(b.key(i) for b in reader.batches for i in range(len(b)))
-    assert ids == Counter({b"m%d" % i: 1 for i in range(1_500) if i % 2 == 1 and i % 10 != 5})
+    written = [*range(1_500), *range(N, N + 1_500)]
+    assert ids == Counter({b"m%d" % i: 1 for i in written if i % 2 == 1 and i % 10 != 5})
