@@ -25,7 +25,6 @@ from collections.abc import Mapping
 import structlog
 from prometheus_client import CollectorRegistry
 
-from consumers.checkpoint_entry import Checkpointed
 from consumers.config.addresses import StreamRange
 from consumers.config.model import MODEL
 from consumers.config.settings import OutputSettings, Settings
@@ -53,7 +52,7 @@ from consumers.features import (
 )
 from consumers.http import server
 from consumers.http.server import raise_priority
-from consumers.messages import Partition, part_name
+from consumers.messages import Checkpointed, Partition, part_name
 from consumers.monitoring import logs
 from consumers.monitoring.logs import traced
 from consumers.monitoring.metrics import Metrics

@@ -20,7 +20,6 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import (
     FIXED,
@@ -37,6 +36,7 @@ from consumers.config.model import (
 from consumers.config.settings import Settings
 from consumers.messages import (
     WEIGHT,
+    CheckpointEntry,
     Column,
     Messages,
     Partition,

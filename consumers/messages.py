@@ -1,4 +1,4 @@
-"""The values that travel through the daemon: raw columns from a source, decoded messages, rejects.
+"""The values that travel through the daemon: raw columns, messages, rejects, checkpoint entries.
 
 A source returns **columns**: one buffer for a batch of one partition, and arrays of where each key
 and value lies in it. The decoder turns them into `Messages`, arrays of one entry a message;
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import msgspec
 import numpy as np
@@ -449,3 +449,56 @@ def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
     if len(rows) == len(column):
         return column
     return take_texts(column.texts, rows) if isinstance(column, TextColumn) else column[rows]
+
+
+# ---- entries of the checkpoint: below `pipeline`, as sinks and statistics have some too ----------
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """What a component saves in the checkpoint beside model and positions: JSON values and arrays.
+
+    In the file the values are a note, and the arrays have the entry's name before their own.
+    """
+
+    values: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+class Checkpointed(Protocol):
+    """A component whose state is part of the checkpoint, in an entry of its own."""
+
+    name: str  # the entry's, with no slash in it
+
+    def pack(self) -> CheckpointEntry:
+        """Return the state; nothing may change it afterwards."""
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on from the state in an entry, before anything else is asked."""
+
+
+def values_of(entries: Mapping[str, CheckpointEntry]) -> dict[str, Any]:
+    """Return the entries' values as a note of the file; without entries there is none."""
+    if not entries:
+        return {}
+    return {"entries": {name: dict(each.values) for name, each in entries.items()}}
+
+
+def arrays_of(entries: Mapping[str, CheckpointEntry]) -> dict[str, NDArray[Any]]:
+    """Return the entries' arrays by the names that they have in the file."""
+    return {
+        f"{name}/{array}": data
+        for name, entry in entries.items()
+        for array, data in entry.arrays.items()
+    }
+
+
+def entries_of(
+    values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, CheckpointEntry]:
+    """Return the entries of a file by name."""
+    own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in values}
+    for path, array in arrays.items():
+        name, _, rest = path.partition("/")
+        own[name][rest] = array
+    return {name: CheckpointEntry(given, own[name]) for name, given in values.items()}

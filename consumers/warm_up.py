@@ -20,17 +20,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import consumers.decode.kernels
-import consumers.kafka.kernels
+import consumers.kernels
 import streamnb.kernels
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
-from consumers.decode.kernels import json_numbers, json_scan, learned_records
 from consumers.errors import ConsumerError
-from consumers.kafka.kernels import record_batch
+from consumers.kernels import json_numbers, json_scan, learned_records, record_batch
 from consumers.process import left_out
 from streamnb.kernels import (
     bernoulli,
-    bernoulli_absent,
     categorical,
     complement,
     counting,
@@ -55,7 +52,7 @@ from streamnb.kernels.jit import (
 Kernel = EntryPoint[Any, Any]
 
 _LIKELIHOODS = {
-    "bernoulli": (bernoulli, bernoulli_absent),
+    "bernoulli": (bernoulli,),
     "complement": (complement,),
     "multinomial": (multinomial,),
 }
@@ -107,7 +104,7 @@ def warm() -> Warmed:
 
 
 def _import_all() -> None:
-    for package in (streamnb.kernels, consumers.decode.kernels, consumers.kafka.kernels):
+    for package in (streamnb.kernels, consumers.kernels):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
 

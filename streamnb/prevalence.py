@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from streamnb.errors import InputError, check_kind, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection.intervals import check_level
+from streamnb.inspection.parameters import check_level
 from streamnb.labels import Label
 
 EXAMPLES_MIN = 50  # of each class: with fewer, its error rates are too uncertain to correct by

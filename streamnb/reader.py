@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamnb import predict
 from streamnb.errors import check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection import digest, explain, generative, intervals, parameters, summary
+from streamnb.inspection import digest, explain, generative, parameters, summary
 from streamnb.inspection.explain import Explanation, RankedFeature
 from streamnb.inspection.generative import DataLikelihood, Seed
 from streamnb.inspection.parameters import LinearForm, Parameters

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from consumers.checkpoint_entry import entries_of
 from consumers.cli.conventions import PIECE_MESSAGES, decode, polls, progress_bar, source_apart
 from consumers.config.addresses import StreamRange
 from consumers.config.model import Kind
@@ -48,6 +47,7 @@ from consumers.messages import (
     Messages,
     Operation,
     Partition,
+    entries_of,
     part_name,
     partition_of,
     weighed,

@@ -47,7 +47,9 @@ from consumers.decode.fields import (
     with_texts,
 )
 from consumers.decode.json import JsonReader, JsonScanner, ScanResult, name_table_of
-from consumers.decode.kernels.json_scan import (
+from consumers.decode.labels import FieldLabeller, Labeller
+from consumers.decode.rows import DecodedRows, RecordFormat, RowDecoder, key_id
+from consumers.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,
@@ -60,8 +62,6 @@ from consumers.decode.kernels.json_scan import (
     PLAIN,
     TRUE,
 )
-from consumers.decode.labels import FieldLabeller, Labeller
-from consumers.decode.rows import DecodedRows, RecordFormat, RowDecoder, key_id
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,

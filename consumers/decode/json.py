@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 
 from consumers.config.message import paths_of
 from consumers.decode.fields import DecodeError
-from consumers.decode.kernels.json_numbers import read_flags, read_numbers
-from consumers.decode.kernels.json_scan import (
+from consumers.errors import ConfigError
+from consumers.kernels.json_numbers import read_flags, read_numbers
+from consumers.kernels.json_scan import (
     ABSENT,
     ESCAPED,
     N_KINDS,
@@ -46,7 +47,6 @@ from consumers.decode.kernels.json_scan import (
     name_table,
     scan,
 )
-from consumers.errors import ConfigError
 from consumers.messages import Reason
 from streamnb.kernels.layout import Texts
 

@@ -33,7 +33,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
 from consumers.kafka.client import from_kafka_python
-from consumers.kafka.kernels import record_batch as rb
+from consumers.kernels import record_batch as rb
 from consumers.messages import Partition, RawColumns
 from consumers.sources.records import joined
 

@@ -27,8 +27,8 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import DriftSettings
+from consumers.messages import CheckpointEntry
 from streamnb import DriftMartingale, MovedWord, NaiveBayes, WordCounts, count_words, moved_words
 from streamnb.inspection.words import word_groups
 

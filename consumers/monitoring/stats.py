@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry
-from consumers.messages import KnownClasses, Messages
+from consumers.messages import CheckpointEntry, KnownClasses, Messages
 from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence

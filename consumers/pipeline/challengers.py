@@ -20,18 +20,17 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry, entries_of
 from consumers.config.model import MODEL, ModelSettings, PromotionSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.decode.labels import keep_classes
 from consumers.errors import CheckpointError
 from consumers.features import SavedConfidence, build_model
-from consumers.messages import partition_of, weighed
+from consumers.messages import CheckpointEntry, entries_of, partition_of, weighed
 from consumers.monitoring.prequential import Prequential, calibration_error, predicted_classes
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures
 from consumers.pipeline.checkpoint import Checkpoint, mismatch, take_settings
 from consumers.pipeline.learned_records import FoundRecords
-from streamnb import Codes, Confidence, Learner, NaiveBayes, serialization
+from streamnb import Calibrator, Codes, Confidence, Learner, NaiveBayes, serialization
 from streamnb.errors import InputError
 from streamnb.labels import read_labels, to_indices
 from streamnb.storage import read

@@ -36,17 +36,19 @@ from typing import Any
 
 import structlog
 
-from consumers.checkpoint_entry import (
-    Checkpointed,
-    CheckpointEntry,
-    arrays_of,
-    entries_of,
-    values_of,
-)
 from consumers.config.model import MODEL, READING
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError, MovedError
-from consumers.messages import Partition, part_name, partition_of
+from consumers.messages import (
+    Checkpointed,
+    CheckpointEntry,
+    Partition,
+    arrays_of,
+    entries_of,
+    part_name,
+    partition_of,
+    values_of,
+)
 from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError

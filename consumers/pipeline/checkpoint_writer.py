@@ -21,10 +21,9 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from consumers.checkpoint_entry import Checkpointed, CheckpointEntry
 from consumers.config.sections import LearningSettings
 from consumers.errors import CheckpointError, SinkError, SourceError
-from consumers.messages import Partition
+from consumers.messages import Checkpointed, CheckpointEntry, Partition
 from consumers.monitoring.logs import span
 from consumers.pipeline.challengers import ChallengedLearner, Challengers
 from consumers.pipeline.checkpoint import (

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.message import LateLabelsSettings
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
 from consumers.features import times_of
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
+    CheckpointEntry,
     Column,
     Messages,
     Operation,
@@ -75,7 +75,8 @@ from consumers.pipeline.waiting_messages import (
     waiting_messages,
     waiting_records,
 )
-from streamnb import Codes, Learner
+from streamnb import Codes, Confidence, Learner
+from streamnb.labels import to_indices
 
 _CREATE = OPERATIONS.index(Operation.CREATE)
 _MORE = " more"  # the field behind the model's

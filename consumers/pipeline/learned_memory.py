@@ -32,11 +32,10 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.model import Kind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
-from consumers.messages import WEIGHT, Column, Partition, part_name, partition_of
+from consumers.messages import WEIGHT, CheckpointEntry, Column, Partition, part_name, partition_of
 from consumers.pipeline.erasure import erase_records, named_by
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,

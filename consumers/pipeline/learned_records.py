@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
-from consumers.decode.kernels import learned_records as kernels
-from consumers.decode.kernels.json_scan import gather, lay_out
+from consumers.kernels import learned_records as kernels
+from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
 from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
 from streamnb import TextColumn

@@ -30,8 +30,14 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from consumers.checkpoint_entry import CheckpointEntry
-from consumers.messages import Messages, Partition, RawColumns, part_name, partition_of
+from consumers.messages import (
+    CheckpointEntry,
+    Messages,
+    Partition,
+    RawColumns,
+    part_name,
+    partition_of,
+)
 from consumers.monitoring.status import Health
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from consumers.corrections.applier import CorrectedMessage
 from consumers.corrections.model import Correction
 from consumers.decode.fields import ID_MARK, place_name
-from consumers.decode.kernels import learned_records as kernels
 from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
+from consumers.kernels import learned_records as kernels
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,

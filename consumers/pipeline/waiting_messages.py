@@ -18,8 +18,8 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
-from consumers.decode.kernels import learned_records as kernels
 from consumers.features import PartitionTime
+from consumers.kernels import learned_records as kernels
 from consumers.messages import weighed
 from consumers.pipeline import learned_memory
 from consumers.pipeline.challengers import ChallengedLearner

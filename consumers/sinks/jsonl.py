@@ -23,8 +23,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
+from consumers.messages import CheckpointEntry
 from consumers.private_files import make_private_folder, open_private, sync_names, tighten, write_at
 from consumers.sinks.records import Record, key_of
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.decode.kernels.json_scan import find_byte
 from consumers.decode.rows import RECORD_BYTES_MAX, parse_csv_record
+from consumers.kernels.json_scan import find_byte
 from consumers.messages import Headers, Partition, RawColumns
 
 QUOTE_BYTES_MAX = 1 << 20

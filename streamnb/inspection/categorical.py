@@ -23,7 +23,7 @@ from streamnb.inspection.group_view import (
     names_from,
     quantity,
 )
-from streamnb.inspection.intervals import log_beta_moments, log_betas
+from streamnb.inspection.parameters import log_beta_moments, log_betas
 
 
 def log_ratio(tops: Floats, bottoms: Floats) -> Floats:

@@ -28,7 +28,13 @@ from streamnb.inspection.group_view import (
     quantity,
     view_of,
 )
-from streamnb.inspection.intervals import digamma, log_beta_moments, log_betas, log_gammas, trigamma
+from streamnb.inspection.parameters import (
+    digamma,
+    log_beta_moments,
+    log_betas,
+    log_gammas,
+    trigamma,
+)
 from streamnb.labels import unlabelled
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.multinomial import vocabulary_size

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels import bernoulli as kernel
-from streamnb.kernels import bernoulli_absent as absence_kernel
 from streamnb.kernels.layout import Absence, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Beta, Dirichlet, as_lists
@@ -23,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class BernoulliEstimator:
-    """Answers from counts and from what `kernels.bernoulli_absent` keeps of them.
+    """Answers from counts and from what `kernels.bernoulli` keeps of them.
 
     `present`, `absent` (n_classes,): β₁ and β₂.
     """
@@ -67,7 +66,7 @@ class BernoulliEstimator:
         room = self._absence.heavy.shape[1]
         while True:
             self._absence = _empty(len(counts.examples), room)
-            if absence_kernel.rebuild(counts, self._absent, scale, self._absence, n_words):
+            if kernel.rebuild(counts, self._absent, scale, self._absence, n_words):
                 return
             room *= 2
 
@@ -79,7 +78,7 @@ class BernoulliEstimator:
 
 def _empty(n_classes: int, room: int) -> Absence:
     return Absence(
-        sums=np.zeros((n_classes, absence_kernel.N_TERMS), dtype=np.int64),
+        sums=np.zeros((n_classes, kernel.N_TERMS), dtype=np.int64),
         exponents=np.zeros(n_classes, dtype=np.int64),
         limits=np.zeros(n_classes),
         inverses=np.zeros(n_classes),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from streamnb.storage import notes_of
 from tests.campaigns.campaign import Run
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import examples, message

@@ -18,6 +18,8 @@ import yaml
 
 from consumers.config.sections import EmoticonLabels
 from streamnb.storage import read
+from consumers.kernels import json_scan
+from streamnb.kernels import flags
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon, command, environment, write_config

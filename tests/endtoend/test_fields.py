@@ -22,11 +22,13 @@ from river.datasets import Shuttle
 from consumers.config.settings import GeneratorSettings
 from consumers.errors import MismatchError
 from consumers.sources.generator import LoanMaker, TweetMaker
+from streamnb import Categories, NaiveBayes
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import ROOT, Daemon, command, write_config
 from tests.endtoend.expected_counts import state_at
+from tests.endtoend.test_reproducible import KEY, replay
 from tests.endtoend.test_restart_laws import run_on
 
 N = 20_000

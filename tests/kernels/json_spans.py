@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from consumers.decode.json import JsonScanner, Node, ScanResult
-from consumers.decode.kernels.json_scan import (
+from consumers.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,

@@ -1,6 +1,6 @@
 """Kafka's record batches for tests: built by the client, drawn by Hypothesis, and a plain reader.
 
-The reader is the twin of the two kernels in `consumers/kafka/kernels/record_batch.py`: it does one
+The reader is the twin of the two kernels in `consumers/kernels/record_batch.py`: it does one
 byte after another what they do, and shares nothing with them.
 """
 

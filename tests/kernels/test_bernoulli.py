@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamnb import Bernoulli, Beta
 from streamnb.features import statistics
-from streamnb.kernels import bernoulli_absent as absence
+from streamnb.kernels import bernoulli as kernel
 from streamnb.kernels.layout import Counts
 from streamnb.likelihoods.bernoulli import BernoulliEstimator
 from tests import naive
@@ -19,7 +19,7 @@ from tests.kernels.likelihood_runs import RELATIVE, deviation, run, same
 from tests.kernels.rows import Row, batch_of, counts_of, learn_rows, presence_rows, teaching_of
 
 N_WORDS = 12
-MOVE_COUNT = from_python(absence.move_count)
+MOVE_COUNT = from_python(kernel.move_count)
 priors = st.sampled_from([0.0, 1e-9, 0.3, 1.0, 2.5])
 
 

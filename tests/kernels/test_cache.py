@@ -12,6 +12,7 @@ import pytest
 
 from streamnb.kernels import jit as _jit
 
+from streamnb.kernels import word_table as table
 SOURCES = Path(_jit.__file__).parent
 # Models that are taught by several threads at once, before any kernel is compiled.
 AT_ONCE = """

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.kafka.kernels.record_batch import checksum, checksum_sliced
+from consumers.kernels.record_batch import checksum, checksum_sliced
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +54,7 @@ def test_code_for_any_processor_does_without_the_instruction(tmp_path: Path) -> 
     """Compiled for a generic processor, as for an image, the checksum is the same."""
     program = (
         "import numpy as np\n"
-        "from consumers.kafka.kernels.record_batch import checksum\n"
+        "from consumers.kernels.record_batch import checksum\n"
         "print(hex(checksum(np.frombuffer(b'123456789', dtype=np.uint8))))"
     )
     done = subprocess.run(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from consumers.decode.json import JsonScanner, Node, name_table_of
-from consumers.decode.kernels.json_scan import (
+from consumers.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.kafka.kernels import record_batch as rb
+from consumers.kernels import record_batch as rb
 from tests.kernels.record_batches import (
     CONTROL,
     HEADER,

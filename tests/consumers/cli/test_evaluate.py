@@ -14,25 +14,21 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-import river.metrics
-from sklearn import metrics
 from typer.testing import CliRunner
 
 from consumers.cli import commands, conventions, evaluation
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import (
-    Blocks,
     JudgedExamples,
     figures,
-    replicates_of_confusion,
     require_scikit_learn,
 )
 from consumers.cli.report import check_report
 from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
-from consumers.features import build_model
+from consumers.features import SavedConfidence, build_model
 from streamnb import NaiveBayes, Numbers, save
 
 N = 120

@@ -19,7 +19,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from consumers.kafka import fetch_columns
 from consumers.kafka.client import from_kafka_python
 from consumers.kafka.fetch_columns import ColumnRecords
-from consumers.kafka.kernels import record_batch as rb
+from consumers.kernels import record_batch as rb
 from consumers.messages import Partition
 from streamnb.kernels import warm_up
 from tests.kernels.record_batches import (

@@ -30,13 +30,13 @@ from consumers.kafka import patch
 from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings
 from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.kafka.kafka_python import KafkaPythonClient
-from consumers.kafka.kernels import record_batch as rb
 from consumers.kafka.patch import (
     LargePieces,
     make_no_topics,
     receive_in_large_pieces,
     require_privates,
 )
+from consumers.kernels import record_batch as rb
 from streamnb.kernels import warm_up
 
 STOCK = Fetcher.PartitionRecords

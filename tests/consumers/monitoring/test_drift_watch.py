@@ -15,13 +15,13 @@ from rich.console import Console
 from structlog.testing import capture_logs
 
 import streamnb as nb
-from benchmarks.drift import CLASSES, PlantedStream, log_losses
+from benchmarks.drift import CLASSES, PlantedStream
 from consumers import daemon
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import DriftSettings
 from consumers.config.settings import Settings
+from consumers.messages import CheckpointEntry
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import WARM_EXAMPLES, DriftWatch
+from consumers.monitoring.prequential import LOOK_EXAMPLES, WARM_EXAMPLES, DriftWatch
 from consumers.monitoring.stats import RunStatistics
 from consumers.reporter import build_status
 from consumers.terminal import make_view

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.decode.kernels.learned_records import NOTHING as _NOTHING
+from consumers.kernels.learned_records import NOTHING as _NOTHING
 from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (

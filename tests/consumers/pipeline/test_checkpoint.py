@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError, MovedError
-from consumers.messages import Partition, part_name, partition_of
+from consumers.messages import CheckpointEntry, Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,

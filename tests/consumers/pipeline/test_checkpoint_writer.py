@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
-from consumers.messages import Partition, part_name
+from consumers.messages import CheckpointEntry, Partition, part_name
 from consumers.pipeline import checkpoint_writer
 from consumers.pipeline.checkpoint import (
     FILE_NAME,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from consumers.decode.kernels import learned_records as kernels
+from consumers.kernels import learned_records as kernels
 from consumers.messages import NO_LABEL, OPERATIONS, Operation
 from consumers.pipeline import learned_memory, learned_records
 from consumers.pipeline.learned_memory import LearnedMemory

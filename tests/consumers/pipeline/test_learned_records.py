@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
-from consumers.decode.kernels import learned_records as kernels
+from consumers.kernels import learned_records as kernels
 from consumers.messages import Column
 from consumers.pipeline import learned_records
 from consumers.pipeline.learned_records import (

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.config.model import READING, ModelSettings
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError, GroupError, GroupMismatchError
 from consumers.features import DecayTimes, build_model
-from consumers.messages import CLASSES_MAX, Partition, part_name
+from consumers.messages import CLASSES_MAX, CheckpointEntry, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFile, PartFiles, SharedRecords, as_stored
 from streamnb import NaiveBayes

@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from consumers.checkpoint_entry import CheckpointEntry
 from consumers.errors import SinkError
-from consumers.messages import Envelope, Operation, Partition, Reason, Reject
+from consumers.messages import CheckpointEntry, Envelope, Operation, Partition, Reason, Reject
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import (
     NoSink,

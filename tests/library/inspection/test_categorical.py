@@ -15,7 +15,7 @@ from streamnb.features.flags import Flags
 from streamnb.features.protocol import GroupState
 from streamnb.inspection.categorical import CategoriesView, FlagsView
 from streamnb.inspection.group_view import GroupView
-from streamnb.inspection.intervals import log_betas
+from streamnb.inspection.parameters import log_betas
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.categorical import Categorical
 from streamnb.priors import Beta, Dirichlet

@@ -15,7 +15,7 @@ from streamnb import Bernoulli, Beta, Dirichlet, Fixed, Multinomial, NaiveBayes,
 from streamnb.errors import InputError
 from streamnb.features.flags import Flags
 from streamnb.features.protocol import Group
-from streamnb.inspection.intervals import digamma, log_beta_moments, trigamma
+from streamnb.inspection.parameters import digamma, log_beta_moments, trigamma
 from tests.library.inspection.mixed_models import (
     CLASSES,
     Stream,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from consumers.decode.kernels.json_scan import Raw
+from consumers.kernels.json_scan import Raw
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int, Texts, load_eight
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consumers.decode.kernels.json_scan import (
+from consumers.kernels.json_scan import (
     ABSENT,
     FALSE,
     INTEGER,

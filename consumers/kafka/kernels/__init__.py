@@ -1,1 +1,0 @@
-"""Compiled loops over Kafka's record batches."""
