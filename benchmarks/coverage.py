@@ -75,24 +75,16 @@ def judge_tweets(tweets: int, coverage: float) -> None:
             show_sets(name, sets, truth, turn, what)
 
 
-def in_bins(stream: Stream) -> dict[str, list[int]]:
-    """Return numbers as categories, in even steps of arsinh: fine around 0, wide far off."""
-    return {
-        str(name): np.floor(np.arcsinh(np.asarray(values, np.float64)) / BIN).astype(int).tolist()
-        for name, values in stream.columns.items()
-    }
-
-
 def judge_numbers(stream: Stream) -> None:
     """Print the figures of one of River's streams, for our Gaussian and River's."""
     classes = sorted(set(stream.labels), key=str)
     truth = np.array([classes.index(label) for label in stream.labels])
     model = nb.NaiveBayes(classes, features=groups_for(stream))
     stated = model.prequential_many(stream.columns, stream.labels)
-    bins = in_bins(stream)
-    fields = nb.Categories(nb.Categorical(), fields=list(bins))
+    columns = {str(name): values for name, values in stream.columns.items()}
+    fields = nb.Categories(nb.Categorical(), fields=list(columns), bins=BIN)
     counted = nb.NaiveBayes(classes, features={"bins": fields})
-    of_bins = counted.prequential_many(bins, stream.labels)
+    of_bins = counted.prequential_many(columns, stream.labels)
     theirs, other = np.empty_like(stated), river(stream)
     for i, (x, y) in enumerate(stream.examples):
         said = other.predict_proba_one(x)

@@ -150,8 +150,9 @@ def _group(
         prior = _dirichlet(settings, classes, known)
         values = {field: list(own) for field, own in settings.values.items()} or None
         return Categories(
-            Categorical(prior), fields=fields, values=values, max_values=settings.max_values
-        )
+            Categorical(prior), fields=fields, values=values, max_values=settings.max_values,
+            bins=settings.bins,
+        )  # fmt: skip
     if isinstance(settings, FlagsSettings):
         beta = _beta(settings.beta, settings.beta_by_class, classes)
         if settings.beta_by_field is not None:
@@ -280,7 +281,7 @@ def costs_of(settings: ModelSettings) -> Floats | None:
 def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
     """Return the fields of a message that the model reads, with the kind of their group."""
     return {
-        field: group.kind
+        field: group.holds
         for name, group in settings.features.items()
         for field in group.reads(name)
     }

@@ -138,11 +138,20 @@ def check_alike(first: ModelState, other: ModelState) -> None:
             for key in dict.fromkeys((*mine, *their))
             if mine.get(key) != their.get(key)
         ]
-    if differing:
+    if not differing:
+        return
+    told = f"they differ in {'; '.join(differing)}."
+    pairs = [each.removeprefix("features.").partition(".hybrid (") for each in differing]
+    hybrids = [name for name, is_hybrid, _ in pairs if is_hybrid]
+    if len(hybrids) == len(differing):
         raise InputError(
-            f"these models do not count the same things: they differ in {'; '.join(differing)}."
-            " Make both from the same settings."
+            f"these models count the same, and learn other weights beside it: {told} Give both the"
+            f" same: set_hybrid({hybrids[0]!r}, None) drops a model's weights, and"
+            f" set_hybrid({hybrids[0]!r}, Hybrid()) begins them from nothing; counts stay."
         )
+    raise InputError(
+        f"these models do not count the same things: {told} Make both from the same settings."
+    )
 
 
 def _with_key(state: ModelState, hash_key: int) -> ModelState:

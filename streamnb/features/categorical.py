@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.category_values import (
+    Bins,
     LiveValues,
     ValueColumns,
     ValueTable,
     are_categories,
+    bin_texts,
+    binned_column,
+    check_bins,
     pack_table,
     unpack_table,
     value_column,
@@ -118,6 +122,10 @@ class CategoriesState(GroupState):
     def read(self, columns: Mapping[str, Any], n: int) -> ValueColumns:
         """Return the group's fields; those of an open one are all the columns it is given."""
         names = to_read(columns, self.spec.fields, self.table.fields)
+        bins = self.spec.bins
+        if bins is not None:
+            binned = {name: binned_column(name, columns[name], n, bins) for name in names}
+            return ValueColumns(binned, n)
         return ValueColumns({name: value_column(name, columns[name], n) for name in names}, n)
 
     # ---- learning and predicting ----------------------------------------------------------------
@@ -131,7 +139,7 @@ class CategoriesState(GroupState):
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Tell whether its known fields are plain and short; there may be others in it."""
-        return values_fit(self.table.fields.names, x)
+        return self.spec.bins is None and values_fit(self.table.fields.names, x)
 
     def encode_one(
         self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool
@@ -434,22 +442,34 @@ class Categories:
     max_values : int
         Bound on the values of all other fields together. At the bound the least useful ones leave
         (`statistics.leaving` has the rule) until three quarters are kept.
+    bins : float or sequence of float, optional
+        The fields hold numbers, and each has the value of the bin that it lies in. Between m edges
+        there are m + 1 bins, all declared; a number on an edge is in the one above. A single number
+        is a step in arsinh of the numbers: bins are of one width around 0 and widen in proportion
+        far from it. They are learned as they come.
 
     Examples
     --------
     >>> Categories(fields=["colour"], values={"colour": ["red", "green"]}).values
     (('colour', ('red', 'green')),)
+    >>> Categories(fields=["age"], bins=[18, 65]).values
+    (('age', ('below 18', '18 to 65', '65 and above')),)
     """
 
     likelihood: Categorical = field(default_factory=Categorical)
     fields: Any = None
     values: Any = None
     max_values: int = 1_000_000
+    bins: Any = None
 
     def __post_init__(self) -> None:
         check_kind("Categories.likelihood", self.likelihood, Categorical)
         object.__setattr__(self, "fields", check_fields(self.fields))
-        object.__setattr__(self, "values", _declared(self.values, self.fields))
+        object.__setattr__(self, "bins", check_bins(self.bins))
+        values = _declared(self.values, self.fields)
+        if self.bins is not None:
+            values = _declared_bins(values, self.fields, self.bins)
+        object.__setattr__(self, "values", values)
         check_max("max_values", self.max_values)
 
     def start(self, name: str, n_classes: int, hash_key: int) -> CategoriesState:
@@ -470,6 +490,7 @@ class Categories:
             values["fields"],
             values["values"],
             values["max_values"],
+            values.get("bins"),
         )
 
 
@@ -484,6 +505,17 @@ def _declared(values: Any, fields: tuple[str, ...] | None) -> _Declared:
     if unnamed:
         raise InputError(f"values are declared of {unnamed[0]!r}, which is not among the fields.")
     return tuple((name, _texts(name, given)) for name, given in values.items())
+
+
+def _declared_bins(values: _Declared, fields: tuple[str, ...] | None, bins: Bins) -> _Declared:
+    """Return the bins between edges as declared values; those of a step come as they come."""
+    if fields is None:
+        raise InputError("a group with bins needs fields: name the numbers that it is to read.")
+    texts = tuple(bin_texts(bins)) if isinstance(bins, tuple) else ()
+    declared = tuple((name, texts) for name in fields) if texts else ()
+    if values not in {(), declared}:
+        raise InputError("values and bins exclude each other: the values of bins are their own.")
+    return declared
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Declared values have the first columns, in the order they were declared, for goo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import (
+    LARGEST,
+    NUMBERS,
     Strings,
     TextColumn,
     TextPieces,
     as_array,
     check_length,
     is_missing,
+    read_column,
     text_column,
 )
 from streamnb.errors import InputError
@@ -32,6 +36,8 @@ from streamnb.kernels.layout import Texts
 from streamnb.tokenizer import hash_key_words
 from streamnb.vocabulary import Vocabulary
 
+# A step in arsinh of the number, or edges that rise; None: values are no numbers in bins.
+Bins = float | tuple[float, ...] | None
 _SOME_LABEL = np.zeros(1, dtype=np.int32)
 
 
@@ -312,7 +318,11 @@ def _column(field: str, values: Any) -> TextPieces:
 def _numbers(values: NDArray[Any]) -> TextColumn:
     """Return an array of numbers as text: each different one is printed once."""
     different, inverse = np.unique(values, return_inverse=True)
-    texts = [value_text("", 0, value) for value in different.tolist()]
+    return _repeated([value_text("", 0, value) for value in different.tolist()], inverse)
+
+
+def _repeated(texts: Sequence[str | None], inverse: NDArray[np.intp]) -> TextColumn:
+    """Return a column of which each entry is one of some texts."""
     encoded = [b"" if text is None else text.encode() for text in texts]
     sizes = np.array([len(text) for text in encoded], dtype=np.int64)
     ends = np.cumsum(sizes)
@@ -320,6 +330,64 @@ def _numbers(values: NDArray[Any]) -> TextColumn:
     ends[[text is None for text in texts]] = -1
     data = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
     return TextColumn(Texts(data, starts[inverse], ends[inverse]))
+
+
+# ---- numbers in bins -----------------------------------------------------------------------------
+
+_STEP_MIN, _STEP_MAX = 0.01, 10.0
+
+
+def check_bins(bins: Any) -> Bins:
+    """Return bins as a step or as edges; refuse others."""
+    if bins is None or isinstance(bins, int | float):
+        if bins is not None and not _STEP_MIN <= bins <= _STEP_MAX:
+            raise InputError(
+                f"bins, as a step, must be between {_STEP_MIN:g} and {_STEP_MAX:g}. Got {bins!r}"
+                " instead."
+            )
+        return None if bins is None else float(bins)
+    if isinstance(bins, str | Mapping) or not isinstance(bins, Sequence | np.ndarray):
+        raise InputError(f"bins must be None, a step, or edges that rise. Got {bins!r} instead.")
+    edges = read_column(NUMBERS, "bins", bins, len(bins))
+    if not len(edges) or np.isnan(edges).any() or not (np.diff(edges) > 0.0).all():
+        raise InputError(f"bins, as edges, must be numbers that rise. Got {bins!r} instead.")
+    return tuple(edges.tolist())
+
+
+@functools.lru_cache(maxsize=64)
+def _edges(bins: Bins) -> NDArray[np.float64]:
+    """Return the edges of bins, ascending: of a step those where arsinh is a multiple of it."""
+    if isinstance(bins, tuple):
+        return np.array(bins)
+    assert bins is not None
+    n = math.ceil(math.asinh(LARGEST) / bins)
+    return np.array([math.sinh(k * bins) for k in range(-n, n + 1)])
+
+
+def bin_texts(bins: Bins, places: Sequence[int] | None = None) -> list[str]:
+    """Return what bins are called, from the lowest on: all of them, or those at some places."""
+    edges = _edges(bins).tolist()
+    last, shown = len(edges), "{:.15g}" if isinstance(bins, tuple) else "{:.6g}"
+    found = []
+    for k in range(last + 1) if places is None else places:
+        low, high = (shown.format(each) for each in (edges[max(k, 1) - 1], edges[min(k, last - 1)]))
+        name = f"below {high}" if k == 0 else f"{low} and above"
+        found.append(f"{low} to {high}" if 0 < k < last else name)
+    return found
+
+
+def binned_column(field: str, values: Any, n: int, bins: Bins) -> TextColumn:
+    """Return a column of `n` numbers as the texts of their bins.
+
+    A number on an edge is in the bin above it. Raises InputError if a value is no number.
+    """
+    numbers = read_column(NUMBERS, field, values, n)
+    places = np.searchsorted(_edges(bins), numbers, side="right")
+    places[np.isnan(numbers)] = -1
+    different, inverse = np.unique(places, return_inverse=True)
+    is_missing_first = bool(len(different)) and int(different[0]) < 0
+    texts: list[str | None] = [None] if is_missing_first else []
+    return _repeated([*texts, *bin_texts(bins, different[len(texts) :].tolist())], inverse)
 
 
 def texts_of(values: list[str]) -> Texts:

@@ -376,6 +376,7 @@ _LATER = {
     "entities": False,
     "compose": False,
     "characters": None,
+    "bins": None,
 }
 
 

@@ -124,12 +124,16 @@ def number_rows(state: ModelState) -> list[NumberRow]:
 
 
 def field_kinds(state: ModelState) -> dict[str, str]:
-    """Return the fields that the model reads, each with the kind of its group (`words`, …)."""
-    return {
-        field: view.state.spec.to_dict()["kind"]
-        for view in views_of(state).values()
-        for field in view.state.fields
-    }
+    """Return the fields that the model reads, each with the kind of its group (`words`, …).
+
+    Those of categories in bins are `numbers`.
+    """
+    found: dict[str, str] = {}
+    for view in views_of(state).values():
+        spec = view.state.spec.to_dict()
+        kind = "numbers" if spec.get("bins") is not None else spec["kind"]
+        found |= dict.fromkeys(view.state.fields, kind)
+    return found
 
 
 def n_features(state: ModelState) -> int:

@@ -154,6 +154,31 @@ def test_made_up_loans_can_be_cut_anywhere(tmp_path: Path, lengths: list[int]) -
     assert state_at(tmp_path / "state" / "cut") == state_at(tmp_path / "state" / "whole")
 
 
+def test_numbers_are_learned_by_their_bins(tmp_path: Path) -> None:
+    """Deletes take a number out of its bin again, and a question has it as a number too."""
+    log = [{"id": f"m{i}", "age": 13.5 * (i % 7), "label": "ab"[i % 7 > 3]} for i in range(140)]
+    more: list[dict[str, Any]] = [{"id": f"m{i}", "operation": "delete"} for i in range(30)]
+    more += [{"id": "none", "age": None, "label": "a"}, {"id": "text", "age": "x", "label": "a"}]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in [*log, *more]))
+    features = {"age": {"kind": "categories", "bins": [18, 65]}}
+    model = {"classes": ["a", "b"], "hash_key": KEY, "features": features}
+    labels = {"kind": "field", "mapping": {"a": "a", "b": "b"}}
+    summary = replay(tmp_path / "state", source, model=model, labels=labels)
+    assert summary.rejected == {"wrong_type": 1}
+    plain = NaiveBayes(["a", "b"], features={"age": Categories(fields=["age"], bins=[18, 65])})
+    kept = [*log[30:], more[-2]]
+    ages, truth = ([each[key] for each in kept] for key in ("age", "label"))
+    plain.learn_many({"age": ages}, truth)
+    assert read(tmp_path / "state" / "model.nb").model.digest() == plain.digest()
+    done = command(
+        "predict", "--model", "model.nb", "--set", "age=17.5", "--json", folder=tmp_path / "state"
+    )
+    said = json.loads(done.stdout)
+    said = said[0] if isinstance(said, list) else said
+    assert said["probabilities"] == plain.without_prior().predict_proba_one({"age": 17.5})
+
+
 def test_wrong_fields_are_rejected_and_teach_nothing(tmp_path: Path) -> None:
     """A value of another kind rejects its message; the state is that of the others alone."""
     good = list(LoanMaker(GeneratorSettings(stream="loans")).make(0, 300))

@@ -58,6 +58,24 @@ from tests.consumers.config.test_settings import mistakes, write
             "model: {features: {c: {kind: categories, values: {c: []}}}}",
             "must hold at least one value of 'c'",
         ),
+        *(
+            (
+                f"model: {{features: {{f: {{kind: categories, {given}}}}}}}",
+                f"model.features.f{told}",
+            )
+            for given, told in (
+                ("bins: 0.001", ".bins: must be null, a step from 0.01"),
+                ("bins: [2, 1]", ".bins: must be null, a step from 0.01"),
+                ("bins: 1, values: {f: [a]}", ": bins have values of their own"),
+            )
+        ),
+        (
+            (
+                "model: {features: {f: {kind: categories}}}\n"
+                "challengers: {c: {features: {f: {kind: categories, bins: 1}}}}"
+            ),
+            "reads 'f' as numbers, and model.features does not",
+        ),
         (
             "model: {features: {text: {alpha_by_class: {negative: 1}}}}",
             "model.features.text.alpha_by_class: must name every class of model.classes",
@@ -209,10 +227,15 @@ model:
     c: {kind: numbers, prior: normal-inverse-gamma, prior_mean: -1.5}
     text:
     d: {fields: [title], dictionary: [one, two]}
+    e: {kind: categories, bins: 0.5}
+    f: {kind: categories, bins: [18, 65.5]}
 """
     settings = load(write(tmp_path, text), {})
-    assert settings.model.fields == ("x", "y.z", "b", "c", "text", "title")
-    (group,) = (g for g in settings.model.features.values() if isinstance(g, CategoriesSettings))
+    assert settings.model.fields == ("x", "y.z", "b", "c", "text", "title", "e", "f")
+    group, *binned = (
+        g for g in settings.model.features.values() if isinstance(g, CategoriesSettings)
+    )
+    assert [each.bins for each in binned] == [0.5, (18.0, 65.5)]
     assert group.values == {"x": ("1", "true", "2.5", "hi")}
     assert load(write(tmp_path, to_yaml(settings)), {}) == settings
 
