@@ -151,7 +151,7 @@ def _explained(found: _Disagreement, evaluations: Mapping[str, Evaluation]) -> d
     for name, (label, sure, of_truth) in found.said.items():
         model = evaluations[name].model
         known = next(each for each in model.classes if str(each) == label)
-        is_ours = evaluations[name].learner is model
+        is_ours = evaluations[name].is_ours
         words, others = feature_scores(model, found.examples[name], known) if is_ours else ([], [])
         models[name] = {
             "said": label, "probability": sure, "probability_of_truth": of_truth,

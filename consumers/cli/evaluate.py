@@ -89,6 +89,13 @@ SavedModelOption = Annotated[
         metavar="FILE", help="Judge by this saved model; learn nothing.", show_default=False
     ),
 ]
+UncalibratedOption = Annotated[
+    bool,
+    typer.Option(
+        "--uncalibrated",
+        help="Judge by what the saved model itself states, without its calibrator.",
+    ),
+]
 WindowOption = Annotated[
     int | None,
     typer.Option(
@@ -134,6 +141,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     hold_out: HoldOutOption = None,
     folds: FoldsOption = None,
     model: SavedModelOption = None,
+    uncalibrated: UncalibratedOption = False,
     window: WindowOption = None,
     fading: FadingOption = None,
     seed: SeedOption = 0,
@@ -147,6 +155,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     chosen = [name for name, value in given.items() if value is not None]
     if len(chosen) > 1:
         raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other; give one of them")
+    if uncalibrated and model is None:
+        raise typer.BadParameter("--uncalibrated is for --model: no other method calibrates")
     _check_shares({"--hold-out": hold_out, "--fading": fading})
     _check_end(source, max_messages)
     from consumers.cli import evaluation
@@ -158,7 +168,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     settings = load_settings(config, source)
     if report is not None:
         check_report(report)
-    saved = None if model is None else evaluation.saved_model(model, settings)
+    saved = None
+    if model is not None:
+        saved = evaluation.saved_model(model, settings, calibrated=not uncalibrated)
     method = evaluation.Method(delay, hold_out, folds, saved, max_messages, seed)
     judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
     found: dict[str, Any] = {
@@ -166,6 +178,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "method": chosen[0].lstrip("-") if chosen else "prequential",
         "delay": delay, "hold_out": hold_out, "folds": folds,
         "model": None if model is None else str(model),
+        "calibrated": saved is not None and saved.state.calibration is not None,
         "messages": judged.messages, "unlabelled": judged.unlabelled,
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
         "ignored": dict(sorted(judged.ignored.items())),

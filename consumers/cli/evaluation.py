@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from consumers.cli.conventions import decode, polls, progress_bar, source_apart
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples
-from consumers.cli.model_report import read_model
+from consumers.cli.model_report import calibrated_model, read_model
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
@@ -51,7 +51,7 @@ class Method:
     delay: int = 0  # examples after which a label is known
     hold_out: float | None = None  # the last share of the stream, judged and not learned
     folds: int | None = None
-    model: NaiveBayes | None = None  # judged as it is; nothing is learned
+    model: ModelReader | None = None  # judged as it is; nothing is learned
     messages_max: int | None = None
     seed: int = 0
 
@@ -70,8 +70,13 @@ class Examples(NamedTuple):
         return Examples(columns, self.labels[rows], self.at[rows], self.times.at(rows))
 
 
-def saved_model(path: Path, settings: Settings) -> NaiveBayes:
-    """Return the model of a file; one that reads other fields is a `MismatchError`."""
+def saved_model(
+    path: Path, settings: Settings, *, calibrated: bool = True
+) -> NaiveBayes | Snapshot:
+    """Return what a file answers by: its model, calibrated as it has learned if that is asked for.
+
+    One that reads other fields than the settings' is a `MismatchError`.
+    """
     stored, _ = read_model(path)
     wanted, found = kinds_in(stored.model), kinds_of(settings.model)
     if wanted != found:
@@ -79,7 +84,7 @@ def saved_model(path: Path, settings: Settings) -> NaiveBayes:
             f"{path} reads {_shown(wanted)}, and the configuration's model {_shown(found)}. Give"
             " the configuration that the model was learned with, by -c"
         )
-    return stored.model
+    return calibrated_model(stored) if calibrated else stored.model
 
 
 def _shown(kinds: Mapping[str, str]) -> str:
@@ -204,6 +209,7 @@ class Evaluation:
     ) -> None:
         self._settings = settings
         self._method = method
+        self.is_ours = learner is None
         self.kinds = kinds_of(settings.model)
         if method.folds is not None and settings.model.half_life_s is not None:
             raise ConfigError(
@@ -211,8 +217,9 @@ class Evaluation:
                 " forgotten depends on the order of all messages. Judge it as it learns, without"
                 " --folds"
             )
-        self.model = build_model(settings.model) if method.model is None else method.model
-        self.learner: JudgedLearner = self.model if learner is None else learner
+        model = build_model(settings.model)
+        self.model = method.model or model
+        self.learner: JudgedLearner = model if learner is None else learner
         own = settings.model.classes if method.model is None else map(str, self.model.classes)
         is_open = settings.model.new_classes and method.model is None
         self.known = KnownClasses(own, open=is_open)
@@ -224,7 +231,7 @@ class Evaluation:
         self._parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
         self._waiting: deque[Examples] = deque()
         self._n_waiting = self._n_seen = self._n_learned = 0
-        self._folds = None if method.folds is None else Folds(self.model, method.folds)
+        self._folds = None if method.folds is None else Folds(model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
         self._takes: Callable[[Examples], None] = self._prequential
@@ -278,7 +285,7 @@ class Evaluation:
             for each in posteriors
         ]
         found.log_posteriors = np.concatenate(padded)[order]
-        if self.learner is self.model:
+        if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
             found.training = _training_figures(whole)
         return found

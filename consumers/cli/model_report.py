@@ -85,13 +85,25 @@ def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
 
     The costs are those of the configuration, if its classes are the model's.
     """
-    entries = stored.header["notes"].get("entries", {})
-    if "confidence" not in entries:
-        return stored.model
+    answers = calibrated_model(stored)
+    if not isinstance(answers, Snapshot):
+        return answers
     settings = load(find_config(config), os.environ).model
     costs = costs_of(settings) if settings.classes == stored.model.classes else None
-    rule = restored_confidence(entries["confidence"]).rule()
-    return Snapshot(stored.model, 0, replace(rule, costs=costs))
+    return Snapshot(stored.model, 0, replace(answers.rule, costs=costs))
+
+
+def calibrated_model(stored: Stored) -> NaiveBayes | Snapshot:
+    """Return a file's model, answering by the rule that a daemon or `streamnb.save` left there."""
+    notes = stored.header["notes"]
+    known = notes.get("entries", {}).get("confidence")
+    if known is None and isinstance(notes.get("calibrator"), dict):
+        known = {"calibrator": notes["calibrator"], "conformal": None}
+    return (
+        stored.model
+        if known is None
+        else Snapshot(stored.model, 0, restored_confidence(known).rule())
+    )
 
 
 def predict(

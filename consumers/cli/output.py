@@ -265,7 +265,8 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
     rejected, ignored = (sum(found[name].values()) for name in ("rejected", "ignored"))
     return (
         f"{number(found['examples'])} of {number(found['messages'])} messages judged "
-        f"({found['method']}); {number(found['unlabelled'])} without a label, {number(rejected)} "
+        f"({found['method']}{', calibrated' if found.get('calibrated') else ''}); "
+        f"{number(found['unlabelled'])} without a label, {number(rejected)} "
         f"rejected, {number(found['deletions'])} deletions not carried out"
         + (f", {number(ignored)} ignored" if ignored else "")
     )

@@ -1,4 +1,4 @@
-"""`streamnb evaluate`: what it judges and how, against the library, scikit-learn and River."""
+"""`streamnb evaluate`: what it judges and how, against the library itself."""
 
 from __future__ import annotations
 
@@ -188,6 +188,33 @@ def test_a_saved_model_judges_and_learns_nothing(tmp_path: Path) -> None:
         evaluation.saved_model(path, settings)
 
 
+def test_a_saved_model_answers_by_the_calibrator_of_its_file(tmp_path: Path) -> None:
+    """One that a checkpoint or the library's notes have is used, unless told not to."""
+    settings, examples = settings_of(tmp_path, stream()), stream()
+    model = build_model(settings.model)
+    saved = SavedConfidence(settings.model.model_copy(update={"calibration": True}))
+    truth = np.array([model.classes.index(each) for each in labels(examples)])
+    saved.learned.learn(model.prequential_many(texts(examples), labels(examples)), truth)
+    entries = {"confidence": dict(saved.pack().values)}
+    assert saved.learned.calibrator is not None
+    stated = model.predict_log_proba_many(texts(examples))
+    for notes in ({"entries": entries}, {"calibrator": saved.learned.calibrator.to_dict()}):
+        save(model, tmp_path / "model.nb", notes=notes)
+        for calibrated, expected in (
+            (True, saved.learned.calibrator.calibrate(stated)),
+            (False, stated),
+        ):
+            known = evaluation.saved_model(tmp_path / "model.nb", settings, calibrated=calibrated)
+            assert_judged(judge(settings, Method(model=known)), expected, examples)
+    arguments = ["evaluate", f"file:{tmp_path}/stream.jsonl", "--model", f"{tmp_path}/model.nb"]
+    shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+    assert "(model, calibrated)" in shown
+    done = CliRunner().invoke(commands.app, [*arguments, "--uncalibrated", "--json"])
+    assert json.loads(done.stdout)["calibrated"] is False
+    refused = CliRunner().invoke(commands.app, [*arguments[:2], "--uncalibrated"])
+    assert refused.exit_code == 2
+
+
 def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
     """Messages without a label, of another class, deletions and broken ones are told apart."""
     odd = [
@@ -233,233 +260,6 @@ def test_decayed_models_are_judged_as_the_daemon_learns(tmp_path: Path) -> None:
         assert not np.array_equal(first.log_posteriors, second.log_posteriors)
     with pytest.raises(ConfigError, match=r"--folds: .*half_life_s"):
         judge(decayed, Method(folds=2))
-
-
-# ---- figures -------------------------------------------------------------------------------------
-
-
-def made_up(n: int, n_classes: int, seed: int = 3) -> JudgedExamples:
-    """Return examples of random truth and posteriors that know something of it."""
-    generator = np.random.default_rng(seed)
-    y = generator.integers(0, n_classes, n)
-    scores = generator.normal(size=(n, n_classes)) + 1.2 * np.eye(n_classes)[y]
-    posteriors = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-    names = tuple(f"class {c}" for c in range(n_classes))
-    return JudgedExamples(names, y, posteriors.astype(np.float32), messages=n)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
-    """Each figure is its function of scikit-learn on the arrays as they are."""
-    judged = made_up(3000, n_classes)
-    y, p = judged.labels, np.exp(judged.log_posteriors.astype(np.float64))
-    p /= p.sum(axis=1, keepdims=True)
-    best = p.argmax(axis=1)
-    found = figures(judged)
-    expected = {
-        "accuracy": metrics.accuracy_score(y, best),
-        "zero_one_loss": metrics.zero_one_loss(y, best),
-        "balanced_accuracy": metrics.balanced_accuracy_score(y, best),
-        "kappa": metrics.cohen_kappa_score(y, best),
-        "mcc": metrics.matthews_corrcoef(y, best),
-        "precision_macro": metrics.precision_score(y, best, average="macro"),
-        "recall_weighted": metrics.recall_score(y, best, average="weighted"),
-        "f1_macro": metrics.f1_score(y, best, average="macro"),
-        "log_loss": metrics.log_loss(y, p),
-        "brier": metrics.brier_score_loss(y, p if n_classes > 2 else p[:, 1]),
-        "roc_auc_macro": np.mean(
-            [metrics.roc_auc_score(y == c, p[:, c]) for c in range(n_classes)]
-        ),
-        "pr_auc_macro": metrics.average_precision_score(np.eye(n_classes)[y], p),
-    }
-    for name, value in expected.items():
-        assert found["figures"][name]["value"] == pytest.approx(value, rel=1e-5), name
-    by_class = metrics.precision_recall_fscore_support(y, best)
-    for c, label in enumerate(judged.classes):
-        row = found["by_class"][label]
-        for i, name in enumerate(("precision", "recall", "f1")):
-            assert row[name]["value"] == pytest.approx(by_class[i][c])
-        specificity = metrics.recall_score(y != c, best != c)
-        assert row["specificity"]["value"] == pytest.approx(specificity)
-        assert row["support"] == by_class[3][c]
-    assert found["confusion"] == metrics.confusion_matrix(y, best).tolist()
-    for each in found["figures"].values():
-        assert each["low"] <= each["value"] <= each["high"]
-
-
-def test_figures_are_made_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every figure that it has is asked of it, and not only worked out alike."""
-    asked: dict[str, Any] = {}
-    names = (
-        "accuracy_score", "zero_one_loss", "balanced_accuracy_score", "cohen_kappa_score",
-        "matthews_corrcoef", "precision_recall_fscore_support", "log_loss", "brier_score_loss",
-        "roc_curve", "precision_recall_curve", "auc", "average_precision_score",
-        "multilabel_confusion_matrix",
-    )  # fmt: skip
-    for name in names:
-        real = getattr(metrics, name)
-
-        def told(*given: Any, name: str = name, real: Any = real, **options: Any) -> Any:
-            asked[name] = real(*given, **options)
-            return asked[name]
-
-        monkeypatch.setattr(metrics, name, told)
-    found = figures(made_up(300, 3))
-    assert set(asked) == set(names)
-    for name, function in (("accuracy", "accuracy_score"), ("mcc", "matthews_corrcoef")):
-        assert found["figures"][name]["value"] == asked[function]
-
-
-def test_a_log_loss_is_bounded_as_by_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One answer that is sure and wrong counts 36 nats; one of no probability is left out."""
-    monkeypatch.setattr(figures_module, "_PIECE_VALUES", 50)  # so that there are many pieces
-    judged = made_up(200, 2)
-    judged.log_posteriors = judged.log_posteriors.astype(np.float64)  # rows sum up to one
-    judged.log_posteriors -= np.logaddexp.reduce(judged.log_posteriors, axis=1, keepdims=True)
-    judged.log_posteriors[3, judged.labels[3]] = -80.0
-    judged.log_posteriors[3, 1 - judged.labels[3]] = 0.0
-    p = np.exp(judged.log_posteriors)
-    expected = metrics.log_loss(judged.labels, p)
-    found = figures(judged)
-    assert found["figures"]["log_loss"]["value"] == pytest.approx(expected, rel=1e-12)
-    brier = metrics.brier_score_loss(judged.labels, p, labels=[0, 1])
-    assert found["figures"]["brier"]["value"] == pytest.approx(brier, rel=1e-12)
-    judged.log_posteriors[3, judged.labels[3]] = -np.inf
-    found = figures(judged)
-    assert found["impossible"] == 1
-    rest = np.arange(200) != 3
-    expected = metrics.log_loss(judged.labels[rest], p[rest])
-    assert found["figures"]["log_loss"]["value"] == pytest.approx(expected, rel=1e-12)
-
-
-def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
-    """Formulas take all replicates at once: each is scikit-learn's on its own weights.
-
-    One replicate lacks a class, and one class is never said.
-    """
-    weights = np.random.default_rng(8).integers(1, 40, (6, 3, 3)).astype(np.float64)
-    weights[1, 2], weights[2, :, 0] = 0.0, 0.0
-    truth, said = np.repeat(np.arange(3), 3), np.tile(np.arange(3), 3)
-    for cells in weights:
-        own = {"sample_weight": cells.ravel()}
-        scores = metrics.precision_recall_fscore_support(
-            truth, said, labels=range(3), zero_division=0.0, **own
-        )
-        expected = {
-            "accuracy": metrics.accuracy_score(truth, said, **own),
-            "zero_one_loss": metrics.zero_one_loss(truth, said, **own),
-            "balanced_accuracy": scores[1][scores[3] > 0].mean(),
-            "kappa": metrics.cohen_kappa_score(truth, said, **own),
-            "mcc": metrics.matthews_corrcoef(truth, said, **own),
-            "precision_weighted": np.average(scores[0], weights=scores[3]),
-            "f1_macro": scores[2].mean(),
-        }
-        found, of_classes = replicates_of_confusion(cells[None])
-        for name, value in expected.items():
-            assert found[name][0] == pytest.approx(value, rel=1e-12), name
-        of_others = [
-            metrics.recall_score(truth != c, said != c, zero_division=0.0, **own) for c in range(3)
-        ]
-        for values, each in zip(of_classes.values(), (*scores[:3], of_others), strict=True):
-            assert values[0] == pytest.approx(each, rel=1e-12)
-    groups = np.random.default_rng(9).integers(0, 5, (4, 50, 2)).astype(np.float64)
-    counts = np.cumsum(groups, axis=1)
-    roc, precision_recall = figures_module._areas(counts[:, :, 1], counts[:, :, 0])
-    for i, each in enumerate(groups):
-        scored = (np.tile([0, 1], 50), -np.repeat(np.arange(50), 2))
-        drawn = {"sample_weight": each.ravel()}
-        assert roc[i] == pytest.approx(metrics.roc_auc_score(*scored, **drawn), rel=1e-12)
-        average = metrics.average_precision_score(*scored, **drawn)
-        assert precision_recall[i] == pytest.approx(average, rel=1e-12)
-
-
-def test_points_of_curves_lie_on_the_exact_ones() -> None:
-    """Of the ROC and precision-recall curves those points are kept that scikit-learn has too."""
-    judged = made_up(5000, 2)
-    judged.log_posteriors = np.round(judged.log_posteriors, 2)  # with ties
-    truth, scores = judged.labels == 1, judged.log_posteriors[:, 1]
-    found = figures(judged)
-    exact = metrics.roc_curve(truth, scores, drop_intermediate=False)[:2]
-    assert {tuple(point) for point in found["roc"]["class 1"]} <= set(zip(*exact, strict=True))
-    precision, recall, _ = metrics.precision_recall_curve(truth, scores)
-    points = {tuple(point) for point in found["precision_recall"]["class 1"]}
-    assert points <= set(zip(recall, precision, strict=True))
-    assert 50 < len(points) < 110
-    row = found["by_class"]["class 1"]
-    assert row["roc_auc"]["value"] == pytest.approx(metrics.roc_auc_score(truth, scores), rel=1e-12)
-    average = metrics.average_precision_score(truth, scores)
-    assert row["pr_auc"]["value"] == pytest.approx(average, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "n_classes"),
-    [
-        ("accuracy", river.metrics.Accuracy, 3),
-        ("kappa", river.metrics.CohenKappa, 3),
-        ("f1_macro", river.metrics.MacroF1, 3),
-        ("mcc", river.metrics.MCC, 2),
-    ],
-)
-def test_figures_are_those_of_river(name: str, kind: Any, n_classes: int) -> None:
-    """River's running metrics come to the same."""
-    judged, metric = made_up(400, n_classes), kind()
-    for truth, row in zip(judged.labels.tolist(), judged.log_posteriors, strict=True):
-        metric.update(truth, int(row.argmax()))
-    assert figures(judged)["figures"][name]["value"] == pytest.approx(metric.get())
-
-
-def test_calibration_coverage_and_curve_by_hand() -> None:
-    """Ten answers, whose bins, surest share and windows can be counted."""
-    sure = np.array([0.52, 0.58, 0.63, 0.72, 0.78, 0.83, 0.88, 0.93, 0.97, 0.99])
-    right = np.array([1, 0, 1, 0, 1, 1, 0, 1, 1, 1])
-    y = np.where(right, 0, 1)
-    judged = JudgedExamples(
-        ("a", "b"), y, np.log(np.stack((sure, 1 - sure), axis=1)).astype(np.float32)
-    )
-    found = figures(judged, window=4)
-    bins: dict[int, list[int]] = {}
-    for i, value in enumerate(sure):
-        bins.setdefault(int(value * 20), []).append(i)
-    ece = sum(abs(sure[rows].sum() - right[rows].sum()) for rows in bins.values()) / 10
-    assert found["figures"]["ece"]["value"] == pytest.approx(ece, rel=1e-6)
-    assert [row["examples"] for row in found["reliability"]] == [len(bins[b]) for b in sorted(bins)]
-    half = next(row for row in found["coverage"] if row["coverage"] == pytest.approx(0.5, abs=0.11))
-    kept = sure >= half["confidence"] - 1e-6
-    assert half["value"] == pytest.approx(right[kept].mean())
-    assert [row["example"] for row in found["curve"]] == [4, 8, 10]
-    assert [row["accuracy"] for row in found["curve"]] == [0.5, 0.75, 1.0]
-    faded = figures(judged, window=4, fading=0.9)["curve"]
-    weights = 0.9 ** np.arange(3, -1, -1)
-    assert faded[0]["accuracy"] == pytest.approx((weights * right[:4]).sum() / weights.sum())
-
-
-def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of independent answers it is 1.96 standard errors to each side; of answers in runs, more."""
-    monkeypatch.setattr(figures_module, "REPLICATES", 1000)
-    n, p = 20_000, 0.7
-    blocks = Blocks(n, seed=0)
-    independent = np.random.default_rng(4).random(n) < p
-    in_runs = np.repeat(np.random.default_rng(4).random(n // 20) < p, 20)
-    alone = 2 * 1.96 * np.sqrt(p * (1 - p) / n)
-    for right, times in ((independent, 1.0), (in_runs, np.sqrt(20))):
-        found = blocks.ratio(right.astype(np.float64), np.ones(n))
-        assert found["value"] == right.mean()
-        assert found["low"] < found["value"] < found["high"]
-        assert (found["high"] - found["low"]) / alone == pytest.approx(times, rel=0.1)
-
-
-def test_a_single_example_and_a_single_class_have_figures() -> None:
-    """Nothing divides by nothing: what there is no curve of has no area."""
-    one = JudgedExamples(
-        ("a", "b"), np.zeros(1, np.int64), np.log(np.array([[0.75, 0.25]], np.float32))
-    )
-    found = figures(one)
-    assert found["figures"]["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
-    assert "roc_auc_macro" not in found["figures"]
-    assert np.isnan(found["by_class"]["a"]["roc_auc"]["value"])
-    alone = figures(JudgedExamples(("a",), np.zeros(3, np.int64), np.zeros((3, 1), np.float32)))
-    for name, value in (("accuracy", 1.0), ("log_loss", 0.0), ("brier", 0.0)):
-        assert alone["figures"][name]["value"] == pytest.approx(value, abs=1e-12)
 
 
 # ---- the command ---------------------------------------------------------------------------------
