@@ -441,7 +441,7 @@ def build_late_labels(
     health.watch_part(lambda: own_health.trouble)
     reader = Reader(source, decoder, own_health, stop, thread_name="read-labels")
     stream = settings.source_address.topic or messages.name
-    join = LateLabels(late, memory, stream, statistics.learned_late)
+    join = LateLabels(late, memory, stream, statistics.learned_late, statistics.n_until_look)
     shared = None if settings.group.folder is None else address.topic
     return LabelReader(reader, join, messages, settings.model.fields, shared)
 

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import AfterValidator, Field, SecretStr, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -28,6 +28,8 @@ from consumers.config.sections import (
     wrong,
 )
 from consumers.messages import first_few
+from streamnb.errors import InputError
+from streamnb.features.category_values import Bins, check_bins
 
 ClassPrior: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
 
@@ -131,6 +133,7 @@ Prior = Annotated[float, AfterValidator(pseudo_count)]
 Alphas: TypeAlias = dict[str, Prior] | None
 Betas: TypeAlias = dict[str, tuple[Prior, Prior]] | None
 Count = Annotated[float, between(LEAST)]
+HalfLifeSeconds = Annotated[float, Field(ge=1, le=1e9)] | None
 Mean = Annotated[float, between(-LARGEST)]
 
 _PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
@@ -151,6 +154,11 @@ class GroupSettings(Section):
     def reads(self, name: str) -> tuple[str, ...]:
         """Return the fields that the group reads when it is called `name`."""
         return self.fields or (name,)
+
+    @property
+    def holds(self) -> Kind:
+        """What the group's fields hold, as a message is read."""
+        return cast("Kind", self.kind)
 
     @model_validator(mode="after")
     def _one_prior(self) -> Self:
@@ -290,6 +298,28 @@ class CategoriesSettings(GroupSettings):
     # The values of a field where they are known beforehand; of other fields they come as they come.
     values: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     max_values: int = Field(default=1_000_000, ge=1, lt=1 << 31)
+    # Numbers by the bin that they lie in: a step in arsinh, or edges that rise.
+    bins: Any = None
+
+    @property
+    def holds(self) -> Kind:
+        """What the group's fields hold: numbers, if they are put in bins."""
+        return "categories" if self.bins is None else "numbers"
+
+    @field_validator("bins", mode="plain")
+    @classmethod
+    def _bins(cls, bins: Any) -> Bins:
+        """Return bins as the library takes them, a list's numbers among them."""
+        try:
+            return check_bins(bins)
+        except InputError:
+            raise wrong("must be null, a step from 0.01 to 10, or numbers that rise") from None
+
+    @model_validator(mode="after")
+    def _bins_fit(self) -> Self:
+        if self.bins is not None and (self.values or self.alpha_by_value):
+            raise wrong("bins have values of their own: leave out values and alpha_by_value")
+        return self
 
     @model_validator(mode="after")
     def _values_have_priors(self) -> Self:
@@ -413,7 +443,7 @@ class ModelSettings(Section):
     new_classes: bool = False
     class_prior: ClassPrior = 1.0
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
-    half_life_s: float | None = Field(default=None, ge=1, le=1e9)  # None: nothing is forgotten
+    half_life_s: HalfLifeSeconds = None  # None: nothing is forgotten
     calibration: bool = False
     coverage: float | None = Field(default=None, ge=0.5, le=0.999)  # None: no prediction sets
     # By true class, what it costs to say another one; None: the likeliest class is decided for.
@@ -477,6 +507,7 @@ class ChallengerSettings(Section):
 
     class_prior: ClassPrior | None = None
     features: dict[str, FeatureSettings] | None = None
+    half_life_s: HalfLifeSeconds = None
     calibration: bool | None = None
 
     @field_validator("class_prior", mode="plain")

@@ -251,8 +251,8 @@ def _wrong_features(
                 text = f"reads {path!r}, which {taken[path]!r} reads already"
                 yield here, f"{text}: evidence must not count twice; a field stands in one group"
             taken.setdefault(path, name)
-            if field in MESSAGE_PARTS and group.kind in {"flags", "numbers"}:
-                yield here, f"reads {field!r} as {group.kind}; it can be words or categories"
+            if field in MESSAGE_PARTS and group.holds in {"flags", "numbers"}:
+                yield here, f"reads {field!r} as {group.holds}; it can be words or categories"
             if field == "message.weight" and settings.message.weight is not None:
                 yield (
                     here,
@@ -277,6 +277,9 @@ def _wrong_challengers(settings: Settings) -> Iterator[_Found]:
             yield here, f"{text}; {MODEL} is the model of the settings itself"
         yield from _wrong_challenger(settings, each, here)
     if not settings.challengers:
+        if settings.drift.reaction == "compare":
+            text = "needs challengers, which it compares, and one of them may forget faster"
+            yield ("drift", "reaction"), text
         return
     if settings.group.folder is not None:
         yield ("challengers",), "must be empty with a group.folder: its parts hold one model"
@@ -294,6 +297,9 @@ def _wrong_challenger(
         if model.new_classes and isinstance(challenger.class_prior, dict):
             text = "must be one number with model.new_classes: a class that joins would have none"
             yield (*here, "class_prior"), text
+    if challenger.half_life_s is not None and model.half_life_s is None:
+        text = "needs model.half_life_s, which has messages count by their times"
+        yield (*here, "half_life_s"), f"{text}; 1000000000 there forgets next to nothing"
     if challenger.features is not None:
         yield from _wrong_features(settings, whole, here)
         for name, group in challenger.features.items():
@@ -307,8 +313,9 @@ def _wrong_challenger(
 
 
 def _kinds(model: ModelSettings) -> dict[str, str]:
-    """Return the fields that a model reads, with the kind of their group."""
-    return {field: each.kind for name, each in model.features.items() for field in each.reads(name)}
+    """Return the fields that a model reads, with what they hold."""
+    groups = model.features.items()
+    return {field: each.holds for name, each in groups for field in each.reads(name)}
 
 
 def _no_class(name: str, classes: tuple[str, ...]) -> str:

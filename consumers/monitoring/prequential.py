@@ -19,7 +19,7 @@ one aligned word of 8 bytes. Nobody waits for anybody.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self, TypeVar
 
@@ -46,6 +46,18 @@ def predicted_classes(log_posteriors: NDArray[np.float64]) -> NDArray[np.intp]:
         return np.greater(log_posteriors[:, 1], log_posteriors[:, 0]).astype(np.intp)
     likeliest: NDArray[np.intp] = log_posteriors.argmax(axis=1)
     return likeliest
+
+
+def log_losses(
+    log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """Return the log-loss of each example, whose true class is at that place; see above."""
+    # Flat places: what take_along_axis does, in a third of the time.
+    starts = np.arange(len(labels)) * log_posteriors.shape[1]
+    own = log_posteriors.reshape(-1).take(starts + labels)
+    # Rounding can leave a posterior a hair above 1; a loss is never negative.
+    losses: NDArray[np.float64] = -np.clip(own, LOG_POSTERIOR_MIN, 0.0)
+    return losses
 
 
 class Prequential:
@@ -87,11 +99,9 @@ class Prequential:
             return np.empty(0)
         n_classes = log_posteriors.shape[1]
         assert n_classes <= CLASSES_MAX, "a class is kept in two bytes"
-        # Flat places: what take_along_axis does, in a third of the time.
         flat, starts = log_posteriors.reshape(-1), np.arange(len(labels)) * n_classes
         predicted = predicted_classes(log_posteriors)
-        # Rounding can leave a posterior a hair above 1; a loss is never negative.
-        losses: NDArray[np.float64] = -np.clip(flat.take(starts + labels), LOG_POSTERIOR_MIN, 0.0)
+        losses = log_losses(log_posteriors, labels)
         correct = predicted == labels
         judgements = np.empty(len(labels), dtype=JUDGEMENT)
         judgements["truth"], judgements["predicted"] = labels, predicted
@@ -289,6 +299,7 @@ def calibration_error(bins: Sequence[Bin]) -> float | None:
 WARM_EXAMPLES = 1_000  # the first losses of a model that knows nothing are compared with nothing
 WORDS_MAX = 5_000  # the most frequent ones, whose classes are compared
 WORDS_NAMED = 10
+LOOK_EXAMPLES = 500  # the words are looked at where so many more losses were taken in
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,13 +327,17 @@ class DriftReport:
 class DriftWatch:
     """Raises alarms on the log-losses of labelled messages, and names the words that moved.
 
-    `update` and `name_words` are called on the consuming thread; `report` may be asked on others.
+    Words are counted and named at multiples of `LOOK_EXAMPLES`, where calls that learn end: so they
+    follow from the log, however it is cut. `learned` is called on the consuming thread; `report`
+    may be asked on others. `model` returns the one whose words they are.
     """
 
     name = "drift"
 
     def __init__(self, settings: DriftSettings) -> None:
         self._settings = settings
+        self.model: Callable[[], NaiveBayes | None] = lambda: None
+        self.react: Callable[[], None] = lambda: None  # with `drift.reaction`, at the next look
         self._martingale = DriftMartingale(settings.alpha, settings.tolerance)
         self._n = 0  # losses taken in
         self._is_alarmed = False  # and the words of before are not counted yet
@@ -338,6 +353,22 @@ class DriftWatch:
     def report(self) -> DriftReport:
         """Return what is known of drift."""
         return self._report
+
+    @property
+    def n_until_look(self) -> int:
+        """How many losses are left until the words are looked at: no call may learn more."""
+        return LOOK_EXAMPLES - self._n % LOOK_EXAMPLES
+
+    def learned(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
+        """Take in what was predicted of messages, in their order; look at words if it is time."""
+        if len(labels):
+            self.update(log_losses(log_posteriors, labels))
+            model = self.model()
+            if self._n % LOOK_EXAMPLES == 0 and model is not None:
+                if self._is_alarmed and self._settings.reaction == "compare":
+                    self.react()
+                self._look_at_words(model)
+                self._is_alarmed = False
 
     def update(self, losses: NDArray[np.float64]) -> None:
         """Take in log-losses, in the order of their messages."""
@@ -357,7 +388,7 @@ class DriftWatch:
             self._report, n_alarms=self._martingale.n_alarms, capital=self._martingale.capital
         )
 
-    def name_words(self, model: NaiveBayes) -> None:
+    def _look_at_words(self, model: NaiveBayes) -> None:
         """Count the words of before once an alarm was raised, and later name those that moved."""
         group = next(iter(word_groups(model.state)), None)
         if group is None:
@@ -365,7 +396,6 @@ class DriftWatch:
         if self._is_alarmed and self._earlier is None:
             self._earlier = count_words(model, WORDS_MAX, group)
             self._name_at = self._n + self._settings.words_after
-        self._is_alarmed = False
         if self._earlier is None or self._n < self._name_at:
             return
         words = tuple(moved_words(self._earlier, model, WORDS_NAMED))
@@ -379,25 +409,42 @@ class DriftWatch:
             )
 
     def pack(self) -> CheckpointEntry:
-        """Return the martingale, the last report, and the words of before if they are needed."""
+        """Return the martingale, the last report, and the words of before if they are needed.
+
+        Words that the model does not count any more, as all that held them was deleted, are left
+        out.
+        """
         values: dict[str, Any] = {
             "n": self._n,
             "martingale": self._martingale.to_dict(),
             "is_alarmed": self._is_alarmed,
             "name_at": self._name_at,
             "alarm_at": self._report.alarm_at,
-            "words": [asdict(each) for each in self._report.words],
+            "words": [],
         }
-        earlier = self._earlier
+        named, earlier = self._report.words, self._earlier
+        if named:
+            known = self._are_counted([each.word for each in named], None)
+            values["words"] = [asdict(named[k]) for k in np.flatnonzero(known)]
         if earlier is None:
             return CheckpointEntry(values)
+        known = self._are_counted(earlier.words, earlier.group)
         values["earlier"] = {
             "group": earlier.group,
-            "words": list(earlier.words),
+            "words": [earlier.words[k] for k in np.flatnonzero(known)],
             "scale": earlier.scale,
             "landmark": earlier.landmark,
         }
-        return CheckpointEntry(values, {"counts": earlier.counts, "tokens": earlier.tokens})
+        return CheckpointEntry(values, {"counts": earlier.counts[known], "tokens": earlier.tokens})
+
+    def _are_counted(self, words: Sequence[str], group: str | None) -> NDArray[np.bool_]:
+        """Return which words the model counts; None is its first group of words."""
+        model = self.model()
+        if model is None:
+            return np.ones(len(words), dtype=np.bool_)
+        own = next(iter(word_groups(model.state))) if group is None else group
+        known: NDArray[np.bool_] = model.word_counts(words, own).sum(axis=1) > 0.0
+        return known
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Go on with an entry's martingale, under the settings of now."""

@@ -172,18 +172,30 @@ class RunStatistics:
         sets = None if self.confidence is None else self.confidence.conformal
         return (None, None) if sets is None else (sets.covered, sets.mean_size)
 
-    def learned_late(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
-        """Count examples whose label came later, by what the model first stated of them."""
-        if self.confidence is not None:
-            posteriors = self.confidence.learn(posteriors, truth)
+    def learned_late(
+        self,
+        posteriors: NDArray[np.float64],
+        truth: NDArray[np.integer],
+        confidence: Confidence | None,
+    ) -> None:
+        """Count examples whose label came later, by what the model first stated of them.
+
+        `confidence` is that of the model that answered before they were learned.
+        """
+        if confidence is not None:
+            posteriors = confidence.learn(posteriors, truth)
         self._take_losses(posteriors, truth)
         self._count_classes(self.learned_by_class, truth)
+        if self.drift is not None:
+            self.drift.learned(posteriors, truth)
+
+    def n_until_look(self) -> int | None:
+        """Return after how many examples a call that learns must end; None if nothing asks it."""
+        return None if self.drift is None else self.drift.n_until_look
 
     def _take_losses(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
         self.n_learned += len(truth)
-        losses = self.prequential.update(posteriors, truth)
-        if self.drift is not None:
-            self.drift.update(losses)
+        self.prequential.update(posteriors, truth)
 
     def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
         classes = tuple(self.classes)

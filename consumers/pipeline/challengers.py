@@ -37,6 +37,7 @@ from streamnb.storage import read
 
 ENTRY = "challengers"
 BLOCKS_MAX = 200  # of the curve
+SOON_EXAMPLES = 500  # of the block behind an alarm of drift
 Floats = NDArray[np.float64]
 log = structlog.get_logger(__name__)
 
@@ -46,16 +47,26 @@ class Candidate:
     """A model of the settings, which serves or learns beside the one that does.
 
     `begins` has the number of the first record that it learned, by the name of the log; None if it
-    learned all that the checkpoint's model did.
+    learned all that the checkpoint's model did. `late` calibrates what is said of examples when
+    their late label comes, which follows from the labels' order: what was answered before hangs on
+    when the message was read, and so does what calibrates answers.
     """
 
     model: NaiveBayes
     saved: SavedConfidence
     figures: Prequential
     begins: dict[str, int] | None = None
+    late: Calibrator | None = None
     n_block: int = 0  # examples of the block under way that it judged
     loss_block: float = 0.0
     n_right_block: int = 0
+
+    def __post_init__(self) -> None:
+        """Calibrate late examples if answers are calibrated."""
+        if self.saved.learned.calibrator is None:
+            self.late = None
+        elif self.late is None:
+            self.late = Calibrator()
 
     def judge(self, posteriors: Floats, truth: NDArray[np.int32]) -> tuple[Floats, NDArray[Any]]:
         """Take in examples in order; return their log-losses, and which were predicted right."""
@@ -96,13 +107,27 @@ class Challengers:
     previous: str | None = None  # whose place the serving model took
     held: tuple[str, ...] = ()  # went back from: said to be better, never promoted
     n: int = 0  # examples that were judged
+    block: tuple[int, int] = field(init=False)  # the one under way: where it began, where it ends
     n_promotions: int = 0
     blocks: tuple[JudgedBlock, ...] = ()
 
     @property
     def n_until_judged(self) -> int:
         """How many examples are left of the block under way."""
-        return self.rule.examples - self.n % self.rule.examples
+        return self.block[1] - self.n
+
+    def __post_init__(self) -> None:
+        """Begin the first block."""
+        self.block = 0, self.rule.examples
+
+    def _begin_block(self, examples: int) -> None:
+        for each in self.models.values():
+            each.end_block()
+        self.block = self.n, self.n + examples
+
+    def compare_soon(self) -> None:
+        """Begin a short block here, where drift was noticed, in the place of the one under way."""
+        self._begin_block(min(SOON_EXAMPLES, self.rule.examples))
 
     def others(self) -> Iterator[Candidate]:
         """Yield the models that do not serve."""
@@ -118,13 +143,16 @@ class Challengers:
         weights: Any,
         times_s: Any,
         stated: Floats,
+        *,
+        judged: bool,
     ) -> str | None:
         """Judge examples, which the serving model `stated`, and teach them to the others.
 
-        Return the challenger that is to serve from here on, if there is one.
+        Return the challenger that is to serve from here on, if there is one. Examples that are not
+        `judged`, as they were before and their label came late, are stated uncalibrated.
         """
         truth = to_indices(labels, keep_classes(self.models[self.serving].model))
-        judged: dict[str, tuple[Floats, NDArray[Any]]] = {}
+        found: dict[str, tuple[Floats, NDArray[Any]]] = {}
         for name, each in self.models.items():
             posteriors = stated
             if name != self.serving:
@@ -132,10 +160,13 @@ class Challengers:
                     columns, labels, weights=weights, times_s=times_s, part=part
                 )
                 keep_classes(each.model)
-                posteriors = each.saved.learned.learn(posteriors, truth)
+                answers = each.saved.learned.learn(posteriors, truth)
+                posteriors = answers if judged else posteriors
+            if each.late is not None and not judged:
+                posteriors = each.late.prequential_many(posteriors, truth)
             if len(truth):
-                judged[name] = each.judge(posteriors, truth)
-        return self._count(judged, len(truth))
+                found[name] = each.judge(posteriors, truth)
+        return self._count(found, len(truth))
 
     def _count(self, judged: Mapping[str, tuple[Floats, NDArray[Any]]], n: int) -> str | None:
         begin, better = 0, None
@@ -145,18 +176,17 @@ class Challengers:
                 self.models[name].count(losses[begin:end], right[begin:end])
             self.n += end - begin
             begin = end
-            if self.n % self.rule.examples == 0:
+            if self.n == self.block[1]:
                 better = self._end_block() or better
         return better
 
     def _end_block(self) -> str | None:
         """Compare what the models lost over a block; return the one that is to serve, if any."""
-        n = self.rule.examples
+        n = self.block[1] - self.block[0]
         whole = {name: each for name, each in self.models.items() if each.n_block == n}
         losses = {name: each.loss_block / n for name, each in whole.items()}
         right = {name: each.n_right_block / n for name, each in whole.items()}
-        for each in self.models.values():
-            each.end_block()
+        self._begin_block(self.rule.examples)
         if not whole:  # the settings cut blocks otherwise before
             return None
         self.blocks = (*self.blocks, JudgedBlock(self.n, dict(losses), right))[-BLOCKS_MAX:]
@@ -216,6 +246,7 @@ class Challengers:
                 figures = Prequential(self.window) if known is None else known.figures
                 own = Candidate(model, saved, figures)
                 if known is not None:
+                    own.late = known.late
                     own.begins, own.n_block = known.begins, known.n_block
                     own.loss_block, own.n_right_block = known.loss_block, known.n_right_block
             elif known is not None:
@@ -275,6 +306,7 @@ class Challengers:
                 "figures": figures.values,
                 "begins": each.begins,
                 "block": [each.n_block, each.loss_block, each.n_right_block],
+                "late": None if each.late is None else each.late.to_dict(),
             }
             arrays |= {f"{name}/figures/{key}": array for key, array in figures.arrays.items()}
             if name != self.serving:
@@ -288,6 +320,7 @@ class Challengers:
             "n": self.n,
             "n_promotions": self.n_promotions,
             "examples": self.rule.examples,
+            "block": list(self.block),
             "blocks": [[each.example, each.log_loss, each.accuracy] for each in self.blocks],
             "models": models,
         }
@@ -304,6 +337,9 @@ class Challengers:
         self.blocks = tuple(JudgedBlock(*each) for each in values["blocks"])
         self.n = values["n"]
         is_cut_alike = values["examples"] == self.rule.examples
+        begin = self.n - self.n % self.rule.examples if is_cut_alike else self.n
+        begin, end = values.get("block", (begin, begin + self.rule.examples))
+        self.block = (begin, end) if is_cut_alike else (self.n, self.n + self.rule.examples)
         for stored, said in values["models"].items():
             name = renamed.get(stored, stored)
             is_displaced = name == self.serving and stored not in renamed
@@ -329,8 +365,10 @@ class Challengers:
         own = _below(arrays, f"{stored}/figures/")
         figures.unpack(CheckpointEntry(said["figures"], own), sums=True)
         fresh, saved = build_model(self.settings[name]), SavedConfidence(self.settings[name])
+        known = said.get("late")  # older files have none
+        late = None if known is None else Calibrator.from_dict(known)
         if "model" not in said:  # `begin` has it
-            return Candidate(fresh, saved, figures, said["begins"])
+            return Candidate(fresh, saved, figures, said["begins"], late)
         state, _ = serialization.unpack(said["model"], _below(arrays, f"{stored}/model/"))
         model = NaiveBayes.of(state)
         changed = mismatch(fresh, {}, model, {})
@@ -339,7 +377,7 @@ class Challengers:
             return None
         take_settings(model, fresh, set())
         saved.unpack(CheckpointEntry(said["confidence"]))
-        return Candidate(model, saved, figures, said["begins"])
+        return Candidate(model, saved, figures, said["begins"], late)
 
 
 _BEGINS = (
@@ -399,10 +437,9 @@ class ChallengedLearner(Learner):
         """
         codes = read_labels(labels, None, self.model.classes)
         found = super().learn(part, columns, codes, weights=weights, times_s=times_s, judged=judged)
-        stated = found
-        if not judged and self.confidence is not None:
-            stated = self.confidence.rule().calibrated(found)
-        better = self.challengers.learn(part, columns, codes, weights, times_s, stated)
+        better = self.challengers.learn(
+            part, columns, codes, weights, times_s, found, judged=judged
+        )
         if better is not None:
             chosen = self.challengers.serve(better)
             self.model, self.confidence = chosen.model, chosen.saved.learned

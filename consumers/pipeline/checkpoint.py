@@ -340,8 +340,8 @@ def mismatch(
 
     Left aside are the options of groups among `changes`.
     """
-    ours = {"model": _comparable(fresh, changes), "stream": dict(identity)}
-    theirs = {"model": _comparable(stored, changes), "stream": dict(notes)}
+    ours = {"model": comparable(fresh.describe(), changes), "stream": dict(identity)}
+    theirs = {"model": comparable(stored.describe(), changes), "stream": dict(notes)}
     if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
         theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
     return "\n".join(
@@ -384,16 +384,16 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _comparable(model: NaiveBayes, changes: Sequence[str]) -> dict[str, Any]:
+def comparable(description: Mapping[str, Any], changes: Sequence[str] = _CHANGES) -> dict[str, Any]:
     """Return a model's description without the options of groups that may change."""
-    description = model.describe()
-    for group in description["groups"].values():
-        for option in changes:
-            group.pop(option, None)
+    groups = {}
+    for name, given in description["groups"].items():
+        group = {key: value for key, value in given.items() if key not in changes}
         if group["kind"] == "words":  # what is not there is off, and a refusal says so
-            group.update({name: group.get(name, False) for name in READING})
-    description["features"] = description.pop("groups")  # as the configuration calls them
-    return description
+            group |= {option: group.get(option, False) for option in READING}
+        groups[name] = group
+    rest = {key: value for key, value in description.items() if key != "groups"}
+    return rest | {"features": groups}  # as the configuration calls them
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:

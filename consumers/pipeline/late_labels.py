@@ -87,14 +87,15 @@ _WHY = {
     "forgotten": "too much came since for it to be remembered (learned.messages_max)",
     "message_gone": "its message was deleted, or updated with a label of its own",
 }
-Learned = Callable[[Floats, NDArray[np.integer[Any]]], None]
+Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None], None]
 
 
 class LateLabels:
     """Joins labels with the messages of one stream, on the consuming thread.
 
     `stream` is the topic of the messages' partitions. `learned` is told of the examples that were
-    learned, by the log-posteriors that were first predicted.
+    learned, by the log-posteriors that were first predicted, and of what calibrated answers before;
+    `n_until_look` after how many examples it wants to be told at the latest.
     """
 
     name = "late_labels"
@@ -104,7 +105,8 @@ class LateLabels:
         settings: LateLabelsSettings,
         memory: LearnedMemory,
         stream: str,
-        learned: Learned = lambda _posteriors, _truth: None,
+        learned: Learned = lambda _posteriors, _truth, _confidence: None,
+        n_until_look: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.revised: Counter[str] = Counter()  # the reviser's counts
@@ -112,6 +114,7 @@ class LateLabels:
         self._memory = memory
         self._stream = stream
         self._learned = learned
+        self._n_until_look = n_until_look
         self._window_ms = 1000 * settings.window_s
         self._horizon_ms = math.inf if settings.default is None else 1000 * settings.horizon_s
         self._fields = list(memory.fields)
@@ -410,11 +413,9 @@ class LateLabels:
         values = found.columns(self._memory.fields)
         names = tuple(dict.fromkeys(name for _, name in matches))
         codes = Codes(np.array([names.index(name) for _, name in matches], np.int32), names)
-        _learn(part, values, codes, learner)
-        classes = [str(each) for each in keep_classes(learner.model)]
-        truth = np.array([classes.index(name) for _, name in matches], np.int32)
+        self._learn(part, values, codes, [each.first for each, _ in matches], learner)
+        truth = to_indices(codes, keep_classes(learner.model))
         self.counts["defaulted" if kind == DEFAULTED else "learned"] += len(matches)
-        self._learned(first_posteriors([each.first for each, _ in matches], len(classes)), truth)
         sealed = memory.append(
             np.array([each.now.offset for each, _ in matches], np.int64),
             truth,
@@ -423,6 +424,39 @@ class LateLabels:
             values,
         )
         self._memory.wrote(memory, sealed)
+
+    def _learn(
+        self,
+        part: str,
+        values: Mapping[str, Column],
+        labels: Codes,
+        first: Sequence[LearnedRecord],
+        learner: Learner,
+    ) -> None:
+        """Learn examples, and tell of them by their `first` records, in calls of `_n_in_call`."""
+        (columns, weights), begin, n = weighed(values), 0, len(labels.codes)
+        while begin < n:
+            end = min(n, begin + self._n_in_call(learner, n))
+            rows = np.arange(begin, end)
+            own = {name: rows_of(column, rows) for name, column in columns.items()}
+            codes = Codes(labels.codes[begin:end], labels.classes)
+            some = None if weights is None else weights[begin:end]
+            confidence = learner.confidence  # a challenger may take its place in the call
+            learner.learn(part, own, codes, weights=some, judged=False)
+            classes = keep_classes(learner.model)
+            stated = first_posteriors(first[begin:end], len(classes))
+            self._learned(stated, to_indices(codes, classes), confidence)
+            begin = end
+
+    def _n_in_call(self, learner: Learner, n: int) -> int:
+        """Return how many of `n` examples one call learns.
+
+        It ends where a snapshot is due, challengers are compared, or words are looked at.
+        """
+        due = [learner.n_until_due(), self._n_until_look()]
+        if isinstance(learner, ChallengedLearner):
+            due.append(learner.challengers.n_until_judged)
+        return min([n, *(each for each in due if each)])
 
     def _within_limit(
         self, partition: Partition, matches: Sequence[tuple[WaitingMessage, str]], learner: Learner
@@ -517,18 +551,3 @@ class LateLabels:
                 for label in own
                 if label.number in waits_yet and self._owner(messages, label) is not None
             )
-
-
-def _learn(part: str, values: Mapping[str, Column], labels: Codes, learner: Learner) -> None:
-    """Learn examples in calls that end where a snapshot is due, or challengers are compared."""
-    (columns, weights), begin, n = weighed(values), 0, len(labels.codes)
-    while begin < n:
-        end = min(n, begin + (learner.n_until_due() or n))
-        if isinstance(learner, ChallengedLearner):
-            end = min(end, begin + learner.challengers.n_until_judged)
-        rows = np.arange(begin, end)
-        own = {name: rows_of(column, rows) for name, column in columns.items()}
-        codes = Codes(labels.codes[begin:end], labels.classes)
-        some = None if weights is None else weights[begin:end]
-        learner.learn(part, own, codes, weights=some, judged=False)
-        begin = end

@@ -115,6 +115,10 @@ class Pipeline:
         if self.reviser is not None:
             memory = self.reviser.memory
             self.health.watch_part(lambda: memory.trouble)
+        if self.statistics.drift is not None:
+            self.statistics.drift.model = lambda: self.learner.model
+            if self.challengers is not None:
+                self.statistics.drift.react = self.challengers.compare_soon
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""
@@ -179,8 +183,6 @@ class Pipeline:
             self._pass_on(messages, self._judge_and_learn(messages, 0, len(messages)))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
-        if self.statistics.drift is not None:
-            self.statistics.drift.name_words(self.learner.model)
         self.reader.learned(len(messages), time.thread_time() - began_s)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))
@@ -251,11 +253,12 @@ class Pipeline:
     def _learn_and_take_back(self, reviser: Reviser, messages: Messages) -> Messages:
         """Learn a batch and take back what it deletes; return what was not superseded.
 
-        By examples, or with challengers, each delete and update has its effect in its place, so
-        that all that is answered follows from the log; else all do behind the batch: counts come
-        out the same.
+        By examples, with challengers or with drift, each delete and update has its effect in its
+        place, so that all that is answered follows from the log; else all do behind the batch:
+        counts come out the same.
         """
         in_place = self.learner.n_until_due() is not None or self.challengers is not None
+        in_place |= self.statistics.drift is not None
         begin, pieces = 0, list[_Piece]()
         revision = reviser.revise(messages, self.learner.model.classes)
         for end, taken in revision.cuts(in_place=in_place):
@@ -288,6 +291,8 @@ class Pipeline:
             n_before = int(np.searchsorted(to_predict, end))
             snapshot = self.learner.snapshot
             posteriors, truth = self._learn(messages, to_learn[:n], own_times)
+            if self.statistics.drift is not None:
+                self.statistics.drift.learned(posteriors, truth)
             pieces.append(_Piece(to_learn[:n], posteriors, truth, to_predict[:n_before], snapshot))
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
@@ -298,12 +303,13 @@ class Pipeline:
 
         By examples, a class that joins begins a call too: those before it are judged without it,
         and so are their losses and what calibrates answers, wherever the log is cut into batches.
-        With challengers too, of which another may answer where a block ends.
+        With challengers too, of which another may answer where a block ends, and with drift.
         """
         n, due, rivals = len(rows) + 1, self.learner.n_until_due(), self.challengers
-        if due is None and rivals is None:
+        look = self.statistics.n_until_look()
+        if due is None and rivals is None and look is None:
             return n
-        n = min(n, due or n, n if rivals is None else rivals.n_until_judged)
+        n = min(n, due or n, look or n, n if rivals is None else rivals.n_until_judged)
         known = self.learner.model.state.class_index
         new = [code for code, label in enumerate(messages.classes) if label not in known]
         if new and len(rows):

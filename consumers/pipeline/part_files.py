@@ -34,12 +34,18 @@ from urllib.parse import quote, unquote
 import numpy as np
 import structlog
 
-from consumers.config.model import MODEL, READING
+from consumers.config.model import MODEL, READING, ModelSettings
 from consumers.config.settings import Settings
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.features import build_model, read_alike
 from consumers.messages import CLASSES_MAX, Partition, part_name
-from consumers.pipeline.checkpoint import FILE_NAME, mismatch, serving_in, take_settings
+from consumers.pipeline.checkpoint import (
+    FILE_NAME,
+    comparable,
+    mismatch,
+    serving_in,
+    take_settings,
+)
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError
@@ -384,8 +390,8 @@ def as_stored(settings: Settings) -> Settings:
         paths += [checkpoint, *older_files(checkpoint)]
     for path in paths:
         with contextlib.suppress(StoreError):
-            groups = _groups_by_model(path, settings)
-            model = read_alike(settings.model, groups[MODEL])
+            stored = _described(path, settings)
+            model = read_alike(settings.model, stored[MODEL]["groups"])
             is_other = build_model(model).describe() != build_model(settings.model).describe()
             if is_other:
                 log.info(
@@ -395,22 +401,32 @@ def as_stored(settings: Settings) -> Settings:
                 )
             others = {}
             for name, each in settings.challengers.items():
-                # One that is new reads as it would have from the beginning on.
-                known = groups.get(name, groups[MODEL] if is_other else {})
-                own = read_alike(each.beside(model), known)
+                own = read_alike(each.beside(model), stored.get(name, {}).get("groups", {}))
+                if name not in stored or _is_changed(own, stored[name]):
+                    # One that is new reads as it would have from the beginning on.
+                    known = stored[MODEL]["groups"] if is_other else {}
+                    own = read_alike(each.beside(model), known)
                 others[name] = each.model_copy(update={"features": own.features})
             return settings.model_copy(update={"model": model, "challengers": others})
     return settings
 
 
-def _groups_by_model(path: Path, settings: Settings) -> dict[str, Any]:
-    """Return the groups of the models in a file; `model` is the one that the settings call so."""
-    own, notes = groups_of(path), notes_of(path)
+def _is_changed(settings: ModelSettings, stored: Mapping[str, Any]) -> bool:
+    """Return whether a challenger is another one than the stored description's."""
+    ours, theirs = comparable(build_model(settings).describe()), comparable(stored)
+    keys = ("class_prior", "decay", "features")
+    return any(ours[key] != theirs[key] for key in keys if key in theirs)
+
+
+def _described(path: Path, settings: Settings) -> dict[str, Any]:
+    """Return how the models of a file are described, of the checkpoint's own the groups alone.
+
+    `model` is the one that the settings call so.
+    """
+    own, notes = {"groups": groups_of(path)}, notes_of(path)
     serving = serving_in(notes)
     said = notes.get("entries", {}).get("challengers", {"models": {}})
-    found = {
-        name: each["model"]["groups"] for name, each in said["models"].items() if "model" in each
-    }
+    found = {name: each["model"] for name, each in said["models"].items() if "model" in each}
     if serving not in settings.challengers:  # what serves is `model`, or is refused
         serving = MODEL
     return found | {serving: own}

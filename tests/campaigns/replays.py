@@ -19,6 +19,15 @@ N = 20_000
 KILLS = 4
 FILES = ("out.jsonl", "rejects.jsonl", "state/model.nb")
 OF_THE_CLOCK = ("seconds", "messages_per_s")
+MODEL: dict[str, Any] = {"hash_key": "5eed"}
+# What learns of the answers beside the model, each with its entry in the checkpoint.
+WATCHED: dict[str, Any] = {
+    "model": MODEL
+    | {"calibration": True, "coverage": 0.9, "features": {"text": {"hybrid": False}}},
+    "drift": {"enabled": True, "alpha": 0.9, "words_after": 700},
+    "challengers": {"hybrid": {"features": {"text": {"hybrid": True}}, "calibration": True}},
+    "promotion": {"action": "promote", "examples": 900, "margin_nats": 0.0},
+}
 
 
 def replays(run: Run) -> None:
@@ -26,7 +35,10 @@ def replays(run: Run) -> None:
     for chance, folder in run.steps():
         lines = _stream(chance)
         # Snapshots and batches differ from step to step, not between the two replays.
-        learning = {"publish": "examples", "publish_examples": chance.choice((1, 70, 999, 30_000))}
+        publish = {"publish": "examples", "publish_examples": chance.choice((1, 70, 999, 30_000))}
+        judging = WATCHED if run.step % 2 == 0 else {"model": MODEL}
+        learning = {"learning": publish, **judging}
+        run.figures["replays with all that watches"] += judging is WATCHED
         whole, killed = folder / "whole", folder / "killed"
         one = _to_the_end(_config(whole, lines, learning, 1 << 20), whole)
         expected = (whole / "out.jsonl").stat().st_size
@@ -50,6 +62,10 @@ def replays(run: Run) -> None:
         assert one == other
         for name in FILES:
             assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+        if judging is WATCHED:
+            entries = notes_of(whole / "state" / "model.nb")["entries"]
+            run.figures["promotions"] += entries["challengers"]["n_promotions"]
+            run.figures["alarms of drift"] += int(entries["drift"]["alarm_at"] is not None)
         run.figures["messages"] += N
 
 
@@ -75,8 +91,7 @@ def _config(folder: Path, lines: bytes, learning: dict[str, Any], batch_bytes: i
         source="file:in.jsonl",
         file={"batch_bytes": batch_bytes},
         http={"enabled": False},
-        model={"hash_key": "5eed"},
-        learning=learning,
+        **learning,
         predictions={"to": "file:out.jsonl"},
         rejects={"to": "file:rejects.jsonl"},
         checkpoint={"folder": "state", "interval_s": 0.05},

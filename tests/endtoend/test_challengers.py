@@ -125,6 +125,71 @@ def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
         assert said["models"][name]["figures"]["n_correct"] == figures["n_correct"], name
 
 
+FORGETFUL: dict[str, Any] = {"hash_key": KEY, "features": WORDS, "half_life_s": 1e9}
+HOUR = {"half_life_s": 3_600}
+NOT_TAKEN_BACK: dict[str, Any] = {"corrections": {"to": "none"}, "learned": {"messages_max": 0}}
+
+
+def turned(folder: Path, turn: int, n: int) -> Path:
+    """Write a message a minute, of which the labels change sides at the turn."""
+    texts, names = ("sun tea lake", "rain work bad"), ("positive", "negative")
+    return write_log(
+        folder,
+        [
+            {"id": f"m{i}", "text": texts[i % 2], "created_at": int(1.7e12 + 60_000 * i)}
+            | {"label": names[(i % 2) ^ (i >= turn)]}
+            for i in range(n)
+        ],
+    )
+
+
+def test_half_lives_stand_side_by_side(tmp_path: Path) -> None:
+    """Each forgets as it would alone; behind a turn the shorter one leads, and takes the place."""
+    source, plain, short, own = turned(tmp_path, 900, 1_600), FORGETFUL, HOUR, NOT_TAKEN_BACK
+    found = []
+    for name, batch_bytes, ends in (("whole", 1 << 22, (None,)), ("cut", 2_048, (951, 70, None))):
+        for n in ends:
+            replay(
+                tmp_path / name, source, n=n, file={"batch_bytes": batch_bytes}, model=plain,
+                challengers={"hour": short}, promotion=PROMOTION | {"examples": 100}, **own,
+            )  # fmt: skip
+        found.append((tmp_path / name / "model.nb").read_bytes())
+    assert found[0] == found[1]
+    said = entry(tmp_path / "whole")
+    assert (said["serving"], said["n_promotions"]) == ("hour", 1)
+    leads = [min(losses, key=losses.__getitem__) for at, losses, _ in said["blocks"] if at > 1_000]
+    assert leads == ["hour"] * 6
+    for name, section in (("model", {}), ("hour", short)):
+        replay(tmp_path / name, source, model=plain | section, **own)
+        alone = stored_at(tmp_path / name).model
+        assert model_of(tmp_path / "whole", name).digest() == alone.digest(), name
+    with pytest.raises(
+        ValueError, match=r"challengers\.hour\.half_life_s needs model\.half_life_s"
+    ):
+        replay(tmp_path / "no", source, model=MODEL, challengers={"hour": short}, **own)
+
+
+def test_an_alarm_of_drift_has_them_compared_soon(tmp_path: Path) -> None:
+    """A short block behind it is judged, far from the end of the long one, however logs are cut."""
+    source, found = turned(tmp_path, 1_300, 2_100), []
+    own = NOT_TAKEN_BACK | {"drift": {"enabled": True, "reaction": "compare"}}
+    stops: dict[str, tuple[int | None, ...]] = {"whole": (None,), "cut": (1_410, 201, None)}
+    for name, ends in stops.items():
+        for n in ends:
+            replay(
+                tmp_path / name, source, n=n, model=FORGETFUL, challengers={"hour": HOUR},
+                file={"batch_bytes": 1 << 22 if name == "whole" else 2_048},
+                promotion=PROMOTION | {"examples": 10_000}, **own,
+            )  # fmt: skip
+        found.append((tmp_path / name / "model.nb").read_bytes())
+    assert found[0] == found[1]
+    said = entry(tmp_path / "whole")
+    assert [at for at, _, _ in said["blocks"]] == [2_000]
+    assert said["serving"] == "hour"
+    with pytest.raises(ValueError, match=r"drift\.reaction needs challengers"):
+        replay(tmp_path / "no", source, model=FORGETFUL, **own)
+
+
 def test_late_labels_teach_all_of_them(tmp_path: Path) -> None:
     """A label that comes in its own log is learned and judged by each model."""
     n = 900
@@ -142,7 +207,7 @@ def test_late_labels_teach_all_of_them(tmp_path: Path) -> None:
 def test_late_labels_promote_wherever_logs_are_cut(tmp_path: Path) -> None:
     """Of many labels that are learned at once, the one that ends a block promotes."""
     rule = {"promotion": PROMOTION | {"examples": 7, "margin_nats": 0}}
-    own = SECTIONS | rule | {"challengers": CHALLENGERS | {"words": {"features": WORDS}}}
+    own = SECTIONS | rule
     lines, found = ([message(i) for i in range(200)], [label(i) for i in range(200)]), []
     for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
         (tmp_path / name).mkdir()
@@ -151,6 +216,18 @@ def test_late_labels_promote_wherever_logs_are_cut(tmp_path: Path) -> None:
         found.append([said[key] for key in ("n", "n_promotions", "serving", "blocks")])
     assert found[0] == found[1]
     assert found[0][:2] == [200, 2]
+
+
+def test_a_late_label_that_promotes_counts_once(tmp_path: Path) -> None:
+    """It is an answer of the model that served before, and a judgement of the one that does now."""
+    challengers = {"words": CHALLENGERS["words"]}
+    rule = {"promotion": PROMOTION | {"examples": 35, "margin_nats": 0}}
+    lines = [message(i) for i in range(200)], [label(i) for i in range(200)]
+    replay_late(tmp_path, *lines, **SECTIONS | rule | {"challengers": challengers})
+    assert entry(tmp_path / "state")["serving"] == "words"
+    assert entry(tmp_path / "state")["n_promotions"] == 1
+    notes = stored_at(tmp_path / "state").header["notes"]
+    assert notes["entries"]["confidence"]["calibrator"]["n"] == 200
 
 
 def test_one_that_is_as_good_takes_no_place(tmp_path: Path) -> None:
@@ -222,6 +299,19 @@ def test_one_that_is_added_later_reads_as_from_the_beginning(tmp_path: Path) -> 
     found = [model_of(tmp_path / name, "plain").describe() for name in ("later", "together")]
     assert found[0] == found[1]
     assert not found[0]["groups"]["text"].get("punctuation", False)
+
+
+def test_one_that_changed_reads_as_a_new_one(tmp_path: Path) -> None:
+    """What its configuration leaves out does not hang on what stood under its name before."""
+    source, own = stream(tmp_path), {"model": {"hash_key": KEY}}
+    off = {"text": {"punctuation": False, "ends": False}}
+    for name, before in (("changed", {"rival": {"features": off}}), ("new", {})):
+        replay(tmp_path / name, source, n=10, **own, challengers=before)
+        changed = {"rival": {"features": {"text": {"negation": False}}}}
+        replay(tmp_path / name, source, n=10, **own, challengers=changed)
+    found = [model_of(tmp_path / name, "rival").describe() for name in ("changed", "new")]
+    assert found[0] == found[1]
+    assert found[0]["groups"]["text"]["ends"]
 
 
 def test_the_settings_may_change(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_it_alarms_and_names_words_however_often_it_is_restarted() -> None:
             for begin, end in itertools.pairwise(range(0, ALL + 1, BATCH)):
                 own = labels[begin:end]
                 posteriors = model.prequential_many({"text": texts[begin:end]}, own)
-                watch.update(log_losses(posteriors, own))
-                watch.name_words(model)
+                watch.model = lambda: model  # noqa: B023 -- that of its own loop
+                watch.learned(posteriors, np.array([CLASSES.index(each) for each in own]))
                 if is_restarted:
                     watch = restored(watch)
         found.append((watch.report(), lines))
@@ -79,8 +79,9 @@ def test_a_model_without_words_alarms_all_the_same() -> None:
     watch = DriftWatch(SETTINGS)
     watch.update(np.linspace(0.0, 5.0, WARM_EXAMPLES))
     assert watch.report().capital == 1.0
-    watch.update(np.linspace(0.0, 5.0, 500))
-    watch.name_words(model)
+    watch.model = lambda: model
+    rising = np.linspace(0.0, 5.0, 500)
+    watch.learned(-rising[:, None], np.zeros(500, np.int64))
     assert watch.report().n_alarms >= 1
     assert watch.report().words == ()
 
@@ -90,10 +91,11 @@ def test_where_no_word_moved_nothing_is_said_of_words() -> None:
     model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
     watch = DriftWatch(SETTINGS)
     with capture_logs() as lines:
-        watch.update(np.repeat([0.1, 5.0], [2 * WARM_EXAMPLES, 40]))
-        watch.name_words(model)
-        watch.update(np.full(SETTINGS.words_after, 0.1))
-        watch.name_words(model)
+        watch.model = lambda: model
+        for losses in (np.repeat([0.1, 5.0], [2 * WARM_EXAMPLES, 40]), np.full(4_000, 0.1)):
+            for begin in range(0, len(losses), 20):
+                own = losses[begin : begin + 20]
+                watch.learned(-own[:, None], np.zeros(len(own), np.int64))
     assert {line["event"] for line in lines} == {"drift"}
 
 
@@ -123,7 +125,7 @@ def tweets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(tweets: Path, folder: Path, *ends: int | None) -> tuple[Any, list[Any]]:
+def run(tweets: Path, folder: Path, *ends: int | None, **sections: Any) -> tuple[Any, list[Any]]:
     """Run the daemon up to each end; return its last entry, and what it logged of drift."""
     given = {
         "source": f"file:{tweets}",
@@ -137,7 +139,8 @@ def run(tweets: Path, folder: Path, *ends: int | None) -> tuple[Any, list[Any]]:
     with capture_logs() as lines:
         for end in ends:
             view = make_view("log", Console(file=io.StringIO()), lambda: 0.0)
-            daemon.run(Settings.model_validate(given), view, until_end=True, max_messages=end)
+            made = Settings.model_validate(given | sections)
+            daemon.run(made, view, until_end=True, max_messages=end)
     notes = storage.notes_of(next(folder.glob("model.nb")))
     about = [line for line in lines if line["event"] in ("drift", "drift_words")]
     return notes["entries"]["drift"], about
@@ -149,3 +152,50 @@ def test_the_daemon_goes_on_where_it_was(tweets: Path, tmp_path: Path) -> None:
     stopped = run(tweets, tmp_path / "stopped", STABLE + 500, 1_000, None)
     assert stopped == through
     assert [line["event"] for line in through[1]] == ["drift", "drift_words"]
+
+
+def test_it_names_the_same_words_however_the_log_is_cut(tweets: Path, tmp_path: Path) -> None:
+    """Batches, and snapshots by time, move neither the places of its looks nor what they find."""
+    lines = tweets.read_text(encoding="utf-8").splitlines()
+    log = [json.dumps(json.loads(each) | {"id": str(i)}) for i, each in enumerate(lines)]
+    for i in range(STABLE, ALL, 3):  # what is deleted has its effect in its place
+        log[i] += "\n" + json.dumps({"id": str(i - 40), "operation": "delete"})
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(log) + "\n", encoding="utf-8")
+    by_time = {"publish_interval_s": 1e-9, "publish_share_max": 1.0}
+    found = [
+        run(path, tmp_path / name, *ends, file={"batch_bytes": size}, learning=by_time)
+        for name, size, ends in (
+            ("whole", 1 << 22, (None,)),
+            ("small", 30_000, (None,)),
+            ("stopped", 70_000, (STABLE + 777, 333, None)),
+        )
+    ]
+    assert found[0] == found[1] == found[2]
+    assert [line["event"] for line in found[0][1]] == ["drift", "drift_words"]
+    assert found[0][1][1]["message"] % LOOK_EXAMPLES == 0
+
+
+def test_words_that_nothing_holds_any_more_leave_the_checkpoint() -> None:
+    """What was deleted from all counts is in no file, be it of the words before or of the named."""
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    watch = DriftWatch(SETTINGS)
+    watch.model = lambda: model
+    texts, labels = ["secret"] * 2_000 + ["plain", "other"] * 1_000, ["negative", "positive"]
+    model.learn_many({"text": texts}, labels * 2_000)
+    surprises = np.repeat([0.1, 5.0], [2 * WARM_EXAMPLES, 500])
+    watch.learned(-surprises[:, None], np.zeros(len(surprises), np.int64))
+    assert watch.pack().values["earlier"]["words"] == ["secret", "other", "plain"]
+    model.unlearn_many({"text": texts[:2_000]}, labels * 1_000)
+    entry = watch.pack()
+    assert entry.values["earlier"]["words"] == ["other", "plain"]
+    assert entry.arrays["counts"].tolist() == [[0.0, 1000.0], [1000.0, 0.0]]
+    later = {"text": ["other", "plain"] * 2_000}  # each of the other class now
+    model.learn_many(later, labels * 2_000)
+    watch.learned(np.zeros((4_000, 1)), np.zeros(4_000, np.int64))
+    assert {each.word for each in watch.report().words} == {"other", "plain"}
+    for gone, kept in (("plain", {"other"}), ("other", set())):
+        counts = model.word_counts([gone])[0]
+        for label, n in zip(model.classes, counts.astype(int).tolist(), strict=True):
+            model.unlearn_many({"text": [gone] * n}, [label] * n)
+        assert {each["word"] for each in watch.pack().values["words"]} == kept

@@ -100,7 +100,7 @@ def test_what_answers_are_worth_is_measured_where_it_is_learned(room: Figures) -
         assert np.isnan(room.value(name))
     confidence = room.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
     stated, truth = posteriors(*[0.99] * 200), np.array([1, 0] * 100)
-    room.statistics.learned_late(stated, truth)
+    room.statistics.learned_late(stated, truth, confidence)
     assert confidence.calibrator is not None
     assert confidence.calibrator.n == 200
     assert room.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)
