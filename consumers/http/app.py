@@ -25,14 +25,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.http.authorization import AllowedHosts
 from consumers.http.openapi import ApiRoute, description_routes
-from consumers.http.requests import BodyReader, ExampleDecoder, ProblemError
+from consumers.http.requests import RETRY_SOON, BodyReader, ExampleDecoder, ProblemError
 from consumers.http.routes_corrections import correction_routes, wanted_routes
 from consumers.http.routes_model import model_routes, prediction_routes, probe_routes
 from consumers.http.routes_search import event_routes, search_routes
 from consumers.http.state import AppState
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
-from consumers.search import QueryError
+from consumers.search import QueryError, StoreNotOpenError
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -194,6 +194,8 @@ def _page_routes() -> list[BaseRoute]:
 
 
 async def _as_bad_query(_request: Request, error: Exception) -> Response:
+    if isinstance(error, StoreNotOpenError):
+        return ProblemError(503, str(error), headers=RETRY_SOON).response()
     return ProblemError(422, str(error)).response()
 
 

@@ -121,13 +121,14 @@ class PredictAnswer(Struct):
 class Sample(Struct):
     """Which part of the stream the store holds.
 
-    `share` is that of the last minute; `messages` are held now.
+    `share` is that of the last minute; `messages` are held now. Both are null until what was stored
+    before the daemon's start has been opened.
     """
 
-    share: float
+    share: float | None
     stored_per_s: float
     offered_per_s: float
-    messages: int
+    messages: int | None
     messages_max: int
     age_max_s: float
 

@@ -54,10 +54,10 @@ class AppState:
 def sample_of(state: RecentState) -> schemas.Sample:
     """Return which part of the stream the store holds."""
     return schemas.Sample(
-        share=state.share,
+        share=state.share if state.is_open else None,
         stored_per_s=state.stored_per_s,
         offered_per_s=state.offered_per_s,
-        messages=state.n_messages,
+        messages=state.n_messages if state.is_open else None,
         messages_max=state.messages_max,
         age_max_s=state.age_max_s,
     )

@@ -6,7 +6,7 @@ with what open pages watch. Behind these, `sampler` samples and queues what come
 store's own thread `writer` has `transactions` write it to the file (`database`).
 """
 
-from consumers.search.query_syntax import Query, QueryError, parse
+from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, parse
 from consumers.search.rows import Change, Counted, Found, FoundRow, MessageRow, RecentState
 from consumers.search.store import FILE_NAME, RecentStore, RecentStoreError
 
@@ -22,5 +22,6 @@ __all__ = [
     "RecentState",
     "RecentStore",
     "RecentStoreError",
+    "StoreNotOpenError",
     "parse",
 ]

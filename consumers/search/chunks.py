@@ -162,6 +162,7 @@ def restored(
     """
     first_key, n = keys[0], keys[1] - keys[0]
     at = columns["key"] - first_key
+    n = max(n, int(at.max(initial=-1)) + 1)  # 0.1.0 noted too few where one write filled a chunk
     chunk = Chunk(number, first_key, max(capacity, n), n=n, n_committed=n, n_gone=n - len(at))
     chunk.columns["place"][:] = -1  # rows that are gone came from nowhere
     for name in _TYPES:

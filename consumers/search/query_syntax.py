@@ -164,6 +164,10 @@ class QueryError(ConsumerError):
     """What was typed cannot be searched for; the message says why in a sentence."""
 
 
+class StoreNotOpenError(QueryError):
+    """The file is still being read, as after a start, or cannot be opened; ask again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """One thing to look for."""

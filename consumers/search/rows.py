@@ -94,6 +94,7 @@ class Counted(msgspec.Struct, frozen=True):
 class RecentState(msgspec.Struct, frozen=True):
     """What the store holds, and how it fares."""
 
+    is_open: bool  # whether its file is; without it nothing is known of what is held
     n_messages: int
     messages_max: int
     age_max_s: float

@@ -23,7 +23,7 @@ from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, located
-from consumers.search.query_syntax import Query, QueryError, expression, pieces
+from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, expression, pieces
 from consumers.search.rows import (
     Change,
     Counted,
@@ -181,14 +181,22 @@ class RecentStore:
                 f" ({self._writer.trouble or 'the store is busy'}); it is tried on"
             )
 
-    # What follows raises `QueryError` if it takes too long, or there is a fault of the file.
+    # What follows raises `QueryError` if it takes too long, or there is a fault of the file, and
+    # `StoreNotOpenError` until the file is open.
+
+    def _file(self) -> Transactions:
+        file = self._writer.file
+        if file is None:
+            detail = self._writer.trouble or "The recent messages are still being opened"
+            raise StoreNotOpenError(f"{detail}; ask again in a moment.")
+        return file
 
     def search(
         self, query: Query, lang: str | None = None, limit: int = 50, before: int | None = None
     ) -> Found:
         """Return the newest messages that match, 1,000 at most, with keys below `before`."""
-        file = self._writer.file
-        if file is None or (code := file.contents.known_lang(lang)) == -1:
+        file = self._file()
+        if (code := file.contents.known_lang(lang)) == -1:
             return Found((), more=False, before=None)
         limit = max(1, min(limit, LIMIT_MAX))
         plain = query.is_everything and code is None
@@ -217,8 +225,8 @@ class RecentStore:
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""
         found = [np.zeros(0, np.int64)]
-        file = self._writer.file
-        if file is None or (code := file.contents.known_lang(lang)) == -1:
+        file = self._file()
+        if (code := file.contents.known_lang(lang)) == -1:
             return found[0]
         match = expression(query, code)
         missing = n_max
@@ -234,9 +242,7 @@ class RecentStore:
 
     def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
         """Return the newest message of an id, or None if it is not held."""
-        file = self._writer.file
-        if file is None:
-            return None
+        file = self._file()
         crcs = np.array([crc_of(id)], np.uint32)
         with self._view(file) as (db, newest_first):
             for chunk, lowest in newest_first:
@@ -251,9 +257,9 @@ class RecentStore:
 
     def rows(self, keys: Keys) -> list[MessageRow]:
         """Return those of some messages, by their keys, that are still held."""
-        file = self._writer.file
+        file = self._file()
         found: list[MessageRow] = []
-        if file is None or not len(keys):
+        if not len(keys):
             return found
         parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
         with self._view(file) as (db, newest_first):
@@ -288,8 +294,7 @@ class RecentStore:
 
     def _everything(self, lang: str | None) -> list[Picked]:
         """Return all rows, those of a language if one is asked for, the file untouched."""
-        file = self._writer.file
-        code = None if file is None else file.contents.known_lang(lang)
+        code = self._file().contents.known_lang(lang)
         cutoff_ms = self._cutoff_ms()
         parts = []
         for chunk in self._chunks():
@@ -347,6 +352,7 @@ class RecentStore:
         n_taken = sum(chunk.n_committed for chunk in chunks)
         offered_per_s, taken_per_s = self._sampler.rates()
         return RecentState(
+            is_open=self._writer.file is not None,
             n_messages=sum(chunk.n_alive for chunk in chunks),
             messages_max=self._bounds.messages_max,
             age_max_s=self._bounds.age_max_s,

@@ -388,6 +388,7 @@ class Transactions:
             return newest
         self._write()
         if newest is not None:
+            self._save_figures(newest)
             database.make_one(self._db, newest.number)
             self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
@@ -452,11 +453,7 @@ class Transactions:
     def _save(self) -> None:
         """Write what is told of chunks, places and languages."""
         if self._chunks:
-            newest = self._chunks[-1]
-            self._db.execute(
-                "UPDATE chunk SET next_key = ?, n_offered = ?, n_bytes = ? WHERE number = ?",
-                (newest.next_key, newest.n_offered, newest.n_bytes, newest.number),
-            )
+            self._save_figures(self._chunks[-1])
         if len(self._classes) > self._n_classes_listed:
             self._n_classes_listed = len(self._classes)
             database.save_classes(self._db, self._classes)
@@ -466,6 +463,12 @@ class Transactions:
                     f"INSERT INTO {table} VALUES (?, ?)",  # noqa: S608 -- one of two names of ours
                     (code, register.names[code]),
                 )
+
+    def _save_figures(self, chunk: Chunk) -> None:
+        self._db.execute(
+            "UPDATE chunk SET next_key = ?, n_offered = ?, n_bytes = ? WHERE number = ?",
+            (chunk.next_key, chunk.n_offered, chunk.n_bytes, chunk.number),
+        )
 
     def _publish(self) -> None:
         for register in (self.contents.places, self.contents.langs):

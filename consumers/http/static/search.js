@@ -127,6 +127,8 @@ export function makeSearch(onQuery, onSaved) {
     },
     summary(data) {
       summary = data;
+      if ($("columns").hidden) say($("search-problem"), null);
+      $("columns").hidden = false; // a problem may have hidden them
       draw();
       // Once for each query: after that the figures change in silence.
       if (!isSaid) sayResult();

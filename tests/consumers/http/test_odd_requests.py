@@ -66,6 +66,8 @@ def open_state(log: SilentLog) -> Iterator[AppState]:
     examples = ExampleReader(kinds_of(of.model), of.message)
     correction_service = CorrectionService(log, None, of.model.classes, examples, lambda: None)
     store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    store.start()
+    store.correct("nobody", None, None)  # it is open once that is done
     with app_state(of) as made:
         yield AppState(
             **{n: getattr(made, n) for n in made.__slots__}
@@ -186,6 +188,24 @@ def test_a_silent_log_keeps_nobody_else_waiting(http: httpx.Client, log: SilentL
         finally:
             log.speaks.set()
         assert [answer.result().status_code for answer in waiting] == [202] * THREADS
+
+
+def test_a_store_that_is_not_open_yet_is_not_empty() -> None:
+    """Until the stored messages are opened, as after a start, nobody is told that none are held."""
+    of = settings()
+    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    with (
+        app_state(of) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+    ):
+        for path in ("search?q=good", "summary", "messages/t7"):
+            answer = http.get(f"/v1/{path}")
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert "still being opened" in answer.json()["detail"]
+        sample = http.get("/v1/page").json()["sample"]
+        assert (sample["share"], sample["messages"]) == (None, None)
+    store.stop()
 
 
 def test_what_is_none_is_not_asked_for(http: httpx.Client) -> None:

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses
-from consumers.search import QueryError, RecentStore, parse
+from consumers.search import QueryError, RecentStore, StoreNotOpenError, parse
 from consumers.search.database import mark_unpurged, move_aside
 from tests.consumers.search.stores import CLASSES, ids, made, offer, running, settle, tell, tweets
 
@@ -222,7 +222,8 @@ def test_a_folder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
     store.start()
     wait_for_trouble(store)
     offer(store, tweets(["good day"]))
-    assert store.search(parse("good")).rows == ()
+    with pytest.raises(StoreNotOpenError, match="unable to open database file"):
+        store.search(parse("good"))
     trouble = store.state().trouble
     assert trouble is not None
     assert "unable to open database file" in trouble

@@ -28,6 +28,7 @@ def stream() -> Iterator[Stream]:
     """Yield a store that runs."""
     made = Stream()
     made.recent.start()
+    made.settle()
     yield made
     made.recent.stop()
 

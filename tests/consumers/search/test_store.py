@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.search import Change, MessageRow, RecentStore, RecentStoreError, parse
+from consumers.search import (
+    Change,
+    MessageRow,
+    RecentStore,
+    RecentStoreError,
+    StoreNotOpenError,
+    parse,
+)
 from tests.consumers.search.stores import (
     LOG,
     clock_of,
@@ -324,32 +331,57 @@ def test_a_temporary_store_leaves_nothing() -> None:
     assert not folder.exists()
 
 
-def check_that_it_is_empty(store: RecentStore) -> None:
+def check_that_it_is_closed(store: RecentStore) -> None:
     """Ask everything of a store that does not run."""
     offer(store, tweets(["good"], first=5))
     store.remove("m0")
     store.correct("m0", None, None)
     forget(store, ["m0"])
-    assert store.search(parse("good")).rows == ()
-    assert store.counted(parse("")).n == 0
-    assert store.counted(parse("good")).n == 0
-    assert store.get("m0") is None
+    for ask in (
+        lambda: store.search(parse("good")),
+        lambda: store.counted(parse("")),
+        lambda: store.counted(parse("good")),
+        lambda: store.get("m0"),
+        lambda: store.keys(parse("good"), None, 5),
+        lambda: store.rows(np.array([1])),
+    ):
+        with pytest.raises(StoreNotOpenError, match="still being opened; ask again"):
+            ask()
     assert store.languages() == []
-    assert store.keys(parse("good"), None, 5).tolist() == []
     assert store.held(np.array([1])).tolist() == []
     assert store.counted_keys(np.array([1]), newest_only=False).n == 0
-    assert store.state().n_messages == 0
+    assert not store.state().is_open
 
 
-def test_a_stopped_store_is_empty_and_silent(tmp_path: Path) -> None:
-    """Before its start and after its stop a store finds nothing, takes nothing, and is no error."""
+def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
+    """Before its start and after its stop a store takes nothing, and never answers "none held"."""
     store = made(tmp_path / "recent.db")
-    check_that_it_is_empty(store)
+    check_that_it_is_closed(store)
     store.start()
     tell(store, ["good"])
     store.stop()
-    check_that_it_is_empty(store)
+    check_that_it_is_closed(store)
     store.stop()
+
+
+@pytest.mark.parametrize("noted", [None, 1, 60], ids=["as written", "none", "too few"])
+def test_a_chunk_filled_within_a_write_is_whole_after_a_restart(
+    tmp_path: Path, noted: int | None
+) -> None:
+    """What one write brings may fill a chunk and begin the next; files of 0.1.0 noted too few."""
+    path, n = tmp_path / "recent.db", 250
+    with running(path, messages_max=1_600) as store:
+        tell(store, ["good day"] * n)
+        assert store.state().n_messages == n
+    if noted is not None:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE chunk SET next_key = ? WHERE number = 1", (noted,))
+    with running(path, messages_max=1_600) as store:
+        assert (store.state().n_messages, store.counted(parse("")).n) == (n, n)
+        assert len(ids(store, "good", limit=1_000)) == n
+        store.remove("m99")
+        assert store.get("m99") is None
+        assert store.counted(parse("good")).n == n - 1
 
 
 def test_texts_and_examples_are_kept_apart_where_they_differ() -> None:
