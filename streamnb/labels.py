@@ -147,6 +147,8 @@ def _read_one_hot(rows: Any, n: int | None, classes: Sequence[Label]) -> Codes:
             f" {len(classes)} ({shown_classes(classes) or 'declare some'}). Got {found} instead."
         )
     _check_length(len(given), n)
+    if given.dtype.kind == "V":  # records, with which NumPy compares no number
+        given = given.astype(object)
     is_one = given == 1
     wrong = np.flatnonzero(~((is_one | (given == 0)).all(axis=1) & (is_one.sum(axis=1) == 1)))
     if len(wrong):

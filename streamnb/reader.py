@@ -436,7 +436,7 @@ class ModelReader:
         InputError
             For an argument that cannot be used, or a group whose parameters have no posterior.
         """
-        return intervals.credible_interval_one(self.state, x, level, method, n, seed)
+        return parameters.credible_interval_one(self.state, x, level, method, n, seed)
 
     # ---- display -------------------------------------------------------------------------------
 

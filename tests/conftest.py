@@ -29,6 +29,11 @@ pytest_plugins = ["tests.kafka_fixtures", "consumers.testing"]
 check_types()
 vocabulary._FIRST_CAPACITY = 1 << 10
 
+# A program inherits what is ignored, but no handler: under `nohup` the daemons of the tests would
+# ignore SIGHUP too, as they promise.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
 ROOT = Path(__file__).resolve().parents[1]
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -38,7 +43,7 @@ settings.register_profile(
     "ci",
     derandomize=True,
     database=None,
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

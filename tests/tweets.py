@@ -1,9 +1,10 @@
-"""The recorded tweets in the order they were written, for tests that need a real stream."""
+"""Recorded tweets, for tests that need real ones: in the order they were written, or a sample."""
 
 from __future__ import annotations
 
 import csv
 import lzma
+import random
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,15 @@ class Tweet(NamedTuple):
 
 
 LONGEST = 200_000  # as many as any test asks for
+_LABELS = {"0": "negative", "4": "positive"}
+
+
+def some_tweets(folder: Path, n: int) -> list[Tweet]:
+    """Return `n` recorded tweets in any order, always the same: read in a tenth of the time."""
+    file = folder / "sentiment140" / "s140_raw_subset.csv.xz"
+    with lzma.open(file, "rt", encoding="utf-8", newline="") as rows:
+        found = random.Random(n).sample(list(csv.DictReader(rows)), n)
+    return [Tweet(f"row-{x['row']}", x["date"], x["text"], _LABELS[x["polarity"]]) for x in found]
 
 
 def tweets_in_time_order(folder: Path, n: int) -> tuple[Tweet, ...]:
@@ -38,7 +48,6 @@ def _first_tweets(folder: Path) -> tuple[Tweet, ...]:
         # Only what can be among the first stays in memory: the key is small beside the text.
         kept = [(row[3], int(row[0]), row[1], row[6]) for row in rows]
     kept.sort()
-    names = {"0": "negative", "4": "positive"}
     return tuple(
-        Tweet(f"row-{row}", date, text, names[label]) for date, row, label, text in kept[:LONGEST]
+        Tweet(f"row-{row}", date, text, _LABELS[label]) for date, row, label, text in kept[:LONGEST]
     )

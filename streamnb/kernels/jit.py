@@ -220,11 +220,11 @@ class EntryPoint(Generic[P, R]):
 
     @property
     def is_kept(self) -> bool:
-        """Whether its machine code is on disk."""
-        folder = cache_folder(self.sources)
+        """Whether its machine code is on disk, made from the sources at this place."""
+        folder = self.dispatcher.stats.cache_path
         # numba names an overload's file MODULE.FUNCTION-LINE.pyVERSION.NUMBER.nbc.
         stem = ".".join(self.name.rsplit(".", 2)[-2:])
-        return folder is not None and any(folder.glob(f"*/{stem}-*.nbc"))
+        return folder is not None and any(Path(folder).glob(f"{stem}-*.nbc"))
 
     def compile(self) -> None:
         """Compile it, or load its machine code from disk. Again costs nothing."""

@@ -349,14 +349,14 @@ def _maker(state: GroupState, field: str, at: int) -> Maker:
             return lambda rng: int(rng.integers(0, 4))
         words = [*(spec.dictionary or ())[:8], *_WORDS]
         return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
+    if isinstance(spec, Numbers) or getattr(spec, "bins", None) is not None:
+        return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
     if isinstance(spec, Categories):
         declared = dict(spec.values).get(field, ())
         values = [*declared, "another"] if declared else _VALUES
         return lambda rng: values[int(rng.integers(len(values)))]
     if isinstance(spec, Flags):
         return lambda rng: bool(rng.random() < 0.4)
-    if isinstance(spec, Numbers):
-        return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
     raise InputError(
         f"group {state.name!r}: nobody here knows what {type(spec).__name__} reads. Give examples."
     )

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -46,6 +47,8 @@ from consumers.features import build_model
 from tests.broker.broker import Broker
 
 KAFKA = ("kafka_daemon", "kafka_codecs")
+# Each starts daemons and asks them for seconds.
+LONG = ("checkpoints", "deletes", "predict_http", "page_cost", "page_cost_busy", "kafka_daemon")
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
 NEEDED = {"vw": "vowpalwabbit", "vw_pairs": "vowpalwabbit"}  # what tests can do without
@@ -111,7 +114,12 @@ def check(case: str, texts: Tweets) -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("case", QUICK)
+def rare(cases: Iterable[str]) -> list[Any]:
+    """Return cases, the long ones marked to be left to the long run."""
+    return [pytest.param(each, marks=pytest.mark.deep) if each in LONG else each for each in cases]
+
+
+@pytest.mark.parametrize("case", rare(QUICK))
 def test_a_case_runs(case: str, texts: Tweets) -> None:
     """A case finds figures that are numbers, each by a name of its own, or says who is missing."""
     check(case, texts)
@@ -119,7 +127,7 @@ def test_a_case_runs(case: str, texts: Tweets) -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.parametrize("case", KAFKA)
+@pytest.mark.parametrize("case", rare(KAFKA))
 def test_a_kafka_case_runs(
     case: str, texts: Tweets, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

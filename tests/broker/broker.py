@@ -75,6 +75,7 @@ logger.ready.name=kafka.server.KafkaRaftServer
 logger.ready.level=INFO
 """
 READY_LINE = "Kafka Server started"
+_FORMATTED: dict[tuple[str, ...], dict[str, bytes]] = {}  # files of a new folder, by the options
 
 _N_PORTS = 2_000  # of each worker
 _FIRST_PORT = 16_000 + _N_PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
@@ -256,6 +257,13 @@ class Broker:
         (self.folder / "log4j2.properties").write_text(LOGGING)
 
     def _format(self) -> None:
+        """Make the folder of its data; one that was made alike is written anew, without Java."""
+        data, alike = self.folder / "data", tuple(self.format_options)
+        if alike in _FORMATTED:
+            data.mkdir()
+            for name, content in _FORMATTED[alike].items():
+                (data / name).write_bytes(content)
+            return
         command = self._java("-Xmx256m", "kafka.tools.StorageTool", "format")
         settings = str(self.folder / "server.properties")
         subprocess.run(
@@ -263,6 +271,7 @@ class Broker:
             check=True,
             capture_output=True,
         )
+        _FORMATTED[alike] = {file.name: file.read_bytes() for file in data.iterdir()}
 
     def _java(self, heap: str, *arguments: str) -> list[str]:
         java = [

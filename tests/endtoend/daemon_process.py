@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 PATIENCE_S = 120.0
-_POLL_S = 0.05  # an answer takes a daemon some milliseconds, which slow down what is waited for
+_POLL_S = 0.1  # an answer takes a daemon some milliseconds, which slow down what is waited for
 ROOT = Path(__file__).parents[2]
 
 

@@ -17,7 +17,7 @@ from consumers.sources.connections import Connection, Past
 from consumers.sources.live import JetstreamFeed
 
 PATIENCE_S = 120.0
-ACCOUNTS, COMMITS_PER_S = 60, 400
+ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
 
 
 class JetstreamServer:

@@ -23,7 +23,6 @@ from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.tweets import Tweet, tweets_in_time_order
 
-N_TWEETS = 200_000
 PARTITIONS = 2
 POLARITY = {"negative": 0, "positive": 4}
 
@@ -66,14 +65,22 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.data
+@pytest.mark.parametrize(
+    "n_tweets",
+    [20_000, pytest.param(200_000, marks=[pytest.mark.deep, pytest.mark.timeout(900)])],
+)
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
-    broker: Broker, new_topic: Callable[..., str], data_folder: Path, tmp_path: Path
+    broker: Broker,
+    new_topic: Callable[..., str],
+    data_folder: Path,
+    tmp_path: Path,
+    n_tweets: int,
 ) -> None:
-    """200,000 tweets, two partitions, two SIGKILLs: every count equals an undisturbed run's."""
-    tweets = tweets_in_time_order(data_folder, N_TWEETS)
+    """Tweets, two partitions, two SIGKILLs: every count equals an undisturbed run's."""
+    tweets = tweets_in_time_order(data_folder, n_tweets)
     topic = new_topic(PARTITIONS)
     logs = [list(tweets[number::PARTITIONS]) for number in range(PARTITIONS)]
-    quarter = N_TWEETS // PARTITIONS // 4
+    quarter = n_tweets // PARTITIONS // 4
 
     def write(begin: int, end: int) -> None:
         for number, log in enumerate(logs):
@@ -101,12 +108,12 @@ def test_counts_are_exact_when_the_daemon_is_killed_twice(
             daemon.until(lambda: saved() > positions_at_death[-1], "a checkpoint of something new")
             daemon.kill()
         positions_at_death.append(saved())
-    assert positions_at_death[1] < positions_at_death[2] < N_TWEETS
+    assert positions_at_death[1] < positions_at_death[2] < n_tweets
 
     write(2, 4)
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0
-        assert daemon.summary["messages"] == N_TWEETS - positions_at_death[2]
+        assert daemon.summary["messages"] == n_tweets - positions_at_death[2]
     stored = read(tmp_path / "state" / "model.nb")
     whole = learned_at_once(list(tweets))
     assert stored.positions == {f"{topic}/{n}": len(log) for n, log in enumerate(logs)}

@@ -16,7 +16,7 @@ from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
 from tests.endtoend.jetstream_server import JetstreamServer
 
-N = 600  # messages between two kills
+N = 200  # messages between two kills
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamnb.kernels import jit as _jit
-
 from streamnb.kernels import word_table as table
+
 SOURCES = Path(_jit.__file__).parent
 # Models that are taught by several threads at once, before any kernel is compiled.
 AT_ONCE = """
@@ -127,6 +128,25 @@ def test_kept_kernels_are_loaded_without_the_rest_of_the_compiler(tmp_path: Path
         [sys.executable, "-c", LOADED], env=environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_copy_of_the_sources_elsewhere_compiled_is_not_kept(tmp_path: Path) -> None:
+    """It cannot be loaded: to take it as kept would compile each kernel at its first call."""
+    folder = _jit.cache_folder(SOURCES)
+    assert folder is not None
+    kernel: Any = table.find_many
+    own = Path(kernel.dispatcher.stats.cache_path)
+    elsewhere = tmp_path / folder.name / "kernels_elsewhere"
+    shutil.copytree(own, elsewhere)
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "0", "STREAMNB_CACHE_DIR": str(tmp_path)}
+    asked = "from streamnb.kernels import word_table as t; assert t.find_many.is_kept is "
+    for place, is_kept in ((elsewhere, False), (elsewhere.with_name(own.name), True)):
+        elsewhere = elsewhere.rename(place)
+        done = subprocess.run(
+            [sys.executable, "-c", f"{asked}{is_kept}"],
+            env=environment, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
 
 def test_threads_may_call_a_kernel_first_at_the_same_time() -> None:

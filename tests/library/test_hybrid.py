@@ -436,3 +436,19 @@ def test_the_table_of_bands_is_the_rule() -> None:
     rule, table = from_python(band), small_bands()
     assert [rule(float(count)) for count in range(len(table))] == table.tolist()
     assert [rule(count + 0.5) for count in range(len(table))] == table.tolist()
+
+
+def test_a_hybrid_and_plain_counts_are_merged_as_the_refusal_says() -> None:
+    """The error names the group and the call that makes both alike, with which they add up."""
+    plain, learned = (
+        nb.NaiveBayes(
+            ["a", "b"], features={"a.b": nb.Words(nb.Multinomial(), field="t", hybrid=hybrid)}
+        )
+        for hybrid in (None, nb.Hybrid())
+    )
+    for model in (plain, learned):
+        model.learn_many({"t": ["x y", "x"]}, ["a", "b"])
+    with pytest.raises(InputError, match=r"set_hybrid\('a\.b', None\) drops"):
+        _ = plain + learned
+    learned.set_hybrid("a.b", None)
+    assert (plain + learned).n_examples == 4

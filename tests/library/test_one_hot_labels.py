@@ -67,6 +67,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "two ones": ([[0, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]], r"labels\[1\]: a .*\[1, 0, 1\]"),
     "no one": ([[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 1]], r"labels\[2\]: a .*\[0, 0, 0\]"),
     "shares": (np.full((4, 3), 0.5), r"labels\[0\]: a .*\[0.5, 0.5, 0.5\]"),
+    "records": (np.zeros((4, 3), "i4,f8"), r"labels\[0\]: a .*\(0, 0.0\)"),
     "a two": ([[0, 0, 2]] * 4, r"labels\[0\]: a .*\[0, 0, 2\]"),
     "nan": (np.full((4, 3), np.nan), r"labels\[0\]: a .*\[nan, nan, nan\]"),
     "texts": ([["a", "b", "c"]] * 4, r"labels\[0\]: a .*\['a', 'b', 'c'\]"),

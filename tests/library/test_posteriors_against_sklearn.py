@@ -13,7 +13,7 @@ from sklearn.naive_bayes import BernoulliNB, MultinomialNB
 
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from tests import naive_text
-from tests.tweets import tweets_in_time_order
+from tests.tweets import some_tweets
 
 RELATIVE = 1e-12
 FAMILIES = ["bernoulli", "multinomial", "multinomial by presence"]
@@ -90,7 +90,7 @@ def test_random_streams(family: str, seed: int) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recorded_tweets(family: str, data_folder: Path) -> None:
     """On 5,000 recorded tweets, judged and learned, both say the same."""
-    tweets = tweets_in_time_order(data_folder, 6000)
+    tweets = some_tweets(data_folder, 6000)
     texts, labels = [t.text for t in tweets[:5000]], [t.label for t in tweets[:5000]]
     probes = [t.text for t in tweets[4500:]]
     assert max(deviations(ours(family, 1.0), 1.0, texts, labels, probes)) < RELATIVE
