@@ -121,6 +121,7 @@ def needed(settings: Settings) -> list[Kernel]:
     for group in groups:
         if isinstance(group, CategoriesSettings):
             modules |= {categorical, counting, table}
+            modules |= {json_numbers} if group.holds == "numbers" else set()
         elif isinstance(group, FlagsSettings):
             modules |= {flags, json_numbers}
         elif isinstance(group, NumbersSettings):

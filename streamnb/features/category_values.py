@@ -339,14 +339,17 @@ _STEP_MIN, _STEP_MAX = 0.01, 10.0
 
 def check_bins(bins: Any) -> Bins:
     """Return bins as a step or as edges; refuse others."""
-    if bins is None or isinstance(bins, int | float):
-        if bins is not None and not _STEP_MIN <= bins <= _STEP_MAX:
+    if bins is None:
+        return None
+    if isinstance(bins, int | float | np.integer | np.floating) and not isinstance(bins, bool):
+        if not _STEP_MIN <= bins <= _STEP_MAX:
             raise InputError(
                 f"bins, as a step, must be between {_STEP_MIN:g} and {_STEP_MAX:g}. Got {bins!r}"
                 " instead."
             )
-        return None if bins is None else float(bins)
-    if isinstance(bins, str | Mapping) or not isinstance(bins, Sequence | np.ndarray):
+        return float(bins)
+    is_list = isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str)
+    if not is_list or np.ndim(bins) == 0:
         raise InputError(f"bins must be None, a step, or edges that rise. Got {bins!r} instead.")
     edges = read_column(NUMBERS, "bins", bins, len(bins))
     if not len(edges) or np.isnan(edges).any() or not (np.diff(edges) > 0.0).all():
@@ -367,13 +370,19 @@ def _edges(bins: Bins) -> NDArray[np.float64]:
 def bin_texts(bins: Bins, places: Sequence[int] | None = None) -> list[str]:
     """Return what bins are called, from the lowest on: all of them, or those at some places."""
     edges = _edges(bins).tolist()
-    last, shown = len(edges), "{:.15g}" if isinstance(bins, tuple) else "{:.6g}"
+    last, shown = len(edges), _edge_text if isinstance(bins, tuple) else "{:.6g}".format
     found = []
     for k in range(last + 1) if places is None else places:
-        low, high = (shown.format(each) for each in (edges[max(k, 1) - 1], edges[min(k, last - 1)]))
+        low, high = map(shown, (edges[max(k, 1) - 1], edges[min(k, last - 1)]))
         name = f"below {high}" if k == 0 else f"{low} and above"
         found.append(f"{low} to {high}" if 0 < k < last else name)
     return found
+
+
+def _edge_text(edge: float) -> str:
+    """Return an edge as people write it, whole: two edges that differ have two names."""
+    text = f"{edge:.15g}"
+    return text if float(text) == edge else repr(edge)
 
 
 def binned_column(field: str, values: Any, n: int, bins: Bins) -> TextColumn:

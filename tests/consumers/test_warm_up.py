@@ -56,6 +56,7 @@ FEATURES: list[dict[str, Any]] = [
         "said": {"kind": "flags", "fields": ["is_new"]},
         "size": {"kind": "numbers", "fields": ["amount"]},
     },
+    {"size": {"kind": "categories", "fields": ["amount"], "bins": [10, 100]}},
 ]
 
 
@@ -100,6 +101,9 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     )
     names = {each.name.split(".")[-2] for each in needed(other)}
     assert {"gaussian", "record_batch"} <= names
+    bins = {"size": {"kind": "categories", "fields": ["amount"], "bins": [10]}}
+    binned = Settings.model_validate({"model": {"features": bins}})
+    assert "json_numbers" in {each.name.split(".")[-2] for each in needed(binned)}
     assert "word_table" not in names
     watched = Settings.model_validate({"drift": {"enabled": True}})
     assert {each.name for each in needed(watched)} - {each.name for each in needed(Settings())} == {

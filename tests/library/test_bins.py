@@ -78,6 +78,35 @@ def test_a_file_keeps_bins_and_their_names(tmp_path: Path) -> None:
     assert (own + again).n_examples == 8
 
 
+def test_edges_that_hardly_differ_have_names_of_their_own(tmp_path: Path) -> None:
+    """Bins between neighbouring floats are kept apart, and so is a file of them."""
+    edges = [0.3, math.nextafter(0.3, 1.0), math.nextafter(0.3, 2.0) + 1e-16]
+    own, plain = models(edges)
+    own.learn_many({"x": [0.1, *edges]}, ["a", "b", "a", "b"])
+    plain.learn_many({"x": list("0123")}, ["a", "b", "a", "b"])
+    nb.save(own, tmp_path / "model.nb")
+    again = nb.load(tmp_path / "model.nb")
+    for k, edge in enumerate(edges):
+        assert again.predict_proba_one({"x": edge}) == plain.predict_proba_one({"x": str(k + 1)})
+
+
+def test_a_step_may_be_a_number_of_numpy() -> None:
+    """A step that was computed is the same step."""
+    (made,) = {nb.Categories(fields=["x"], bins=each) for each in (2, np.int64(2), np.float32(2))}
+    assert made.bins == 2.0
+
+
+def test_the_export_says_how_to_find_a_bin() -> None:
+    """Edges or step, and names by the rule of docs/format.md, lead to the row of a number."""
+    own, _ = models(0.5)
+    own.learn_many({"x": [0.1, -40.0, 7.0]}, ["a", "b", "b"])
+    (said,) = nb.export_dict(own)["groups"]
+    assert said["specification"]["bins"] == 0.5
+    k = math.floor(math.asinh(7.0) / 0.5)
+    name = f"{math.sinh(k * 0.5):.6g} to {math.sinh((k + 1) * 0.5):.6g}"
+    assert name in said["table"]["value"]
+
+
 def test_the_laws_hold() -> None:
     """A user's own model with bins is checked as any other."""
     groups = {
@@ -95,6 +124,8 @@ def test_the_laws_hold() -> None:
         ({"bins": [1, 1]}, "numbers that rise"),
         ({"bins": [1, None]}, "numbers that rise"),
         ({"bins": "x"}, "a step, or edges"),
+        ({"bins": True}, "a step, or edges.*True"),
+        ({"bins": np.array(2.0)}, "a step, or edges"),
         ({"bins": 1.0, "fields": None}, "needs fields"),
         ({"bins": 1.0, "values": {"x": ["a"]}}, "exclude each other"),
     ],
