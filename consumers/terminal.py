@@ -129,6 +129,7 @@ def fields_of(status: Status) -> dict[str, Any]:
         "source": status.source,
         "messages": status.n_messages,
         "learned": status.n_learned,
+        "learned_late": status.n_learned_late or None,
         "judged": status.n_judged,
         "rejected": status.n_rejected,
         "ignored": status.n_ignored,
@@ -300,6 +301,7 @@ def _stream(status: Status) -> list[Text]:
     rows = (
         ("rate", f"{number(status.rate_per_s)} /s"),
         ("learned", number(status.n_learned)),
+        *([("late", number(status.n_learned_late))] if status.n_learned_late else []),
         ("judged", number(status.n_judged)),
         ("rejected", number(status.n_rejected)),
         *([("ignored", number(status.n_ignored))] if status.n_ignored else []),

@@ -141,13 +141,15 @@ def _parts(counts: Mapping[str, int]) -> str:
 
 def print_summary(console: Console, summary: Summary) -> None:
     """Print what a run did."""
+    late = f", {number(summary.learned_late)} of them late" if summary.learned_late else ""
+    in_time = "learned in time" if summary.learned_late else "learned"
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
-        "messages": f"{number(summary.messages)} = learned + judged + deleted + superseded +"
+        "messages": f"{number(summary.messages)} = {in_time} + judged + deleted + superseded +"
         f" ignored + rejected; in {summary.seconds:.1f} s,"
         f" {number(summary.messages_per_s)} a second",
-        "learned": number(summary.learned),
+        "learned": number(summary.learned) + late,
         "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",
         "deleted": number(summary.deletions),
         "superseded": number(summary.superseded),

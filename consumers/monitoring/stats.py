@@ -72,6 +72,7 @@ class RunStatistics:
         self.drift: DriftWatch | None = None
         self.n_messages = 0
         self.n_learned = 0
+        self.n_learned_late = 0  # those learned after they were judged, when their label came
         self.n_judged = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
@@ -185,6 +186,7 @@ class RunStatistics:
         if confidence is not None:
             posteriors = confidence.learn(posteriors, truth)
         self._take_losses(posteriors, truth)
+        self.n_learned_late += len(truth)
         self._count_classes(self.learned_by_class, truth)
         if self.drift is not None:
             self.drift.learned(posteriors, truth)
@@ -258,6 +260,7 @@ class RunStatistics:
                 values = entry.values
                 self.n_messages = self._n_restored = self._rate.n = values["n_messages"]
                 self.n_learned = values["n_learned"]
+                self.n_learned_late = values.get("n_learned_late", 0)  # older files have none
                 self.outcomes.update(values["outcomes"])
                 self.rejected.update(values["rejected"])
                 self.ignored.update(values.get("ignored", {}))  # 0.1.0 had none
@@ -277,6 +280,7 @@ class RunStatistics:
                 **window.values,
                 "n_messages": self.n_messages,
                 "n_learned": self.n_learned,
+                "n_learned_late": self.n_learned_late,
                 "outcomes": dict(sorted(self.outcomes.items())),
                 "rejected": dict(sorted(self.rejected.items())),
                 "ignored": dict(sorted(self.ignored.items())),

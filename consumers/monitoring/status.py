@@ -274,6 +274,7 @@ class Status:
     trouble: str | None = None  # what keeps the source from being read, in a sentence
     n_messages: int = 0  # read; of these learned, judged without a label, rejected:
     n_learned: int = 0
+    n_learned_late: int = 0  # those learned whose label came later: they are judged ones as well
     n_judged: int = 0
     n_rejected: int = 0
     n_ignored: int = 0  # left out by conditions of `message`
@@ -338,9 +339,11 @@ class Summary:
     """
 
     source: str
-    messages: int  # the sum of those learned, judged, rejected, superseded, ignored, and deletions
+    # Those learned (less those learned late), judged, rejected, superseded, ignored, and deletions:
+    messages: int
     learned: int
-    judged: int  # those without a label
+    learned_late: int  # judged when they came and learned when their label came: counted in both
+    judged: int  # those without a label, or whose label came later
     deletions: int  # messages that ask to delete, which teach nothing
     superseded: int  # deleted or updated before they came, and left out
     rejected: Mapping[str, int]  # by reason

@@ -80,6 +80,34 @@ def test_two_files_are_joined(tmp_path: Path) -> None:
     assert {each["reason"] for each in rejects} == {"not_json", "unknown_label", "unmatched_label"}
 
 
+def total(summary: Summary) -> int:
+    """Return the sum that `messages` of a summary is by its description."""
+    in_time = summary.learned - summary.learned_late
+    others = summary.judged + summary.deletions + summary.superseded
+    return in_time + others + sum(summary.rejected.values()) + sum(summary.ignored.values())
+
+
+@pytest.mark.parametrize("publish", ["interval", "examples"])
+def test_the_summary_adds_up(publish: str, tmp_path: Path) -> None:
+    """A message learned late is named as such, so each message counts once in the sum of all."""
+    more = {"text": "rain", "label": "negative"}
+    messages = [message(i) if i % 2 else said(i, i, **more) for i in range(40)]
+    messages += [b"{broken", said(1, 41, operation="delete"), said(3, 42, operation="delete")]
+    labels = [label(i) for i in range(7, 20, 2)] + [label(7, 61), said(99, 5, label="positive")]
+    first = replay(tmp_path, messages, labels, learning={"publish": publish})
+    assert (first.messages, first.learned, first.learned_late) == (43, 27, 7)
+    assert (first.judged, first.deletions, first.rejected) == (20, 2, {"not_json": 1})
+    assert total(first) == first.messages
+    # A default that a label replaced was learned twice: late, both times.
+    messages += [said(i, 1_000 + i, **more) for i in range(50, 60)]
+    again = replay(
+        tmp_path, messages, [*labels, label(21, 300)],
+        learning={"publish": publish}, late_labels={"default": "negative", "horizon_s": 100},
+    )  # fmt: skip
+    assert total(again) == again.messages == (53 if publish == "examples" else 10)
+    assert again.learned_late > (7 if publish == "examples" else 0)
+
+
 def test_the_figures_are_those_of_first_sight(tmp_path: Path) -> None:
     """Accuracy goes by what was said when a message came, not by what is known with its label."""
     messages = [said(i, i, text="sun" if i % 2 else "rain") for i in range(40)]
