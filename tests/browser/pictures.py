@@ -38,10 +38,9 @@ PHONE = {
 
 
 def search(page: Page) -> None:
-    """Open the first tweet, so that its reasons show, and keep the list still."""
+    """Open the first tweet, so that its reasons show."""
     expect(page.get_by_test_id("ring")).to_be_visible()
     expect(page.get_by_test_id("series-chart")).to_be_visible()
-    page.get_by_test_id("pause").click()
     page.get_by_test_id("message-why").first.click()
     expect(page.get_by_test_id("intercept-row").first).to_be_visible()
 

@@ -40,7 +40,6 @@ def filled(page: Page, view: str) -> None:
     if view == "search":
         expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
         expect(page.get_by_test_id("ring")).to_be_visible()
-        page.get_by_test_id("pause").click()
         page.get_by_test_id("message-why").first.click()
         expect(page.get_by_test_id("intercept-row")).to_be_visible()
     elif view == "model":
@@ -180,6 +179,7 @@ def test_reduced_motion(book: Book, open_page: Callable[..., Opened]) -> None:
     book.until_found("vole", 1)
     page, _ = open_page(f"{book.address}/?q=vole", reduced_motion="reduce")
     expect(page.get_by_test_id("message")).to_have_count(1)
+    page.get_by_test_id("follow").click()
     page.evaluate(
         """() => {
             window.moved = [];

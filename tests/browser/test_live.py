@@ -1,14 +1,19 @@
-"""The open page follows the stream: new tweets come in, nothing else moves."""
+"""The open page hears of the stream: new tweets wait or come in, nothing else moves."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
+from tests.endtoend.daemon_process import Daemon, write_config
+
+CLS_MAX = 0.02  # how much of the screen may move by itself in a minute
 
 # Marks each row that stands there, and counts rows that are taken away from then on.
 MARK = """() => {
@@ -25,19 +30,156 @@ MARKS = """() => [...document.querySelectorAll('[data-testid=messages] > *')].ma
     row => row.mark ?? null)"""
 
 
-def test_new_tweets_come_in_by_themselves(book: Book, open_page: Callable[..., Opened]) -> None:
-    """What is written appears on top and is counted; rows that stay are the same elements."""
+# Looks at every frame for cards that show less than all of their colour, but for the first time
+# that a card is faded in; and adds up by how much what is on the screen moved by itself.
+FADING = """() => {
+    window.faint = [];
+    window.shifted = 0;
+    new PerformanceObserver(list => {
+        for (const entry of list.getEntries()) window.shifted += entry.value;
+    }).observe({type: 'layout-shift'});
+    const seen = new WeakSet();  // cards that have been at full opacity
+    const look = () => {
+        for (const card of document.querySelectorAll('[data-testid=message]')) {
+            if (!card.checkVisibility()) continue;
+            let opacity = 1;
+            for (let node = card; node; node = node.parentElement)
+                opacity *= getComputedStyle(node).opacity;
+            if (opacity === 1) seen.add(card);
+            else if (seen.has(card)) window.faint.push(`${card.dataset.id}: ${opacity}`);
+        }
+        requestAnimationFrame(look);
+    };
+    look();
+}"""
+
+# Resolves once no card is being faded in, two frames later.
+SETTLED = """async () => {
+    const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
+    await frame();
+    await Promise.allSettled(document.getAnimations()
+        .filter(each => each.effect.target.matches('.message')).map(each => each.finished));
+    await frame();
+    await frame();
+}"""
+
+
+def test_new_tweets_wait_to_be_asked_for(book: Book, open_page: Callable[..., Opened]) -> None:
+    """What is written is counted on a button and moves nothing; asked for, it comes in on top."""
     before = book.write("an ocelot sleeps", "an ocelot wakes")
     book.until_found("ocelot", 2)
     page, _ = open_page(f"{book.address}/?q=ocelot")
-    expect(page.get_by_test_id("message")).to_have_count(2)
+    rows = page.get_by_test_id("message")
+    expect(rows).to_have_count(2)
+    show_new = page.get_by_test_id("show-new")
+    expect(show_new).to_be_hidden()
     page.evaluate(MARK)
-    book.write("the ocelot eats", "the ocelot hunts", "the ocelot rests")
-    expect(page.get_by_test_id("message")).to_have_count(5)
+    page.evaluate(FADING)
+    book.write("the ocelot eats", "the ocelot hunts")
+    expect(show_new).to_have_text("Show 2 new")
+    book.write("the ocelot rests")
+    expect(show_new).to_have_text("Show 3 new")
+    expect(page.get_by_test_id("count-note")).to_have_text(re.compile(r"^5 in all"))
+    assert page.evaluate(MARKS) == before[::-1]
+    assert page.evaluate("window.shifted") < 0.001
+    show_new.click()
+    expect(rows).to_have_count(5)
     assert page.evaluate(MARKS) == [None, None, None, *before[::-1]]
     assert page.evaluate("window.gone") == 0
-    expect(page.get_by_test_id("count-note")).to_have_text(re.compile(r"^5 in all"))
+    expect(show_new).to_be_hidden()
     assert sum(map(int, page.get_by_test_id("count").all_inner_texts())) == 5
+
+
+def test_the_first_tweets_of_an_empty_list(book: Book, open_page: Callable[..., Opened]) -> None:
+    """In a list with nothing in it what comes first is shown at once; what follows waits."""
+    page, _ = open_page(f"{book.address}/?q=binturong")
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    book.write("a first binturong")
+    expect(page.get_by_test_id("message")).to_have_count(1)
+    book.write("a second binturong")
+    expect(page.get_by_test_id("show-new")).to_have_text("Show 1 new")
+    expect(page.get_by_test_id("message")).to_have_count(1)
+
+
+def test_following(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A reader who follows sees new tweets come in by themselves, until he stops following."""
+    before = book.write("a margay sleeps")
+    book.until_found("margay", 1)
+    page, _ = open_page(f"{book.address}/?q=margay")
+    rows = page.get_by_test_id("message")
+    expect(rows).to_have_count(1)
+    page.evaluate(MARK)
+    follow = page.get_by_test_id("follow")
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    follow.focus()
+    page.keyboard.press("Enter")
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    book.write("the margay eats", "the margay rests")
+    expect(rows).to_have_count(3)
+    assert page.evaluate(MARKS) == [None, None, *before]
+    assert page.evaluate("window.gone") == 0
+    page.keyboard.press("Enter")
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    book.write("the margay hunts")
+    expect(page.get_by_test_id("show-new")).to_have_text("Show 1 new")
+    expect(rows).to_have_count(3)
+    page.keyboard.press("Enter")  # follows again, and catches up
+    expect(rows).to_have_count(4)
+
+
+def test_a_card_fades_in_once(book: Book, open_page: Callable[..., Opened]) -> None:
+    """No card is below full opacity after it appeared: not with new ones, nor another view."""
+    book.write("a caracal sleeps")
+    book.until_found("caracal", 1)
+    page, _ = open_page(f"{book.address}/?q=caracal")
+    rows = page.get_by_test_id("message")
+    expect(rows).to_have_count(1)
+    page.evaluate(FADING)
+    page.get_by_test_id("follow").click()
+    for i in range(3):
+        book.write(f"a caracal eats {i}", f"a caracal hunts {i}")
+        expect(rows).to_have_count(2 * i + 3)
+        page.evaluate(SETTLED)
+    assert page.locator(".message.coming").count() == 0
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("view-model")).to_be_visible()
+    page.get_by_test_id("tab-search").click()
+    expect(page.get_by_test_id("messages-heading")).to_be_visible()
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_test_id("search-heading")).to_contain_text("caracal")
+    page.get_by_test_id("search-box").fill("caracal -eats")
+    expect(rows).to_have_count(4)
+    page.evaluate(SETTLED)
+    assert page.evaluate("window.faint") == []
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("follows", [False, True], ids=["still", "follows"])
+def test_a_minute_of_a_fast_stream(
+    tmp_path: Path, open_page: Callable[..., Opened], browser: Browser, follows: bool
+) -> None:
+    """Two thousand a second: no card fades twice, and nothing moves while the reader reads."""
+    assert browser.is_connected()
+    generator = {"seed": 7, "rate_per_s": 2_000.0}
+    with Daemon(write_config(tmp_path / "config.yaml", generator=generator)) as daemon:
+        daemon.until_metric("streamnb_messages_total", 4_000)
+        page, _ = open_page(daemon.address)
+        expect(page.get_by_test_id("message").nth(20)).to_be_visible()
+        expect(page.get_by_test_id("series-chart")).to_be_visible()
+        if follows:
+            page.get_by_test_id("follow").click()
+        page.evaluate(FADING)
+        page.evaluate(MARK)
+        seen = daemon.metric("streamnb_messages_total")
+        daemon.until_metric("streamnb_messages_total", seen + 120_000)
+        assert page.evaluate("window.faint") == []
+        if not follows:
+            expect(page.get_by_test_id("show-new")).to_have_text("Show 50+ new")
+            assert None not in page.evaluate(MARKS)
+            assert page.evaluate("window.shifted") <= CLS_MAX
+        page.close()  # it would ask the daemon that ends
+        assert daemon.stop() == 0
 
 
 def test_tweets_of_other_words_stay_out(book: Book, open_page: Callable[..., Opened]) -> None:
@@ -52,39 +194,22 @@ def test_tweets_of_other_words_stay_out(book: Book, open_page: Callable[..., Ope
     expect(page.get_by_test_id("messages-empty")).to_be_hidden()
 
 
-def test_hovering_pauses(book: Book, open_page: Callable[..., Opened]) -> None:
-    """While the pointer is over the list nothing in it moves; afterwards it catches up."""
+def test_hovering_holds_the_list(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Who follows with the pointer over the list sees nothing move; afterwards it catches up."""
     book.write("a tapir here", "a tapir there")
     book.until_found("tapir", 2)
     page, _ = open_page(f"{book.address}/?q=tapir")
     rows = page.get_by_test_id("message")
     expect(rows).to_have_count(2)
+    page.get_by_test_id("follow").click()
     rows.first.hover()
     page.evaluate(MARK)
     book.write("one more tapir", "and another tapir")
-    expect(page.get_by_test_id("paused-note")).to_contain_text("2")
+    expect(page.get_by_test_id("show-new")).to_have_text("Show 2 new")
     assert None not in page.evaluate(MARKS)
     page.get_by_test_id("search-box").hover()
     expect(rows).to_have_count(4)
     assert page.evaluate("window.gone") == 0
-
-
-def test_the_pause_button(book: Book, open_page: Callable[..., Opened]) -> None:
-    """The list can be held still without a pointer, and what came meanwhile be asked for."""
-    book.write("a wombat here")
-    book.until_found("wombat", 1)
-    page, _ = open_page(f"{book.address}/?q=wombat")
-    rows = page.get_by_test_id("message")
-    expect(rows).to_have_count(1)
-    pause = page.get_by_test_id("pause")
-    pause.focus()
-    page.keyboard.press("Enter")
-    expect(pause).to_have_attribute("aria-pressed", "true")
-    book.write("a wombat there")
-    expect(page.get_by_test_id("paused-note")).to_contain_text("1")
-    expect(rows).to_have_count(1)
-    page.get_by_test_id("show-new").click()
-    expect(rows).to_have_count(2)
 
 
 def test_saved_searches_side_by_side(book: Book, open_page: Callable[..., Opened]) -> None:

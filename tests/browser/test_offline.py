@@ -52,6 +52,7 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(connection).to_have_attribute("data-state", "live")
         expect(page.get_by_test_id("offline-banner")).to_be_hidden()
         again.write("a serval is back")
+        page.get_by_test_id("show-new").click()
         expect(page.get_by_test_id("message")).to_have_count(2)
         expect(page.get_by_test_id("message").last).to_have_attribute("data-id", first)
         assert page.evaluate("window.still") is True

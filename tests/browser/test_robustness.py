@@ -176,45 +176,55 @@ def test_typing_fast(book: Book, open_page: Callable[..., Opened]) -> None:
 
 
 def test_a_list_that_fills(book: Book, open_page: Callable[..., Opened]) -> None:
-    """All that comes to a short list is shown; once it is full, the older ones can be leafed to."""
+    """All that comes to a short list can be shown; once it is full, older ones can be leafed to."""
     book.write("a first markhor")
     book.until_found("markhor", 1)
     page, _ = open_page(f"{book.address}/?q=markhor")
     rows = page.get_by_test_id("message")
     expect(rows).to_have_count(1)
     book.write(*[f"markhor number {i}" for i in range(20)], label=None)
+    show_new = page.get_by_test_id("show-new")
+    expect(show_new).to_have_text("Show 20 new")
+    show_new.click()
     expect(rows).to_have_count(21)
     expect(page.get_by_test_id("older")).to_be_hidden()
-    book.write(*[f"markhor number {i}" for i in range(40)], label=None)
+    book.write(*[f"markhor number {i}" for i in range(60)], label=None)
+    expect(show_new).to_have_text("Show 50+ new")
+    expect(page.get_by_test_id("older")).to_be_hidden()
+    show_new.click()
     expect(rows).to_have_count(50)
     expect(page.get_by_test_id("older")).to_be_visible()
 
 
 def test_the_focus_is_never_lost(book: Book, open_page: Callable[..., Opened]) -> None:
-    """Buttons that vanish hand the focus on; a row that vanishes does not hold the list still."""
+    """Buttons that vanish hand the focus on; a row that vanishes does not hold the list still.
+
+    A list from which a row has gone fills up from below.
+    """
     book.write(*[f"a saiga, number {i}" for i in range(60)], label=None)
     book.until_found("saiga", 60)
     page, _ = open_page(f"{book.address}/?q=saiga")
-    pause = page.get_by_test_id("pause")
+    follow = page.get_by_test_id("follow")
     for button in ("older", "newest"):
         expect(page.get_by_test_id(button)).to_be_visible()
         page.get_by_test_id(button).focus()
         page.keyboard.press("Enter")
         expect(page.get_by_test_id(button)).to_be_hidden()
-        expect(pause).to_be_focused()
-    page.keyboard.press("Enter")
+        expect(follow).to_be_focused()
     book.write("one more saiga")
     expect(page.get_by_test_id("show-new")).to_be_visible()
     page.get_by_test_id("show-new").focus()
     page.keyboard.press("Enter")
-    expect(pause).to_be_focused()
-    page.keyboard.press("Enter")  # goes on
+    expect(follow).to_be_focused()
     expect(page.get_by_test_id("message-text").first).to_have_text("one more saiga")
+    page.keyboard.press("Enter")  # follows
+    expect(follow).to_have_attribute("aria-pressed", "true")
     row = page.get_by_test_id("message").first
     row.get_by_test_id("message-why").focus()
     name = row.get_attribute("data-id")
     page.evaluate("id => fetch(`/v1/messages/${id}`, {method: 'DELETE'})", name)
     expect(page.locator(f"[data-id={name}]")).to_have_count(0)
+    expect(page.get_by_test_id("message")).to_have_count(50)
     (last,) = book.write("the very last saiga")
     expect(page.get_by_test_id("message").first).to_have_attribute("data-id", last)
 

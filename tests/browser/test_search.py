@@ -267,5 +267,6 @@ def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Open
     with page.expect_response("**/v1/search?*"):
         held[0].continue_()
     (last,) = book.write("another numbat")
+    page.get_by_test_id("show-new").click()
     expect(page.get_by_test_id("message").first).to_have_attribute("data-id", last)
     shown(page, 2)

@@ -1,6 +1,6 @@
-/** The list of messages, newest first. It is live, but keeps still while somebody reads. */
+/** The list of messages, newest first. New ones wait to be asked for, unless the reader follows the stream. */
 
-import { attr, $, coalesced, keyed, on, say, text } from "./dom.js";
+import { attr, $, coalesced, keyed, on, text } from "./dom.js";
 import { count } from "./format.js";
 import { makeRow } from "./row.js";
 
@@ -14,18 +14,22 @@ const keyOf = ({ key, id }) => `${key} ${id}`;
 /** Return the list; `onGone(id)` hears of a deletion made in it. */
 export function makeList(onGone) {
   const list = $("messages");
-  const reasons = new Set(); // why it keeps still
+  const reasons = new Set(); // why it keeps still for now, although the reader follows
   let shown = [];
   let waiting = []; // newer than all that is shown
   let isLive = true; // false on a page of older ones
+  let isFollowing = false;
   let most = ROWS_MAX; // to be drawn in the next frame
-  let isComing = false; // on top of others: a little movement shows it
+  let isComing = false; // on top of others: they fade in
 
-  const onToggle = () => pause("open", list.querySelector("[aria-expanded=true]"));
+  const isStill = () => !isFollowing || reasons.size > 0;
+  const onToggle = () => hold("open", list.querySelector("[aria-expanded=true]"));
   const draw = coalesced(() => {
     const rows = keyed(list, shown.slice(0, most), keyOf, (message) => {
       const row = makeRow(message, onToggle, onGone);
       row.classList.toggle("coming", isComing);
+      // Else it would fade in again each time that the view is shown.
+      on(row, "animationend", () => row.classList.remove("coming"));
       return row;
     });
     rows.forEach((row, i) => row.update(shown[i]));
@@ -44,35 +48,39 @@ export function makeList(onGone) {
 
   function tell() {
     const n = waiting.length;
-    const news = n ? `, ${count(n)}${n < ROWS_MAX ? "" : "+"} new` : "";
-    say($("paused-note"), isLive ? reasons.size && `Paused${news}` : "Older ones");
+    if (n) text($("show-new"), `Show ${count(n)}${n < ROWS_MAX ? "" : "+"} new`);
     $("show-new").hidden = n === 0;
-    $("newest").hidden = isLive;
+    $("newest").hidden = $("older-note").hidden = isLive;
+    if (isLive) $("older").hidden = shown.length < ROWS_MAX;
   }
 
-  function pause(reason, isOn) {
-    if (isOn) reasons.add(reason);
-    else reasons.delete(reason);
-    if (reasons.size === 0 && waiting.length) take(waiting);
+  function catchUp() {
+    if (!isStill() && waiting.length) take(waiting);
     else tell();
   }
 
-  on(list, "pointerenter", (event) => pause("hover", event.pointerType === "mouse"));
-  on(list, "pointerleave", () => pause("hover", false));
-  on(list, "focusin", () => pause("focus", true));
-  on(list, "focusout", (event) => pause("focus", list.contains(event.relatedTarget)));
-  const isAbove = ([entry]) => pause("reading", !entry.isIntersecting && entry.boundingClientRect.top < 0);
-  new IntersectionObserver(isAbove).observe($("messages-heading"));
+  function hold(reason, isOn) {
+    if (isOn) reasons.add(reason);
+    else reasons.delete(reason);
+    catchUp();
+  }
+
+  on(list, "pointerenter", (event) => hold("hover", event.pointerType === "mouse"));
+  on(list, "pointerleave", () => hold("hover", false));
+  on(list, "focusin", () => hold("focus", true));
+  on(list, "focusout", (event) => hold("focus", list.contains(event.relatedTarget)));
+  const isAbove = ([entry]) => hold("reading", !entry.isIntersecting && entry.boundingClientRect.top < 0);
+  new IntersectionObserver(isAbove).observe($("stream-start"));
   on($("show-new"), "click", () => {
     take(waiting);
-    $("pause").focus(); // this button is gone
+    $("follow").focus(); // this button is gone
+    if ($("stream").getBoundingClientRect().top < 0) $("stream").scrollIntoView();
   });
-  $("pause").disabled = false;
-  on($("pause"), "click", ({ currentTarget: button }) => {
-    const isOn = !reasons.has("button");
-    attr(button, "aria-pressed", isOn);
-    text(button, isOn ? "Resume" : "Pause");
-    pause("button", isOn);
+  $("follow").disabled = false;
+  on($("follow"), "click", ({ currentTarget: button }) => {
+    isFollowing = !isFollowing;
+    attr(button, "aria-pressed", isFollowing);
+    catchUp();
   });
 
   return {
@@ -82,7 +90,7 @@ export function makeList(onGone) {
       most = Math.ceil(innerHeight / ROW_PX_MIN);
       take(messages, []);
     },
-    /** Hear which are the newest now: show them, or keep them back while somebody reads. */
+    /** Hear which are the newest now: count those that are new, or show them to a reader who follows. */
     receive(messages) {
       if (!isLive) return;
       // What had the focus may have gone without a word.
@@ -92,8 +100,14 @@ export function makeList(onGone) {
       if (!(messages[0]?.key >= newestKey)) return take(messages, []);
       const byKey = new Map(messages.map((message) => [message.key, message]));
       shown = shown.map((message) => byKey.get(message.key) ?? message);
+      // After a deletion the list fills up from below.
+      const oldestKey = shown.at(-1)?.key ?? -1;
+      shown = [...shown, ...messages.filter(({ key }) => key < oldestKey)].slice(0, ROWS_MAX);
       const newer = messages.filter(({ key }) => key > newestKey);
-      if (reasons.size === 0) return take(newer.slice(0, Math.max(ROWS_AT_A_TIME_MAX, ROWS_MAX - shown.length)));
+      // In an empty list nothing can move.
+      if (!isStill() || shown.length === 0) {
+        return take(newer.slice(0, Math.max(ROWS_AT_A_TIME_MAX, ROWS_MAX - shown.length)));
+      }
       waiting = newer;
       draw();
       return tell();

@@ -27,7 +27,7 @@ export function makeSearch(onQuery, onSaved) {
   const list = makeList((id) => {
     announce("The message is deleted.");
     change({ id, removed: true });
-    $("pause").focus(); // what had the focus is gone
+    $("follow").focus(); // what had the focus is gone
   });
   onClasses(list.refresh);
   let query = {};
@@ -70,7 +70,7 @@ export function makeSearch(onQuery, onSaved) {
       list.replace(page.messages, !before);
       $("older").hidden = !page.more;
       $("stream").scrollIntoView();
-      $("pause").focus(); // the button may be gone
+      $("follow").focus(); // the button may be gone
     } catch (error) {
       say($("search-problem"), error.message);
     }
@@ -78,6 +78,7 @@ export function makeSearch(onQuery, onSaved) {
 
   on($("older"), "click", () => turn(list.oldestKey()));
   on($("newest"), "click", () => turn());
+  on($("follow"), "click", () => list.isLive() || turn());
 
   function sayResult() {
     const shares = summary.enough ? inWords(sharesOf(summary)) : "too few for a share";
@@ -93,7 +94,6 @@ export function makeSearch(onQuery, onSaved) {
     if (isFresh) list.replace(messages);
     else list.receive(messages);
     isFresh = false;
-    if (list.isLive()) $("older").hidden = messages.length < PAGE;
     showEmpty();
   }
 
