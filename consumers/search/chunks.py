@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _CHUNKS = 16
 _CHUNK_ROWS_MAX = 1 << 16  # so that searching one takes some milliseconds, and no longer
 _CHUNKS_BY_AGE = 24
 _UNSORTED_MAX = 4_096
-_TYPES: dict[str, Any] = {
+TYPES: dict[str, Any] = {
     "id_crc": np.uint32,
     "place": np.int32,
     "offset": np.int64,
@@ -33,6 +33,17 @@ _TYPES: dict[str, Any] = {
 }
 
 
+class Figures(NamedTuple):
+    """What is told of a chunk, as it was at some time."""
+
+    n_offered: int
+    n_bytes: int
+    dirty_since_s: float | None
+    n_deleted: int
+    is_packed: bool
+    n_changed: int
+
+
 @dataclass(slots=True)
 class Chunk:
     """One chunk; its number names its tables. The row of key k is at index k − `first_key`."""
@@ -43,6 +54,9 @@ class Chunk:
     n: int = 0  # rows filled in, those since removed included
     n_committed: int = 0  # of these, the ones that are safe in the file
     n_gone: int = 0  # rows that were removed
+    n_deleted: int = 0  # of these, the ones that the file has let go of as well
+    is_packed: bool = False  # whether the file holds the columns as one value too
+    n_changed: int = 0  # rows that changed after that, at most
     n_offered: int = 0  # messages that came while it was filled, those not taken included
     n_bytes: int = 0  # of its texts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
@@ -52,7 +66,7 @@ class Chunk:
     _sorted: NDArray[np.uint32] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.columns = {name: np.zeros(self.capacity, t) for name, t in _TYPES.items()}
+        self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
         self.alive = np.zeros(self.capacity, np.bool_)
         self._order = np.zeros(0, np.int64)
         self._sorted = np.zeros(0, np.uint32)
@@ -81,7 +95,7 @@ class Chunk:
         """Fill in rows, given by columns as `RowBuilder` makes them; `n` is raised last."""
         count = len(values["offset"])
         part = slice(self.n, self.n + count)
-        for name in _TYPES:
+        for name in TYPES:
             given = values[name]
             if name in {"truth", "corrected"}:
                 given = [-1 if label is None else label for label in given]
@@ -93,16 +107,24 @@ class Chunk:
         self.n_bytes += sum(map(len, values["text"]))
         self.n += count
 
-    def figures(self) -> tuple[int, int, float | None]:
+    def figures(self) -> Figures:
         """Return what `go_back` needs to come back to now."""
-        return self.n_offered, self.n_bytes, self.dirty_since_s
+        return Figures(
+            self.n_offered,
+            self.n_bytes,
+            self.dirty_since_s,
+            self.n_deleted,
+            self.is_packed,
+            self.n_changed,
+        )
 
-    def go_back(self, figures: tuple[int, int, float | None]) -> None:
+    def go_back(self, figures: Figures) -> None:
         """Take back what could not be written: rows, and what was told of them."""
         self.alive[self.n_committed : self.n] = False
         self.n = self.n_committed
         self._order, self._sorted = self._order[:0], self._sorted[:0]
-        self.n_offered, self.n_bytes, self.dirty_since_s = figures
+        self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
+        self.n_deleted, self.is_packed, self.n_changed = figures[3:]
 
     def is_alive(self, key: int) -> bool:
         """Return whether a row is there."""
@@ -163,9 +185,10 @@ def restored(
     first_key, n = keys[0], keys[1] - keys[0]
     at = columns["key"] - first_key
     n = max(n, int(at.max(initial=-1)) + 1)  # 0.1.0 noted too few where one write filled a chunk
-    chunk = Chunk(number, first_key, max(capacity, n), n=n, n_committed=n, n_gone=n - len(at))
+    chunk = Chunk(number, first_key, max(capacity, n), n=n, n_committed=n)
+    chunk.n_gone = chunk.n_deleted = n - len(at)
     chunk.columns["place"][:] = -1  # rows that are gone came from nowhere
-    for name in _TYPES:
+    for name in TYPES:
         chunk.columns[name][at] = columns[name]
     chunk.alive[at] = True
     # When rows came that are gone is not known; it must not break the order.

@@ -1,10 +1,10 @@
 """The SQLite file of the store: its tables, the statements that read and write them, opening it.
 
 Each chunk has a table of rows and a full-text index of them; `gone`, `place`, `lang`, `class` and
-`chunk` are there once. A file that is damaged, of another version or of other classes is moved
-aside, and a new one begun: what it held are copies of messages, and the stream brings new ones.
-Only one is kept aside, until a message is deleted: what it holds of that cannot be taken out. One
-that may itself hold words of removed messages is deleted instead.
+`chunk` are there once, as are those of `chunk_columns`. A file that is damaged, of another version
+or of other classes is moved aside, and a new one begun: what it held are copies of messages, and
+the stream brings new ones. Only one is kept aside, until a message is deleted: what it holds of
+that cannot be taken out. One that may itself hold words of removed messages is deleted instead.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
@@ -24,10 +24,10 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from consumers.messages import Partition
 from consumers.private_files import open_private
+from consumers.search.chunk_columns import columns_of, create_tables, packed_columns
 from consumers.search.chunks import Chunk, Keys, restored
 from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, QueryError
 
@@ -43,17 +43,10 @@ SHOWN = (
     "key", "id", "place", "offset", "time_ms", "arrived_ms", "user", "lang", "text", "example",
     "label", "probability", "probabilities", "truth", "taught", "taught_part", "corrected",
 )  # fmt: skip
-_IN_MEMORY = {
-    name: (name, np.int64)
-    for name in ("key", "id_crc", "place", "offset", "time_ms", "arrived_ms", "lang_code", "label")
-} | {
-    "truth": ("ifnull(truth, -1)", np.int64),
-    "corrected": ("ifnull(corrected, -1)", np.int64),
-    "probability": ("probability", np.float64),
-}
 _ROWS_A_STATEMENT = 250
 _CHOSEN = "key IN (SELECT value FROM json_each(?))"  # of a JSON list of keys
-_VERSION = 1
+_VERSION = 2
+_UNPACKED_VERSION = 1  # without `packed` and `changed`
 _APPLICATION = 0x6E625253  # tells our files from other SQLite files
 _CACHE_KIB = 16_000
 # Prepared ones that a connection keeps. An insert of up to 250 rows differs by their number and its
@@ -294,6 +287,8 @@ def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:
         (n_tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if not n_tables:
             _begin(db, classes)
+        elif (application, version) == (_APPLICATION, _UNPACKED_VERSION):
+            _convert(db)
         elif (application, version) != (_APPLICATION, _VERSION):
             raise UnfitFileError(f"it is of version {version} of application {application:x}")  # noqa: TRY301 -- as SQLite does
         return _read(db, classes, capacity)
@@ -312,9 +307,18 @@ def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
         "CREATE TABLE chunk (number INTEGER PRIMARY KEY, first_key INTEGER, next_key INTEGER,"
         " n_offered INTEGER, n_bytes INTEGER)"
     )
+    create_tables(db)
     save_classes(db, classes)
     db.execute("INSERT INTO lang VALUES (0, '')")
     db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA user_version = {_VERSION}")
+    db.execute("COMMIT")
+
+
+def _convert(db: sqlite3.Connection) -> None:
+    """Make a file of version 1 one of today's; its full chunks are packed one by one later."""
+    db.execute("BEGIN IMMEDIATE")
+    create_tables(db)
     db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
 
@@ -369,7 +373,13 @@ def _chunks(db: sqlite3.Connection, n_classes: int, capacity: int) -> list[Chunk
         raise UnfitFileError("its tables are not those that it lists")
     chunks = []
     for number, first_key, next_key, n_offered, n_bytes in found:
-        columns = columns_of(db, number)
+        (n_changed,) = db.execute(
+            "SELECT count(*) FROM changed WHERE number = ?", (number,)
+        ).fetchone()
+        columns = packed_columns(db, number)
+        is_packed = columns is not None
+        if columns is None:
+            columns = columns_of(db, number)
         if len({len(column) for column in columns.values()}) > 1:
             raise UnfitFileError(f"a column of chunk {number} is not whole")
         labels = columns["label"]
@@ -377,18 +387,9 @@ def _chunks(db: sqlite3.Connection, n_classes: int, capacity: int) -> list[Chunk
             raise UnfitFileError(f"chunk {number} has a label without a class")
         chunk = restored(number, (first_key, next_key), capacity, columns)
         chunk.n_offered, chunk.n_bytes = n_offered, n_bytes
+        chunk.is_packed, chunk.n_changed = is_packed, n_changed
         chunks.append(chunk)
     return chunks
-
-
-def columns_of(db: sqlite3.Connection, number: int) -> dict[str, NDArray[Any]]:
-    """Return the columns of a chunk that are kept in memory, by name, in the order of keys."""
-    listed = ", ".join([f"group_concat({value}, ' ')" for value, _ in _IN_MEMORY.values()])
-    found = db.execute(f"SELECT {listed} FROM (SELECT * FROM rows{number} ORDER BY key)").fetchone()
-    return {
-        name: np.fromstring(text or "", dtype=dtype, sep=" ")
-        for (name, (_, dtype)), text in zip(_IN_MEMORY.items(), found, strict=True)
-    }
 
 
 def create(db: sqlite3.Connection, number: int) -> None:
@@ -408,6 +409,8 @@ def drop(db: sqlite3.Connection, number: int) -> None:
     """Drop a chunk."""
     db.execute(f"DROP TABLE IF EXISTS words{number}")
     db.execute(f"DROP TABLE IF EXISTS rows{number}")
+    for table in ("packed", "changed"):
+        db.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 
 def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
@@ -425,15 +428,18 @@ def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
         )
 
 
-def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> None:
-    """Delete rows of a chunk; until `make_one` their words still stand in the file."""
+def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> int:
+    """Delete rows of a chunk, and return how many there were.
+
+    Until `make_one` their words still stand in the file.
+    """
     listed = (msgspec.json.encode(keys).decode(),)
     db.execute(
         f"INSERT INTO words{number} (words{number}, rowid, text, signs)"
         f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {_CHOSEN}",
         listed,
     )
-    db.execute(f"DELETE FROM rows{number} WHERE {_CHOSEN}", listed)
+    return db.execute(f"DELETE FROM rows{number} WHERE {_CHOSEN}", listed).rowcount
 
 
 def make_one(db: sqlite3.Connection, number: int) -> None:

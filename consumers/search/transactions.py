@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Partition
-from consumers.search import database
+from consumers.search import chunk_columns, database
 from consumers.search.chunks import Chunk, Retention
 from consumers.search.rows import Change, RowMapper, crc_of, placed
 from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
@@ -34,6 +34,7 @@ from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
+CHANGED_MAX = 1_000  # rows of a packed chunk that changed since, about
 
 
 At: TypeAlias = tuple[int, int]  # place and offset
@@ -72,14 +73,21 @@ class Deduplicator:
         # Messages with a label and those without come in order each, but not together: they are
         # judged on different threads.
         self._highest: dict[tuple[int, bool], int] = {}
-        for kind in (False, True):
-            for place in range(n_places):
-                for chunk in chunks:
-                    own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
-                    at = (own["place"] == place) & ((own["truth"] >= 0) == kind)
-                    self._raise(place, kind, own["offset"][at & chunk.alive[: chunk.n]])
-            for place, offset in gone:
+        self._raise_all(chunks, n_places)
+        for place, offset in gone:
+            for kind in (False, True):
                 self._raise(place, kind, np.array([offset]))
+
+    def _raise_all(self, chunks: Sequence[Chunk], n_places: int) -> None:
+        """Learn how far the held rows of each place go, those with a label and those without."""
+        highest = np.full(2 * n_places, -1, np.int64)
+        for chunk in chunks:
+            own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
+            at = np.flatnonzero(chunk.alive[: chunk.n] & (own["place"] >= 0))
+            kinds = 2 * own["place"][at].astype(np.int64) + (own["truth"][at] >= 0)
+            np.maximum.at(highest, kinds, own["offset"][at])
+        for kind, offset in enumerate(highest.tolist()):
+            self._raise(kind // 2, bool(kind % 2), np.array([offset]))
 
     def state(self) -> tuple[Gone, dict[tuple[int, bool], int]]:
         """Return what `restore` needs to come back to now."""
@@ -206,7 +214,7 @@ class Transactions:
         )
         # A kill may have come between a removal and the purge. Of an index that is one piece
         # already, purging costs nothing.
-        self._purged_s = clock()
+        self._purged_s = self._packed_s = clock()
         for chunk in self._chunks:
             chunk.dirty_since_s = self._purged_s if chunk.n_gone else None
         self._log_holds_words = True  # of rows that were removed
@@ -257,6 +265,9 @@ class Transactions:
         ]
         for chunk in due if at_once else due[:1]:
             database.make_one(self._db, chunk.number)
+            if chunk.is_packed and chunk.n_changed:
+                with self._transaction():  # no figure of a removed row stays either
+                    chunk_columns.pack(self._db, chunk)
             chunk.dirty_since_s = None
             self._purged_s = now_s
             self._log_holds_words = True
@@ -270,6 +281,22 @@ class Transactions:
         elif self._is_marked and not self._log_holds_words:
             database.unmark_unpurged(self._path)
             self._is_marked = False
+
+    def pack(self) -> None:
+        """Pack a full chunk that is not packed, or no longer so: at most one a second.
+
+        A chunk is packed when it is full; this is for files that 0.1.0 wrote, and after changes.
+        """
+        now_s = self._clock()
+        if now_s - self._packed_s < 1.0:
+            return
+        for chunk in self._chunks[:-1]:
+            if not chunk.is_packed or chunk.n_changed > CHANGED_MAX:
+                self._packed_s = now_s
+                with self._transaction():
+                    chunk_columns.pack(self._db, chunk)
+                if chunk.is_packed:
+                    return
 
     def _mark(self) -> None:
         if not self._is_marked:
@@ -337,6 +364,7 @@ class Transactions:
         for one in alive[-1:]:
             label = self._code_of(item.label)
             database.teach(self._db, one.chunk.number, one.key, label, item.part)
+            chunk_columns.note_changed(self._db, one.chunk, [one.key])
             one.chunk.correct(one.key, label)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
@@ -390,6 +418,7 @@ class Transactions:
         if newest is not None:
             self._save_figures(newest)
             database.make_one(self._db, newest.number)
+            chunk_columns.pack(self._db, newest)
             self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
         while self._chunks and self._bounds.is_beyond(self._chunks, self._n_bytes()):
@@ -446,7 +475,8 @@ class Transactions:
         if by_chunk:
             self._mark()  # before their words may stand in the file alone
         for chunk, keys in by_chunk.values():
-            database.delete(self._db, chunk.number, keys)
+            chunk.n_deleted += database.delete(self._db, chunk.number, keys)
+            chunk_columns.note_changed(self._db, chunk, keys)
             if chunk.dirty_since_s is None:
                 chunk.dirty_since_s = self._clock()
 

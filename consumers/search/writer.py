@@ -134,6 +134,7 @@ class Writer:
                 self._tell(taken, done)
             self.file.let_go(int(self._wall_clock() * 1000))
             self.file.purge()
+            self.file.pack()
             self._sampler.written(taken, time.thread_time() - began_s)
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
