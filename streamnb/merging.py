@@ -32,7 +32,7 @@ from streamnb.features import statistics
 from streamnb.labels import shown_classes
 from streamnb.learn import add_class, check_new_part, known_part
 from streamnb.serialization import pack, unpack
-from streamnb.state import ModelState, PartState
+from streamnb.state import FrozenParts, ModelState, PartState
 
 
 def clone(state: ModelState, *, whole: bool = False) -> ModelState:
@@ -83,8 +83,7 @@ def part_of(state: ModelState, name: str) -> ModelState:
     """Return a model of what one part has learned, kept in that part; see `NaiveBayes.part`."""
     part = known_part(state, name)
     assert part is not None
-    alone = state.frozen_copy(with_parts=False)
-    alone.set_parts({name: part.frozen_copy(alone.groups)})
+    alone = FrozenParts(state.frozen_tables(), {name: part}).state()
     for group in alone.groups.values():
         group.n_skipped = 0
     return clone(alone)

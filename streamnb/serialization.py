@@ -171,8 +171,8 @@ _MEAN_MAX, _COUNT_MAX = 1e100, 1e300
 def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model; arrays may share the state's memory.
 
-    A state that another thread goes on teaching must be a `frozen_copy`. `positions` holds the next
-    offset of parts' logs.
+    A state that another thread goes on teaching must be of `frozen_parts`. `positions` holds the
+    next offset of parts' logs.
     """
     _check_names(state)
     parts = _sections(state)

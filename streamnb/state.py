@@ -81,6 +81,34 @@ class PartState:
             groups[name].rescale_part(part, factor)
 
 
+@dataclass(frozen=True, slots=True)
+class FrozenParts:
+    """A model frozen to be saved: its parts' statistics, over the tables as they were.
+
+    Their sums follow from them, and what is cached to predict by follows from the sums: neither is
+    copied while learning waits. `tables` holds no statistics of its own. Of a model that is kept
+    whole, `parts` holds a single one, without a name.
+    """
+
+    tables: ModelState
+    parts: Mapping[str | None, PartState]
+
+    def state(self) -> ModelState:
+        """Return the state that is to be saved, on the thread that saves it.
+
+        Its arrays are those of `parts`; it cannot predict.
+        """
+        parts = [self.parts[name] for name in sorted(self.parts, key=str)]
+        for name, group in self.tables.groups.items():
+            group.hold([part.groups[name] for part in parts])
+        return replace(
+            self.tables,
+            class_counts=sum((part.class_counts for part in parts), np.zeros(())),
+            n_examples=sum(part.n_examples for part in parts),
+            parts={name: part for name, part in self.parts.items() if name is not None},
+        )
+
+
 @dataclass(slots=True)
 class ModelState:
     """All that there is to know of a model."""
@@ -142,6 +170,28 @@ class ModelState:
             class_counts=self.class_counts.copy(),
             groups=groups,
             parts={name: part.frozen_copy(groups) for name, part in parts},
+        )
+
+    def frozen_parts(self) -> FrozenParts:
+        """Return what is to be saved of the model; called by the thread that learns.
+
+        Later learning does not touch it; see `frozen_copy`.
+        """
+        parts: dict[Any, PartState] = {**self.parts}
+        if not parts:
+            groups = {name: group.as_part() for name, group in self.groups.items()}
+            parts = {None: PartState(self.class_counts, groups, self.n_examples)}
+        tables = self.frozen_tables()
+        return FrozenParts(tables, {k: each.frozen_copy(self.groups) for k, each in parts.items()})
+
+    def frozen_tables(self) -> ModelState:
+        """Return a state over the same tables as they are now, to be given other statistics."""
+        return replace(
+            self,
+            classes=list(self.classes),
+            class_index=dict(self.class_index),
+            groups={name: group.frozen_table() for name, group in self.groups.items()},
+            parts={},
         )
 
     @property

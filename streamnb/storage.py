@@ -66,7 +66,7 @@ def save(
     Parameters
     ----------
     model : NaiveBayes or ModelState
-        A state's `frozen_copy` may be saved on another thread while the model learns on.
+        A state's `frozen_parts` may be saved on another thread while the model learns on.
     path : path
         The file; its folder must exist.
     positions : mapping of str to int, optional

@@ -310,7 +310,7 @@ class Challengers:
             }
             arrays |= {f"{name}/figures/{key}": array for key, array in figures.arrays.items()}
             if name != self.serving:
-                header, own = serialization.pack(each.model.state.frozen_copy(), {})
+                header, own = serialization.pack(each.model.state.frozen_parts().state(), {})
                 models[name] |= {"model": header, "confidence": each.saved.pack().values}
                 arrays |= {f"{name}/model/{key}": array for key, array in own.items()}
         values = {

@@ -1,9 +1,10 @@
 """Carries out a checkpoint's steps while learning continues; `checkpoint` numbers them.
 
-The consuming thread freezes the model and its positions, which takes as long as copying the counts,
-and queues a marker behind the messages that wait for the predictor. When the predictor's thread
-reaches the marker, it flushes the sinks, which it owns. A third thread waits for that and writes
-the file. At most one checkpoint is under way at a time.
+The consuming thread freezes the model and its positions, which takes as long as copying the counts
+of its parts, and queues a marker behind the messages that wait for the predictor. When the
+predictor's thread reaches the marker, it flushes the sinks, which it owns. A third thread waits for
+that, makes what follows from the parts' counts, and writes the file. At most one checkpoint is
+under way at a time.
 
 Other components' entries are taken at the same two moments: those of the consuming thread with the
 model, those of the predictor's thread at the marker. So all of them know the same messages.
@@ -45,7 +46,7 @@ from streamnb import (
     serialization,
 )
 from streamnb.errors import PredictorError, QueueFullError
-from streamnb.state import ModelState
+from streamnb.state import FrozenParts, ModelState
 
 # How long a checkpoint may wait for the predictor and the sinks together.
 _SAFE_TIMEOUT_S = 30.0
@@ -138,7 +139,7 @@ class CheckpointWriter:
                     raise CheckpointError(f"no checkpoint was written: {error}") from error
             except PredictorError as error:
                 raise CheckpointError(f"no checkpoint was written: {error}") from error
-        frozen, at = model.state.frozen_copy(), dict(positions)
+        frozen, at = model.state.frozen_parts(), dict(positions)
         entries = _packed(self._consumed)
         self._pending = self._thread.submit(self._write, frozen, at, entries, safe, deadline)
 
@@ -178,7 +179,7 @@ class CheckpointWriter:
 
     def _write(
         self,
-        frozen: ModelState,
+        frozen: FrozenParts,
         positions: Mapping[Partition, int],
         entries: Entries,
         safe: Future[Entries],
@@ -189,8 +190,9 @@ class CheckpointWriter:
             with span("checkpoint"):
                 entries |= _wait_for(safe, deadline)
                 self._before()
-                saved = self._checkpoint.write(frozen, positions, entries)
-            self._after(frozen, positions)
+                state = frozen.state()
+                saved = self._checkpoint.write(state, positions, entries)
+            self._after(state, positions)
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, SourceError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error

@@ -351,9 +351,9 @@ class CategoriesState(GroupState):
         self.counts = statistics.resized(self.counts, classes=n_classes)
         self._fit(self.table.fields)
 
-    def frozen_copy(self) -> Self:
-        """Return a copy over the same table that later learning does not touch."""
-        twin = super().frozen_copy()
+    def frozen_table(self) -> Self:
+        """Return a copy over the same table as it is now; see `GroupState`."""
+        twin = super().frozen_table()
         twin.table = self.table.view()
         twin.alphas = self._alphas(twin.table.fields, self.counts.seen.shape[1])
         return twin

@@ -288,10 +288,15 @@ class CountedState(GroupState):
         self.estimator = estimator
         self.rebuild()
 
+    def frozen_table(self) -> Self:
+        """Return a copy over the same table as it is now; see `GroupState`."""
+        twin = super().frozen_table()
+        twin.vocabulary = self.vocabulary.view()
+        return twin
+
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch."""
         twin = super().frozen_copy()
-        twin.vocabulary = self.vocabulary.view()
         twin.estimator = self.estimator.copy()
         twin.weights = self._copy_weights(self.weights)
         return twin
@@ -418,11 +423,8 @@ class CountedState(GroupState):
         return statistics.grown(weights, columns=self.vocabulary.capacity)
 
     def _copy_weights(self, weights: Weights | None) -> Weights | None:
-        if weights is None:
-            return None
-        return statistics.copy(
-            statistics.grown(weights, columns=self.vocabulary.n_words), self.vocabulary.n_words
-        )
+        n = self.vocabulary.n_words
+        return None if weights is None else statistics.copy(statistics.grown(weights, columns=n), n)
 
     def _forget_weights(self, part: GroupPart, columns: NDArray[np.int64]) -> None:
         """Set a part's weights of some words to zero; the sum, if it is another, follows."""

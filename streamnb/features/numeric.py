@@ -128,9 +128,9 @@ class NumbersState(FieldsState):
         """Add room for new classes, or remove the last ones; see `GroupState`."""
         self._fit(n_classes, self.counts)
 
-    def frozen_copy(self) -> Self:
-        """Return a copy that later learning does not touch."""
-        twin = super().frozen_copy()
+    def frozen_table(self) -> Self:
+        """Return a copy over the same table as it is now; see `GroupState`."""
+        twin = super().frozen_table()
         twin.estimator = self._estimator(self._n_classes)
         return twin
 

@@ -80,6 +80,7 @@ class GroupState(ABC):
     n_dropped: int = 0  # features that have left because the group was full
     n_skipped: int = 0  # features that were not unlearned because they had left before
     hybrid: Hybrid | None = None  # of a group of words: weights that it learns beside the counts
+    weights: Any = None  # those weights, if there are any
     is_open: bool = False  # whether it adopts new fields that no other group names
     # Whether an example without any of its fields is normal: its fields are words, or flags that
     # are false when absent.
@@ -175,9 +176,13 @@ class GroupState(ABC):
         """Return a group over the same counts that answers by them alone."""
         return self
 
+    def frozen_table(self) -> Self:
+        """Return a copy over the same table as it is now, to be given other statistics."""
+        return copy.copy(self)
+
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch, for a snapshot."""
-        twin = copy.copy(self)
+        twin = self.frozen_table()
         twin.counts = self._copy(self.counts)
         return twin
 
@@ -245,11 +250,25 @@ class GroupState(ABC):
         """Return a copy of a part that later learning does not touch."""
         return GroupPart(self._copy(part.counts), part.n_dropped)
 
+    def hold(self, parts: Sequence[GroupPart]) -> None:
+        """Hold the sum of frozen parts, to be saved: a single part's own arrays, uncopied.
+
+        What is cached to predict by is not made, nor is the sum of weights, which no file has.
+        """
+        self.weights = parts[0].weights if len(parts) == 1 else None
+        if len(parts) == 1:
+            self.counts, self.n_dropped = parts[0].counts, parts[0].n_dropped
+        else:
+            self._add_up(parts)
+
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
         """Set the statistics to the sum of the parts', in the order given.
 
         They are a function of the parts alone: what was there before is gone.
         """
+        self._add_up(parts)
+
+    def _add_up(self, parts: Sequence[GroupPart]) -> None:
         self.counts = self.grow(self.empty_counts())
         for part in parts:
             self.add_counts(self.counts, part.counts)

@@ -257,7 +257,7 @@ def test_unlearning_takes_counts_and_leaves_weights(kept: list[Text], gone: list
     for word, own in zip(model.words(), _words_of(model), strict=True):
         assert own == weights[word]
     model.unlearn_many(*columns(kept))
-    assert not model.state.groups["text"].weights.words.any()  # type: ignore[attr-defined]
+    assert not model.state.groups["text"].weights.words.any()
 
 
 def _words_of(model: nb.NaiveBayes) -> list[list[float]]:

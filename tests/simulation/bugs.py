@@ -27,7 +27,7 @@ from consumers.pipeline.part_files import LoadedPart, PartFiles
 from consumers.pipeline.reader import Reader
 from consumers.pipeline.revision import Reviser
 from consumers.sinks.jsonl import JsonLinesSink
-from streamnb.state import ModelState
+from streamnb.state import ModelState, PartState
 from tests.system_calls import Call
 
 if TYPE_CHECKING:
@@ -61,12 +61,7 @@ def position_ahead(world: World) -> Iterator[Patch]:
 
 def counts_ahead(_world: World) -> Iterator[Patch]:
     """A checkpoint writes the counts that are being learned, not a copy."""
-    real = ModelState.frozen_copy
-
-    def frozen_copy(self: ModelState, *, with_parts: bool = True) -> ModelState:
-        return self if with_parts else real(self, with_parts=False)
-
-    yield ModelState, "frozen_copy", frozen_copy
+    yield PartState, "frozen_copy", lambda self, _groups: self
 
 
 def part_position_ahead(world: World) -> Iterator[Patch]:

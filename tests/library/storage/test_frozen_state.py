@@ -7,10 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamnb import Bernoulli, Multinomial, NaiveBayes, Words, load, save
+from streamnb import (
+    Bernoulli,
+    Categories,
+    Flags,
+    HalfLife,
+    Hybrid,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Words,
+    load,
+    save,
+)
+from streamnb.features import statistics
 from streamnb.state import ModelState
 from streamnb.storage import read
 
@@ -61,21 +75,85 @@ def test_what_is_saved_is_the_model_as_it_was_frozen(
     model = made(family, max_words)
     teach(model, before, in_parts=in_parts)
     at_once = file_of(model, tmp_path / "at-once.nb")
-    frozen = model.state.frozen_copy()
+    frozen, parts = model.state.frozen_copy(), model.state.frozen_parts()
     assert file_of(frozen, tmp_path / "frozen.nb") == at_once
     teach(model, after, in_parts=in_parts)
     assert file_of(frozen, tmp_path / "later.nb") == at_once
+    assert file_of(parts.state(), tmp_path / "parts.nb") == at_once
     answers = load(tmp_path / "later.nb").predict_log_proba_many(PROBE)
     undisturbed = made(family, max_words)
     teach(undisturbed, before, in_parts=in_parts)
     assert answers.tobytes() == undisturbed.predict_log_proba_many(PROBE).tobytes()
 
 
+def of_all_kinds() -> NaiveBayes:
+    """Return an untrained model with a group of each kind, all of them open."""
+    features: dict[str, Any] = {
+        "text": Words(Multinomial(), field="text", hybrid=Hybrid(), max_words=40),
+        "seen": Words(Bernoulli(), field="text"),
+        "place": Categories(max_values=5),
+        "flag": Flags(),
+        "size": Numbers(),
+    }
+    return NaiveBayes(["x", "y"], features=features, hash_key=7, decay=HalfLife(seconds=100.0))
+
+
+def teach_all_kinds(model: NaiveBayes, seed: int, parts: list[str | None]) -> None:
+    """Teach a hundred examples that have all kinds of fields, of decaying weight."""
+    chance = np.random.default_rng(seed)
+    for i, at in enumerate(chance.integers(0, len(parts), 100).tolist()):
+        words, value = chance.integers(0, 60, 4).tolist(), float(chance.normal())
+        x = {
+            "text": " ".join(f"w{word}" for word in words),
+            f"place{words[0] % 3}": f"v{words[1]}",
+            f"flag{words[2] % 3}": value > 0.0,
+            f"size{words[3] % 3}": value,
+        }
+        model.learn_one(x, "xy"[words[0] % 2], part=parts[at], time_s=100.0 * seed + i)
+
+
+@pytest.mark.parametrize("parts", [[None], ["0"], ["b", "a", "c"]], ids=["whole", "one", "three"])
+def test_frozen_parts_of_every_kind_are_saved_as_the_model_is(
+    tmp_path: Path, parts: list[str | None]
+) -> None:
+    """Sums are made from the frozen parts: by the byte the file that saving the model writes."""
+    model = of_all_kinds()
+    teach_all_kinds(model, 1, parts)
+    at_once = file_of(model, tmp_path / "at-once.nb")
+    frozen = model.state.frozen_parts()
+    teach_all_kinds(model, 2, parts)
+    assert file_of(model, tmp_path / "other.nb") != at_once
+    assert file_of(frozen.state(), tmp_path / "frozen.nb") == at_once
+
+
+def test_freezing_parts_copies_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is copied once and nothing else; a lone part's copy is the sum of what is saved."""
+    model, copied = of_all_kinds(), list[Any]()
+    teach_all_kinds(model, 1, ["0"])
+    real = statistics.copy
+
+    def copy(each: Any, *more: Any) -> Any:
+        copied.append(each)
+        return real(each, *more)
+
+    monkeypatch.setattr(statistics, "copy", copy)
+    frozen = model.state.frozen_parts()
+    part = model.state.parts["0"]
+    of_part = {id(each) for own in part.groups.values() for each in (own.counts, own.weights)}
+    assert {id(each) for each in copied} <= of_part
+    assert len(copied) == len(part.groups) + 1  # a hybrid's weights, too
+    state = frozen.state()
+    assert len(copied) == len(part.groups) + 1
+    for name, group in state.groups.items():
+        assert group.counts is frozen.parts["0"].groups[name].counts
+
+
 def test_positions_are_of_the_parts_it_has(tmp_path: Path) -> None:
     """A frozen model is saved with the positions of its parts, in one file."""
     model = made()
     teach(model, [("a b", "x", "0"), ("c", "y", "1")], in_parts=True)
-    save(model.state.frozen_copy(), tmp_path / "m.nb", positions={"0": 5, "1": 9}, notes={"n": 1})
+    state = model.state.frozen_parts().state()
+    save(state, tmp_path / "m.nb", positions={"0": 5, "1": 9}, notes={"n": 1})
     stored = read(tmp_path / "m.nb")
     assert stored.positions == {"0": 5, "1": 9}
     assert stored.header["notes"] == {"n": 1}
@@ -87,10 +165,11 @@ def test_it_is_saved_while_the_model_learns(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(2_000)]
     model.learn_many({"text": words[:300]}, ["x"] * 300, part="0")
     expected = file_of(model, tmp_path / "expected.nb")
-    frozen, found = model.state.frozen_copy(), []
+    parts, found = model.state.frozen_parts(), []
     began = threading.Event()
 
     def keep_saving() -> None:
+        frozen = parts.state()
         for i in range(10):
             found.append(file_of(frozen, tmp_path / f"{i}.nb"))
             began.set()
