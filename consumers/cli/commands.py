@@ -496,48 +496,9 @@ models = typer.Typer(help="Make a model of a checkpoint, or go back to one.", no
 app.add_typer(models, name="model", epilog="  streamnb model subtract --slice 2026-11-02 --to FILE")
 
 models.command("revert", help=evaluate.REVERT_HELP, epilog=evaluate.REVERT_EPILOG)(evaluate.revert)
-
-
-@models.command(
-    "subtract",
-    help="Write the newest checkpoint's model without what one slice of its log teaches: a day of "
-    "the messages' time (UTC), or a value of a field. The log is read from its beginning for it; "
-    "the checkpoint stays as it is.",
-    epilog="  streamnb model subtract --slice 2026-11-02 --to without.nb\n"
-    "  streamnb model subtract --slice en --by lang --to without-english.nb\n"
-    '  streamnb predict --model without.nb "what a lovely day"',
+models.command("subtract", help=evaluate.SUBTRACT_HELP, epilog=evaluate.SUBTRACT_EPILOG)(
+    evaluate.subtract_slice
 )
-def subtract_slice(
-    name: Annotated[
-        str, typer.Option("--slice", metavar="NAME", help="The slice, such as 2026-11-02.")
-    ],
-    to: Annotated[Path, typer.Option(metavar="FILE", help="Where the model is written.")],
-    by: Annotated[
-        str,
-        typer.Option(metavar="day|FIELD", help="What it is a slice by: user, lang, a field."),
-    ] = "day",
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    begin: ReplayFromOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Write a model without a slice."""
-    from consumers.cli import model_report as answers
-    from consumers.cli.verify import without_slice
-    from consumers.private_files import FILE_MODE
-    from streamnb import save
-
-    settings, stored, troubles = answers.read_newest(config, source)
-    _warn(troubles)
-    part, show = stream_range(begin, None), sys.stderr.isatty()
-    model, n = without_slice(settings, stored, by, name, part, show=show)
-    save(model, to, mode=FILE_MODE)
-    digest = model.digest()
-    left = model.n_examples
-    if as_json:
-        print_json({"path": str(to), "taken": n, "n_examples": left, "digest": digest})
-    else:
-        typer.echo(f"{n:,} examples taken, {left:,} left; counts' digest {digest}; {to}")
 
 
 @app.command(

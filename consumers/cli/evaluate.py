@@ -1,4 +1,4 @@
-"""The commands `evaluate`, `compare` and `model revert`, and `predict` of a source.
+"""The commands `evaluate`, `compare` and those of `model`, and `predict` of a source.
 
 `evaluation` does the judging.
 
@@ -22,8 +22,11 @@ from consumers.cli.conventions import (
     ConfigOption,
     JsonOption,
     MaxMessagesOption,
+    ReplayFromOption,
+    SourceOption,
     load_settings,
     print_json,
+    stream_range,
 )
 from consumers.config.addresses import SOURCE_FORMS
 
@@ -59,6 +62,16 @@ REVERT_HELP = (
     "daemon may run on it. The challenger goes on learning, and is not promoted again."
 )
 REVERT_EPILOG = "  streamnb model revert -c tweets.yaml"
+SUBTRACT_HELP = (
+    "Write the newest checkpoint's model without what one slice of its log teaches: a day of "
+    "the messages' time (UTC), or a value of a field. The log is read from its beginning for it; "
+    "the checkpoint stays as it is."
+)
+SUBTRACT_EPILOG = (
+    "  streamnb model subtract --slice 2026-11-02 --to without.nb\n"
+    "  streamnb model subtract --slice en --by lang --to without-english.nb\n"
+    '  streamnb predict --model without.nb "what a lovely day"'
+)
 
 
 DelayOption = Annotated[
@@ -321,3 +334,38 @@ def revert(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         print_json({"before": before, "now": now})
     else:
         typer.echo(f"{now} answers from the next start on, in the place of {before}")
+
+
+def subtract_slice(
+    name: Annotated[
+        str, typer.Option("--slice", metavar="NAME", help="The slice, such as 2026-11-02.")
+    ],
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Where the model is written.")],
+    by: Annotated[
+        str,
+        typer.Option(metavar="day|FIELD", help="What it is a slice by: user, lang, a field."),
+    ] = "day",
+    config: ConfigOption = None,
+    source: SourceOption = None,
+    begin: ReplayFromOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model without a slice."""
+    from consumers.cli import model_report as answers
+    from consumers.cli.output import print_warning
+    from consumers.cli.verify import without_slice
+    from consumers.private_files import FILE_MODE
+    from streamnb import save
+
+    settings, stored, troubles = answers.read_newest(config, source)
+    for text in troubles:
+        print_warning(Console(stderr=True), text)
+    part, show = stream_range(begin, None), sys.stderr.isatty()
+    model, n = without_slice(settings, stored, by, name, part, show=show)
+    save(model, to, mode=FILE_MODE)
+    digest = model.digest()
+    left = model.n_examples
+    if as_json:
+        print_json({"path": str(to), "taken": n, "n_examples": left, "digest": digest})
+    else:
+        typer.echo(f"{n:,} examples taken, {left:,} left; counts' digest {digest}; {to}")
