@@ -561,12 +561,20 @@ def serve(
         health.watch_part(live_updater.trouble)
         live_updater.start()
         app_state = replace(app_state, live_updater=live_updater)
-    server = HttpServer(settings.http, app_state)
-    port = server.start()
-    stack.callback(server.stop)
+    served = start_server(app_state, stack)
     if live_updater is not None:
         stack.callback(live_updater.stop)  # first: an open event stream would hold the server up
-    host = settings.http.host
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return served
+
+
+def start_server(
+    app_state: AppState, stack: contextlib.ExitStack
+) -> tuple[str, Callable[[], None]]:
+    """Serve an application until the stack stops it; see `serve` for what is returned."""
+    http = app_state.settings.http
+    server = HttpServer(http, app_state)
+    port = server.start()
+    stack.callback(server.stop)
+    address = f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{port}"
     log.info("serving", address=address)
     return address, server.watch

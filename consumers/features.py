@@ -45,6 +45,7 @@ from consumers.messages import (
     rows_of,
 )
 from streamnb import (
+    AnswerRule,
     Bernoulli,
     Beta,
     Calibrator,
@@ -263,6 +264,22 @@ def restored_confidence(values: Mapping[str, Any]) -> Confidence:
         None if calibrator is None else Calibrator.from_dict(calibrator),
         None if conformal is None else ConformalSets.from_dict(conformal),
     )
+
+
+def learned_rule(notes: Mapping[str, Any]) -> AnswerRule | None:
+    """Return the rule that a model file's notes hold, of a daemon or of `streamnb.save`.
+
+    None if they hold none.
+    """
+    known = notes.get("entries", {}).get("confidence")
+    if known is None and isinstance(notes.get("calibrator"), dict):
+        known = {"calibrator": notes["calibrator"], "conformal": None}
+    return None if known is None else restored_confidence(known).rule()
+
+
+def own_costs(settings: ModelSettings, model: NaiveBayes) -> Floats | None:
+    """Return the configuration's costs, if its classes are the model's."""
+    return costs_of(settings) if settings.classes == model.classes else None
 
 
 def costs_of(settings: ModelSettings) -> Floats | None:

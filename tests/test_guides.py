@@ -20,6 +20,7 @@ from consumers.config.settings import EmoticonLabels, FieldLabels, Section, Sett
 from consumers.messages import Reason
 from consumers.monitoring.metrics import OUTCOMES, Metrics
 from consumers.monitoring.status import State
+from consumers.replica import FolderFeed, Replica
 from streamnb.errors import StreamnbError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,7 +150,16 @@ def metric_names() -> set[str]:
 def test_metrics_and_guide_are_the_same_list() -> None:
     """Every metric has its row, and every row its metric."""
     rows = set(re.findall(r"^\| `((?:streamnb|process)_[a-z_]+)` \|", METRICS, re.MULTILINE))
+    rows = {each for each in rows if not each.startswith("streamnb_follow_")}
     assert rows == metric_names()
+
+
+def test_metrics_of_a_replica_are_the_same_list() -> None:
+    """The guide has each metric that a replica has besides."""
+    of = load(None, {})
+    families = Replica(of, FolderFeed(ROOT, of)).collect()
+    names = {f"{each.name}_total" if each.type == "counter" else each.name for each in families}
+    assert set(re.findall(r"`(streamnb_follow_[a-z_]+)` \|", METRICS)) == names
 
 
 @pytest.mark.parametrize("word", sorted({*map(str, Reason), *OUTCOMES, *map(str, State)}))

@@ -180,6 +180,41 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     _show(summary, console, as_json=as_json)
 
 
+@app.command(
+    help="Answer by a model that a daemon learns, in a process of its own: a replica, which reads "
+    "no stream and keeps nothing. It follows the newest checkpoint of a state folder, or what the "
+    "daemon at a URL hands out (http.snapshots: true). Runs until it is stopped.",
+    epilog="  streamnb serve --follow http://127.0.0.1:8100 --port 8101\n"
+    "  streamnb serve -c tweets.yaml --follow state",
+)
+def serve(
+    follow: Annotated[
+        str,
+        typer.Option(metavar="FOLDER|URL", help="A daemon's checkpoint.folder, or its address."),
+    ],
+    config: ConfigOption = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="N",
+            help="Serve here, 0 for any free port; wins over the file.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run a replica."""
+    stop = watch_signals()
+    from consumers import replica
+    from consumers.config.settings import load
+    from consumers.monitoring import logs
+
+    settings = load(find_config(config), os.environ, {"http.port": port})
+    logs.configure(None)
+    replica.run(settings, follow, stop)
+
+
 def _name_of(config: Path | None) -> str:
     return "the built-in defaults" if config is None else str(config)
 

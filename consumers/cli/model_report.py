@@ -19,7 +19,7 @@ import numpy as np
 from consumers.cli.conventions import find_config
 from consumers.config.settings import Settings, load
 from consumers.errors import CheckpointError, ConfigError
-from consumers.features import costs_of, restored_confidence
+from consumers.features import learned_rule, own_costs
 from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
@@ -89,21 +89,14 @@ def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
     if not isinstance(answers, Snapshot):
         return answers
     settings = load(find_config(config), os.environ).model
-    costs = costs_of(settings) if settings.classes == stored.model.classes else None
+    costs = own_costs(settings, stored.model)
     return Snapshot(stored.model, 0, replace(answers.rule, costs=costs))
 
 
 def calibrated_model(stored: Stored) -> NaiveBayes | Snapshot:
     """Return a file's model, answering by the rule that a daemon or `streamnb.save` left there."""
-    notes = stored.header["notes"]
-    known = notes.get("entries", {}).get("confidence")
-    if known is None and isinstance(notes.get("calibrator"), dict):
-        known = {"calibrator": notes["calibrator"], "conformal": None}
-    return (
-        stored.model
-        if known is None
-        else Snapshot(stored.model, 0, restored_confidence(known).rule())
-    )
+    rule = learned_rule(stored.header["notes"])
+    return stored.model if rule is None else Snapshot(stored.model, 0, rule)
 
 
 def predict(

@@ -541,6 +541,7 @@ class HttpSettings(Section):
     allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
     token: SecretStr | None = None  # only by ${NAME} from the environment
     token_file: SecretPath | None = None
+    snapshots: bool = False  # handed out to replicas, which are whole models
     body_bytes_max: int = Field(default=2 << 20, ge=1024)
     request_timeout_s: float = Field(default=10.0, gt=0)
     connections_max: int = Field(default=1_000, ge=1)

@@ -104,6 +104,14 @@ __all__ = [
 ]
 
 
+class FollowSettings(Section):
+    """How a replica follows a model (`streamnb serve --follow`)."""
+
+    interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
+    timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
+    stale_after_s: float = Field(default=60.0, gt=0)  # until the replica is not ready
+
+
 class Settings(Section):
     """The whole configuration."""
 
@@ -134,6 +142,7 @@ class Settings(Section):
     corrections: CorrectionsSettings = CorrectionsSettings()
     page: PageSettings = PageSettings()
     http: HttpSettings = HttpSettings()
+    follow: FollowSettings = FollowSettings()
     view: Literal["auto", "live", "log"] = "auto"
     shutdown_timeout_s: float = Field(default=10.0, gt=0)
 

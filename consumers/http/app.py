@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -27,7 +28,14 @@ from consumers.http.authorization import AllowedHosts
 from consumers.http.openapi import ApiRoute, description_routes
 from consumers.http.requests import RETRY_SOON, BodyReader, ExampleDecoder, ProblemError
 from consumers.http.routes_corrections import correction_routes, wanted_routes
-from consumers.http.routes_model import model_routes, prediction_routes, probe_routes
+from consumers.http.routes_model import (
+    FOLLOW_HEADER,
+    model_routes,
+    page_routes,
+    prediction_routes,
+    probe_routes,
+    snapshot_routes,
+)
 from consumers.http.routes_search import event_routes, search_routes
 from consumers.http.state import AppState
 from consumers.http.threads import Batcher, WorkerPool
@@ -60,8 +68,13 @@ class RequestMiddleware:
     """An ASGI application around another one; without `hosts`, any Host is allowed."""
 
     def __init__(
-        self, app: ASGIApp, metrics: HttpMetrics, hosts: AllowedHosts | None = None
+        self,
+        app: ASGIApp,
+        metrics: HttpMetrics,
+        hosts: AllowedHosts | None = None,
+        follow_age_s: Callable[[], float | None] | None = None,
     ) -> None:
+        self._follow_age_s = follow_age_s
         self._app = app
         self._metrics = metrics
         self._hosts = hosts
@@ -84,7 +97,7 @@ class RequestMiddleware:
             nonlocal status, took_s
             if message["type"] == "http.response.start":
                 status, took_s = message["status"], time.perf_counter() - began_s
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                message["headers"] = [*message.get("headers", ()), *HEADERS, *self._of_replica()]
             await send(message)
             if method == "HEAD" and message.get("more_body", False):
                 # A stream would go on for ever, and nobody sees it.
@@ -112,6 +125,11 @@ class RequestMiddleware:
             self._metrics.count_request(
                 _route(inner), method, status or GONE, took_s if status else None
             )
+
+    def _of_replica(self) -> Iterator[tuple[bytes, bytes]]:
+        age_s = None if self._follow_age_s is None else self._follow_age_s()
+        if age_s is not None:
+            yield FOLLOW_HEADER, f"{age_s:.3f}".encode()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the Host before any route is looked up, so that no route can forget it."""
@@ -149,20 +167,30 @@ def make_app(app_state: AppState) -> Starlette:
     )
     # A log that does not answer holds up corrections, and nothing else.
     workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))
-    routes = [
-        # Starlette tries them in this order: the most frequent one comes first.
-        *prediction_routes(batcher, bodies, example_decoder),
-        *search_routes(app_state, batcher, workers),
-        *correction_routes(app_state, correction_workers, bodies, example_decoder),
-        *wanted_routes(app_state, batcher, workers),
-        *model_routes(app_state, batcher, workers),
-        *event_routes(app_state),
-        *probe_routes(app_state, workers),
-    ]
+    # Starlette tries them in this order: the most frequent one comes first.
+    routes = prediction_routes(batcher, bodies, example_decoder)
+    files: list[BaseRoute] = []
+    if app_state.follow_age_s is None:  # a replica has no stream, and no page of one
+        routes += [
+            *search_routes(app_state, batcher, workers),
+            *correction_routes(app_state, correction_workers, bodies, example_decoder),
+            *wanted_routes(app_state, batcher, workers),
+            *page_routes(app_state, workers),
+            *event_routes(app_state),
+        ]
+        files = _page_routes()
+    routes += model_routes(app_state, batcher, workers)
+    routes += snapshot_routes(app_state, batcher, workers)
+    routes += probe_routes(app_state, workers)
     app = Starlette(
-        routes=[*routes, *description_routes(routes), *_page_routes()],
+        routes=[*routes, *description_routes(routes), *files],
         middleware=[
-            Middleware(RequestMiddleware, metrics=app_state.metrics.http, hosts=AllowedHosts(http))
+            Middleware(
+                RequestMiddleware,
+                metrics=app_state.metrics.http,
+                hosts=AllowedHosts(http),
+                follow_age_s=app_state.follow_age_s,
+            )
         ],
         exception_handlers={HTTPException: _as_problem, QueryError: _as_bad_query},
     )

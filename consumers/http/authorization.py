@@ -96,22 +96,27 @@ def is_open(settings: HttpSettings) -> bool:
     return settings.bearer_token is not None or is_loopback(settings.host)
 
 
-NOT_OPEN = (
-    "changes are taken from this machine alone, or with a token: set http.token by "
-    "${STREAMNB_TOKEN} or http.token_file, or http.host: 127.0.0.1"
+CHANGES = "changes are taken"
+_NOT_OPEN = (
+    " from this machine alone, or with a token: set http.token by ${STREAMNB_TOKEN} or "
+    "http.token_file, or http.host: 127.0.0.1"
 )
+NOT_OPEN = CHANGES + _NOT_OPEN
 
 
-def check_change(request: Request, settings: HttpSettings) -> None:
-    """Raise 401 without the right token, 403 if none is set and it comes from another site."""
+def check_change(request: Request, settings: HttpSettings, what: str = CHANGES) -> None:
+    """Raise 401 without the right token, 403 if none is set and it comes from another site.
+
+    `what` begins the sentence that says so.
+    """
     token = settings.bearer_token
     if token is not None:
         _check_token(request, token)
     elif not is_loopback(settings.host):
-        raise ProblemError(403, NOT_OPEN)
+        raise ProblemError(403, what + _NOT_OPEN)
     else:
         _check_no_proxy(request)
-        _check_site(request, settings)
+        _check_site(request, settings, what)
 
 
 def _check_no_proxy(request: Request) -> None:
@@ -137,13 +142,13 @@ def _check_token(request: Request, token: str) -> None:
         )
 
 
-def _check_site(request: Request, settings: HttpSettings) -> None:
+def _check_site(request: Request, settings: HttpSettings, what: str) -> None:
     hosts = request.headers.getlist("host")
     host = _name(hosts[0]) if len(hosts) == 1 else None
     if host is None or not (is_loopback(host) or host == settings.host.lower()):
         raise ProblemError(
             403,
-            f"changes are taken under this machine's own names alone, and Host is "
+            f"{what} under this machine's own names alone, and Host is "
             f"{', '.join(hosts)[:80]!r}; ask http://{settings.host} or set http.token",
         )
     origins = request.headers.getlist("origin")
@@ -151,7 +156,7 @@ def _check_site(request: Request, settings: HttpSettings) -> None:
     if any(origin.lower() != ours for origin in origins):
         raise ProblemError(
             403,
-            f"changes are taken from our own page alone, and Origin is {origins[0][:80]!r}; send "
+            f"{what} from our own page alone, and Origin is {origins[0][:80]!r}; send "
             "none, or set http.token",
         )
 

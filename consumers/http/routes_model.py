@@ -1,12 +1,16 @@
 """Routes that answer from the model or tell of it: predictions, its figures, metrics and probes.
 
 `POST /v1/predict` judges texts or messages, with explanations and intervals. `GET /v1/model` and
-`/v1/page` tell of the model, `/metrics`, `/healthz` and `/readyz` of the daemon.
+`/v1/page` tell of the model, `/metrics`, `/healthz` and `/readyz` of the daemon. `GET /v1/snapshot`
+hands the model out whole, to replicas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,10 +19,10 @@ import numpy as np
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from consumers.http import schemas
-from consumers.http.authorization import NOT_OPEN, is_open, needs_token
+from consumers.http.authorization import NOT_OPEN, check_change, is_open, needs_token
 from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import (
     NO_STORE,
@@ -27,6 +31,7 @@ from consumers.http.requests import (
     ProblemError,
     QueryParameters,
     RequestExamples,
+    component_is_off,
     corrections_setting,
     given_in,
     json_response,
@@ -36,11 +41,14 @@ from consumers.http.threads import Batcher, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
 from consumers.search.label_queue import LabellingState
-from streamnb import Snapshot, __version__
+from streamnb import EveryInterval, Snapshot, __version__, serialization
 from streamnb.errors import InputError
 from streamnb.labels import Label
 from streamnb.reader import ModelReader
 
+VERSION_HEADER = "Streamnb-Snapshot-Version"
+AGE_HEADER = "Streamnb-Snapshot-Age"  # seconds for which there may be a newer one
+FOLLOW_HEADER = b"streamnb-follow-age"  # of a replica: seconds for which its model may be outdated
 FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
 
 
@@ -119,7 +127,8 @@ def prediction_routes(
         explains = asked.explain or asked.interval is not None
         is_plain = asked.prior == "none" and not (explains or asked.raw)
         if name == "text" and batcher.text_field is not None and is_plain:
-            return json_response(await batcher.predict_text(value))
+            answer = await batcher.predict_text(value)
+            return _of_version(answer.snapshot_version, answer)
         examples = example_decoder.examples(name, value)
         if explains and examples.n > schemas.EXPLAINED_MAX:
             raise ProblemError(
@@ -129,15 +138,22 @@ def prediction_routes(
             )
         # The answer is encoded on the predictor's thread: thousands of predictions take
         # milliseconds, for which the event loop cannot stop.
-        return json_response(await batcher.ask(partial(_predict_examples, examples, asked)))
+        return _of_version(*await batcher.ask(partial(_predict_examples, examples, asked)))
 
     return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
 
 
+def _of_version(version: int, answer: schemas.PredictAnswer | bytes) -> Response:
+    """Return an answer with the version of the snapshot behind it."""
+    response = json_response(answer)
+    response.headers[VERSION_HEADER] = str(version)
+    return response
+
+
 def _predict_examples(
     examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
-) -> bytes:
-    """Return the JSON of the predictions, with what else is asked for."""
+) -> tuple[int, bytes]:
+    """Return the snapshot's version and the JSON of predictions, with what else is asked for."""
     reader = snapshot if asked.prior == "model" else snapshot.without_prior()
     answer = predict_columns(snapshot, examples.columns, reader)
     if asked.raw:
@@ -151,7 +167,7 @@ def _predict_examples(
                 prediction.explanation = explain(reader, example)
             if asked.interval is not None:
                 prediction.interval = credible_interval(reader, example, asked.interval)
-    return msgspec.json.encode(answer)
+    return snapshot.version, msgspec.json.encode(answer)
 
 
 # ---- the model, the page and probes --------------------------------------------------------------
@@ -167,7 +183,7 @@ def _askable(languages: list[str]) -> list[str]:
 
 
 def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
-    """Return the routes `/v1/model` and `/v1/page`."""
+    """Return the route `/v1/model`."""
 
     async def model(request: Request) -> Response:
         QueryParameters(request)
@@ -175,11 +191,17 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
         labelling = None if queue is None else await workers.run(queue.state)
         return json_response(await batcher.ask(partial(_model, app_state, labelling)))
 
+    return [ApiRoute("/v1/model", model, MODEL)]
+
+
+def page_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the route `/v1/page`."""
+
     async def page(request: Request) -> Response:
         QueryParameters(request)
         return json_response(await workers.run(partial(_page, app_state)))
 
-    return [ApiRoute("/v1/model", model, MODEL), ApiRoute("/v1/page", page, PAGE)]
+    return [ApiRoute("/v1/page", page, PAGE)]
 
 
 def _page(app_state: AppState) -> schemas.PageAnswer:
@@ -232,6 +254,92 @@ def _model(
         challengers=status.challengers,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
+
+
+# ---- snapshots for replicas ----------------------------------------------------------------------
+
+SNAPSHOT_ROUTE = "/v1/snapshot"
+SNAPSHOT = ApiOperation(
+    "The model as a file, for replicas",
+    "application/octet-stream",
+    problems={
+        401: "The token is missing or wrong.",
+        403: "No token is set, and the request is not from this machine.",
+        404: "http.snapshots is false.",
+        422: "There is a parameter.",
+        503: "There is no snapshot yet, or too much is asked at once.",
+    },
+)
+# A version is made for whoever asks, all together: so often at most, and within this share of one
+# processor's time, so that a learner of many words keeps its own.
+_MADE_EACH_S, _MADE_SHARE_MAX = 0.1, 0.25
+_CHUNK = 256 << 10  # other requests are answered between two of them
+
+
+class SnapshotEncoder:
+    """Makes the bytes of a model file of snapshots, one for all that ask at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._policy = EveryInterval(_MADE_EACH_S, _MADE_SHARE_MAX, clock)
+        self._lock = threading.Lock()
+        self._run = secrets.token_hex(8)  # a version's number comes again after a restart
+        self._made_at_s = 0.0
+        self._snapshot: Snapshot | None = None
+        self._blocks: list[bytes | memoryview] = []
+
+    def newest(self, snapshot: Snapshot) -> tuple[str, float, list[bytes | memoryview]]:
+        """Return the ETag, the age and the blocks of a snapshot, or of an older one within bounds.
+
+        The age is for how many seconds there may be a newer one.
+        """
+        with self._lock:
+            made = self._snapshot
+            if made is not snapshot and (made is None or self._policy.is_due(0)):
+                # Of the thread alone: a machine with much to do would make fewer and fewer.
+                began_s, self._made_at_s = time.thread_time(), self._clock()
+                self._blocks, self._snapshot = _file_of(snapshot), snapshot
+                self._policy.published(0, time.thread_time() - began_s)
+                made = snapshot
+            assert made is not None
+            age_s = 0.0 if made is snapshot else self._clock() - self._made_at_s
+            return f'"{self._run}-{made.version}"', age_s, self._blocks
+
+
+def _file_of(snapshot: Snapshot) -> list[bytes | memoryview]:
+    """Return what `streamnb.save` would write of a snapshot; its notes say what it answers by."""
+    header, arrays = serialization.pack(snapshot.state, {})
+    said = {"version": snapshot.version, "rule": snapshot.rule.to_dict()}
+    return serialization.to_blocks(header | {"notes": {"snapshot": said}}, arrays)
+
+
+def snapshot_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the route `/v1/snapshot`."""
+    encoder, http = SnapshotEncoder(), app_state.settings.http
+
+    async def snapshot(request: Request) -> Response:
+        QueryParameters(request)
+        if not http.snapshots:
+            raise component_is_off("snapshots are not handed out", "http.snapshots: true")
+        # It holds all words, and the key of their fingerprints.
+        check_change(request, http, "snapshots are handed out")
+        current = await batcher.ask(lambda snapshot: snapshot)
+        etag, age_s, blocks = await workers.run(partial(encoder.newest, current))
+        if app_state.follow_age_s is not None:
+            age_s += app_state.follow_age_s() or 0.0
+        headers = NO_STORE | {"ETag": etag, AGE_HEADER: f"{age_s:.3f}"}
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        headers["Content-Length"] = str(sum(map(len, blocks)))
+        return StreamingResponse(_chunks(blocks), 200, headers, "application/octet-stream")
+
+    return [ApiRoute(SNAPSHOT_ROUTE, snapshot, SNAPSHOT)]
+
+
+async def _chunks(blocks: list[bytes | memoryview]) -> AsyncIterator[bytes]:
+    for block in blocks:
+        for begin in range(0, len(block), _CHUNK):
+            yield bytes(block[begin : begin + _CHUNK])
 
 
 def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:

@@ -44,6 +44,8 @@ class AppState:
     label_queue: LabelQueue | None = None
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None
+    # Of a replica: for how many seconds its model may have been outdated, None before the first.
+    follow_age_s: Callable[[], float | None] | None = None
 
     @property
     def classes(self) -> Sequence[str]:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Daemon:
-    """`streamnb run` with a configuration; its log lines are read as they come.
+    """`streamnb run` with a configuration, or `serve`; its log lines are read as they come.
 
     Parameters
     ----------
@@ -38,6 +38,8 @@ class Daemon:
         More variables of its environment.
     under : sequence of str
         The command that runs it, such as `nohup`, which must become it.
+    name : str
+        What it is told to do.
 
     """
 
@@ -49,11 +51,12 @@ class Daemon:
         umask: int = -1,
         env: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
+        name: str = "run",
     ) -> None:
         self._lines: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [*under, sys.executable, "-m", "consumers", "run", "--config", config, "--json",
-             *arguments],
+            [*under, sys.executable, "-m", "consumers", name, "--config", config,
+             *(["--json"] if name == "run" else []), *arguments],
             stdin=stdin or subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

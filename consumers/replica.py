@@ -1,0 +1,400 @@
+"""A replica: a process that answers by a model which another process learns.
+
+`streamnb serve --follow` runs it. It has the routes of the daemon's API that ask the model, and the
+same code behind them; it reads no stream and writes nothing. A `ModelFeed` gets the newest version:
+of a state folder, the checkpoint; of a daemon, what its `/v1/snapshot` hands out. Each version
+comes whole, with a digest of all its bytes, and answers once that is right: what a kill left
+half-written, or a connection that broke, is never answered from.
+
+If the newest version cannot be had, the replica answers by the last one, and `degraded` of
+`/readyz` says why. If that lasts longer than `follow.stale_after_s`, the replica is not ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from consumers.config.settings import Settings
+from consumers.decode.example_input import kinds_in
+from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
+from consumers.factories import start_server
+from consumers.features import kinds_of, learned_rule, own_costs
+from consumers.http.routes_model import AGE_HEADER, SNAPSHOT_ROUTE
+from consumers.http.state import AppState
+from consumers.messages import KnownClasses
+from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import Shares
+from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.status import Health, Status
+from consumers.pipeline.checkpoint import FILE_NAME
+from consumers.process import keep_freed_memory, short_pauses
+from consumers.reporter import build_status
+from consumers.warm_up import WarmUp, needed
+from streamnb import (
+    AnswerRule,
+    NaiveBayes,
+    Predictor,
+    Snapshot,
+    SnapshotBoard,
+    StoreWarning,
+    serialization,
+)
+from streamnb.errors import StoreError
+from streamnb.storage import read
+
+_BLOCK = 1 << 20
+_NOTE_INTERVAL_S = 0.2
+log = structlog.get_logger(__name__)
+
+
+class ModelFeed(Protocol):
+    """Gets a model that another process learns."""
+
+    name: str  # as people call the place
+
+    def newest(self) -> tuple[NewVersion | None, float]:
+        """Return the newest version, and for how many seconds it may have been outdated.
+
+        The version is None if it is the one that was returned last. If it cannot be had, it is a
+        `SourceError`, and the same version is tried again.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version of the model: the snapshot that answers by it, and how long its bytes were."""
+
+    snapshot: Snapshot
+    n_bytes: int
+
+
+def feed_of(place: str, settings: Settings) -> ModelFeed:
+    """Return the feed of a folder, or of the daemon at a URL."""
+    if place.startswith(("http://", "https://")):
+        return UrlFeed(place, settings)
+    folder = Path(place)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"--follow: {place} is neither a folder nor a URL; give the checkpoint.folder of a "
+            "daemon, or where its page is, such as http://127.0.0.1:8100"
+        )
+    return FolderFeed(folder, settings)
+
+
+class FolderFeed:
+    """Reads the newest checkpoint of a state folder; its version is when it was written, in ms.
+
+    Before the first version an older file is taken if the newest is damaged; afterwards a damaged
+    one is refused, as what answers already is newer.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.name = f"folder {folder}"
+        self._path = folder / FILE_NAME
+        self._settings = settings
+        self._seen: tuple[int, ...] = ()
+        self._refused: tuple[tuple[int, ...], str] = ((), "")
+
+    def newest(self) -> tuple[NewVersion | None, float]:
+        """Return the checkpoint if it is another file than the last; see `ModelFeed`."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise SourceError(
+                f"{self._path}: there is no checkpoint to follow ({error.strerror}); let `streamnb "
+                "run` write one there, or name its checkpoint.folder"
+            ) from error
+        seen = found.st_mtime_ns, found.st_ino, found.st_size
+        if seen == self._refused[0]:
+            raise SourceError(self._refused[1])
+        if seen == self._seen:
+            return None, 0.0
+        try:
+            version = self._read(found.st_mtime_ns // 1_000_000, found.st_size)
+        except StoreError as error:
+            if not isinstance(error.__cause__, OSError):  # it may be within reach later
+                self._refused = seen, str(error)
+            raise SourceError(str(error)) from error
+        self._seen = seen
+        return version, 0.0
+
+    def _read(self, number: int, n_bytes: int) -> NewVersion:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StoreWarning)
+            stored = read(self._path)
+        for each in caught:
+            if self._seen:
+                raise StoreError(str(each.message))
+            log.error("checkpoint_damaged", detail=str(each.message))
+        check_kinds(self._path, stored.model, self._settings)
+        rule = learned_rule(stored.header["notes"]) or AnswerRule()
+        costs = own_costs(self._settings.model, stored.model)
+        return NewVersion(Snapshot(stored.model, number, replace(rule, costs=costs)), n_bytes)
+
+
+class UrlFeed:
+    """Asks a daemon, or another replica, for its newest snapshot; the version is the daemon's."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        self.name = self._url = url.rstrip("/") + SNAPSHOT_ROUTE
+        self._settings = settings
+        token = settings.http.bearer_token
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._etag: str | None = None
+        self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
+
+    def newest(self) -> tuple[NewVersion | None, float]:
+        """Return the snapshot if the daemon has another one than the last; see `ModelFeed`."""
+        headers = self._headers | ({} if self._etag is None else {"If-None-Match": self._etag})
+        asked = Request(self._url, headers=headers)  # noqa: S310 -- the operator's own address
+        try:
+            with self._open(asked, timeout=self._settings.follow.timeout_s) as answer:
+                data = self._body(answer)
+                etag, behind_s = answer.headers["ETag"], _behind_s(answer.headers)
+        except HTTPError as error:
+            with error:
+                if error.code == HTTPStatus.NOT_MODIFIED and self._etag is not None:
+                    return None, _behind_s(error.headers)
+                raise SourceError(f"{self._url}: {error.code}: {_detail(error)}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            said = getattr(error, "reason", error)
+            raise SourceError(
+                f"{self._url}: no answer ({said}). Is the daemon there, and http.snapshots true?"
+            ) from error
+        version = self._version(data)
+        self._etag = etag
+        return version, behind_s
+
+    def _body(self, answer: Any) -> bytes:
+        """Return all bytes of an answer, which may take `follow.timeout_s`."""
+        until_s = time.monotonic() + self._settings.follow.timeout_s
+        blocks = []
+        while block := answer.read(_BLOCK):
+            blocks.append(block)
+            if time.monotonic() > until_s:
+                raise TimeoutError(
+                    f"not whole within follow.timeout_s: {self._settings.follow.timeout_s:g} s"
+                )
+        return b"".join(blocks)
+
+    def _version(self, data: bytes) -> NewVersion:
+        try:
+            header, arrays = serialization.from_bytes(data)
+            state, _ = serialization.unpack(header, arrays)
+            said = header["notes"]["snapshot"]
+            model = NaiveBayes.of(state)
+            rule = AnswerRule.from_dict(said["rule"], own_costs(self._settings.model, model))
+            snapshot = Snapshot(model, said["version"], rule)
+        except serialization.UNREADABLE as error:
+            raise SourceError(
+                f"{self._url}: what came is no snapshot of a model ({error!r}); does the daemon "
+                "have the same version as the replica?"
+            ) from error
+        except StoreError as error:
+            raise SourceError(f"{self._url}: {error}") from error
+        check_kinds(self._url, model, self._settings)
+        return NewVersion(snapshot, len(data))
+
+
+def check_kinds(place: str | Path, model: NaiveBayes, settings: Settings) -> None:
+    """Refuse a model that reads other fields than the settings': requests would not fit it."""
+    wanted = kinds_of(settings.model)
+    try:
+        found = kinds_in(model)
+    except QuestionError as error:
+        raise MismatchError(f"{place}: {error}") from error
+    if wanted != found:
+        shown = [", ".join(f"{k} ({v})" for k, v in each.items()) for each in (found, wanted)]
+        raise MismatchError(
+            f"{place} reads {shown[0]}, and the configuration's model {shown[1]}. Give the "
+            "configuration of the daemon that learns it, by -c"
+        )
+
+
+def _behind_s(headers: Any) -> float:
+    """Return what an answer says of its age; without one it is no daemon's of ours."""
+    try:
+        return max(0.0, float(headers[AGE_HEADER]))
+    except (TypeError, ValueError):
+        raise SourceError(
+            f"the answer has no {AGE_HEADER}; does --follow name a daemon, or a replica?"
+        ) from None
+
+
+def _detail(error: HTTPError) -> str:
+    """Return what a problem says, or how it begins if it is none of ours."""
+    body = error.read(4096).decode("utf-8", "replace")
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200]
+
+
+@dataclass(slots=True)
+class FollowFigures:
+    """What a replica has done; the main thread alone writes it."""
+
+    n_versions: int = 0
+    n_failures: int = 0
+    load_s: float = 0.0
+    n_bytes: int = 0
+
+
+class Replica(Collector):
+    """Follows a feed on the main thread: each `turn` looks once, and publishes what is new.
+
+    `clock` returns monotonic seconds.
+    """
+
+    def __init__(
+        self, settings: Settings, feed: ModelFeed, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.settings, self.feed, self._clock = settings, feed, clock
+        self.board, self.figures = SnapshotBoard(), FollowFigures()
+        self.health = Health(clock, settings.http.stuck_after_s)
+        self.registry = CollectorRegistry()
+        self._statistics = RunStatistics(settings.model.classes, settings.model.fields, 1, clock)
+        self._metrics = Metrics(self.registry, settings.model.classes, clock)
+        self._metrics.watch(self.status)
+        self.registry.register(self)
+        self._newest_at_s: float | None = None  # when the model was the newest for sure
+        self._taken_at_s = clock()
+        self._trouble: str | None = None
+        self.health.watch_part(lambda: self._trouble)
+
+    def age_s(self) -> float | None:
+        """Return for how many seconds the model may have been outdated; None before the first."""
+        return None if self._newest_at_s is None else self._clock() - self._newest_at_s
+
+    def turn(self) -> None:
+        """Look for a newer version once. A first one that cannot fit is a `MismatchError`."""
+        began_s = self._clock()
+        n_new = 0
+        try:
+            version, behind_s = self.feed.newest()
+            if version is not None:
+                n_new = 1
+                self._take(version, began_s)
+        except (SourceError, MismatchError) as error:
+            if isinstance(error, MismatchError) and self.board.current() is None:
+                raise
+            self.figures.n_failures += 1
+            if self._trouble is None:
+                log.warning("not_followed", detail=str(error))
+            self._trouble = str(error)
+        else:
+            self._newest_at_s = began_s - behind_s
+            if self._trouble is not None:
+                log.info("followed_again", feed=self.feed.name)
+            self._trouble = None
+        self._say_ready()
+        self.health.beat(n_new)
+
+    def _take(self, version: NewVersion, began_s: float) -> None:
+        snapshot = version.snapshot
+        classes = KnownClasses(map(str, snapshot.classes))
+        self._metrics.classes = self._statistics.classes = classes
+        self.board.publish(snapshot)
+        self._taken_at_s = self._clock()
+        self.figures.n_versions += 1
+        self.figures.load_s, self.figures.n_bytes = self._taken_at_s - began_s, version.n_bytes
+        self.health.set_ready(snapshot.version)
+
+    def _say_ready(self) -> None:
+        """Let a model that has not been the newest for too long count as no answer any more."""
+        age_s, limit_s = self.age_s(), self.settings.follow.stale_after_s
+        if age_s is None or age_s <= limit_s:
+            self.health.set_trouble(self._trouble if age_s is None else None)
+            return
+        self.health.set_trouble(
+            f"the model may be outdated for {age_s:.1f} s, and may be for {limit_s:g} s "
+            f"(follow.stale_after_s): {self._trouble or 'the feed itself is behind'}"
+        )
+
+    def status(self) -> Status:
+        """Return the status as it is now; any thread may ask."""
+        snapshot = self.board.current()
+        made = build_status(self.feed.name, self._statistics, None, snapshot)
+        age_s = None if snapshot is None else self._clock() - self._taken_at_s
+        return replace(
+            made, trouble=self._trouble, snapshot_age_s=age_s, health=self.health.report()
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Yield the metrics that a replica has and a daemon has not."""
+        age_s, figures = self.age_s(), self.figures
+        rows = (
+            (GaugeMetricFamily, "age_seconds", "For how long the model may be outdated.",
+             float("nan") if age_s is None else age_s),
+            (CounterMetricFamily, "versions", "Versions of the model taken.", figures.n_versions),
+            (CounterMetricFamily, "failures", "Looks that found no version to be had.",
+             figures.n_failures),
+            (GaugeMetricFamily, "load_seconds", "How long it took to get the last version.",
+             figures.load_s),
+            (GaugeMetricFamily, "bytes", "Size of the last version.", figures.n_bytes),
+        )  # fmt: skip
+        for family, name, text, value in rows:
+            yield family(f"streamnb_follow_{name}", text, value=value)
+
+    def app_state(self, predictor: Predictor) -> AppState:
+        """Return what the application answers from."""
+        page = self.settings.page
+        return AppState(
+            settings=self.settings,
+            registry=self.registry,
+            metrics=self._metrics,
+            predictor=predictor,
+            status=self.status,
+            shares=lambda: Shares.unknown(self._metrics.classes, page.share_messages_min),
+            follow_age_s=self.age_s,
+        )
+
+
+@contextlib.contextmanager
+def serving(replica: Replica) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Serve a replica; yield its address, and what raises the error that ended the server."""
+    with contextlib.ExitStack() as stack:
+        predictor = Predictor(replica.board, replica.settings.predictor.queue_size_max)
+        predictor.start()
+        stack.callback(predictor.stop)
+        yield start_server(replica.app_state(predictor), stack)
+
+
+def run(settings: Settings, place: str, stop: threading.Event) -> None:
+    """Serve what is learned elsewhere until `stop` is set; see `feed_of` for the place.
+
+    A `ConfigError` says why it cannot, a `MismatchError` that the model is another configuration's.
+    """
+    keep_freed_memory()
+    replica = Replica(settings, feed_of(place, settings))
+    with serving(replica) as (_, watch):
+        warm_up = WarmUp(needed(settings))
+        warm_up.start()
+        while not warm_up.wait(_NOTE_INTERVAL_S):
+            if warm_up.note is not None:
+                replica.health.set_starting(warm_up.note)
+            if stop.is_set():
+                warm_up.cancel()
+                return
+        with short_pauses():
+            while not stop.is_set():
+                replica.turn()
+                watch()
+                stop.wait(settings.follow.interval_s)
