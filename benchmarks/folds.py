@@ -1,0 +1,121 @@
+"""`python -m benchmarks.folds`: k folds by subtraction, beside as many trainings without a fold.
+
+The folds are counted in one pass and each model without a fold is made by subtraction. Beside that
+stand one training on all tweets, and one a fold on those of the others; the digests of the counts
+must be the same. The times are processor time in this process, so the ratio is hardly moved by what
+else the machine does. Tweet i lies in fold i mod k.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import typer
+
+import streamnb as nb
+from benchmarks.accuracy import CHOICES, PIECE, columns_of, model_of
+from benchmarks.tweets import Tweets, load
+from streamnb.reader import ModelReader
+
+FOLDS = 10
+MODELS = {"plain": CHOICES["plain"], "daemon": CHOICES["daemon"]}
+# More than the stream's features: no word may leave, else what is left depends on the order.
+MAX_WORDS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """How folds compare with trainings.
+
+    Attributes
+    ----------
+    n_equal : int
+        Of how many folds the model without it has the digest of a training without it.
+    training_s, folds_s, trainings_s : float
+        Processor time of one training on all tweets, of all folds counted and subtracted, and of
+        a training for each fold.
+    """
+
+    n_equal: int
+    training_s: float
+    folds_s: float
+    trainings_s: float
+
+
+def learned(model: nb.NaiveBayes, tweets: Tweets, left_out: int | None, k: int) -> nb.NaiveBayes:
+    """Let a model learn all tweets but those of one fold, in their order."""
+    for first in range(0, len(tweets), k * PIECE):
+        rows = np.arange(first, min(first + k * PIECE, len(tweets)))
+        if left_out is not None:
+            rows = rows[rows % k != left_out]
+        model.learn_many(columns_of(tweets, rows), [tweets.labels[row] for row in rows.tolist()])
+    return model
+
+
+def in_folds(model: nb.NaiveBayes, tweets: Tweets, k: int) -> nb.Folds:
+    """Count the tweets in their folds."""
+    folds = nb.Folds(model, k)
+    for first in range(0, len(tweets), k * PIECE):
+        piece = np.arange(first, min(first + k * PIECE, len(tweets)))
+        for fold in range(k):
+            rows = piece[piece % k == fold]
+            labels = [tweets.labels[row] for row in rows.tolist()]
+            folds.learn_many(columns_of(tweets, rows), labels, fold)
+    return folds
+
+
+def compare(name: str, tweets: Tweets, k: int = FOLDS) -> Folded:
+    """Hold folds of a model of `MODELS` against trainings, one after the other."""
+
+    def fresh() -> nb.NaiveBayes:
+        return model_of(MAX_WORDS, **MODELS[name])
+
+    few = tweets.first(100)
+    learned(fresh(), few, None, k).digest(), in_folds(fresh(), few, k).without(0)  # compile
+    began = time.process_time()
+    learned(fresh(), tweets, None, k)
+    training_s = time.process_time() - began
+    began = time.process_time()
+    folds = in_folds(fresh(), tweets, k)
+    folds_s = time.process_time() - began
+    trainings_s, n_equal = 0.0, 0
+    for fold in range(k):
+        began = time.process_time()
+        rest: ModelReader = folds.without(fold)
+        folds_s += time.process_time() - began
+        counted = rest.digest()
+        began = time.process_time()
+        training = learned(fresh(), tweets, fold, k)
+        trainings_s += time.process_time() - began
+        n_equal += training.digest() == counted
+    return Folded(n_equal, training_s, folds_s, trainings_s)
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Of MODELS.")] = None,
+    tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
+    folds: Annotated[int, typer.Option(min=2, help="How many folds.")] = FOLDS,
+) -> None:
+    """Compare folds by subtraction with a training for each fold."""
+    unknown = set(names or ()) - MODELS.keys()
+    if unknown:
+        raise typer.BadParameter(f"no model {', '.join(sorted(unknown))}; there are {[*MODELS]}")
+    stream = load()
+    stream = stream.first(tweets or len(stream))
+    print(f"{len(stream):,} of {stream.origin}, {folds} folds; processor time")
+    for name in names or MODELS:
+        found = compare(name, stream, folds)
+        print(
+            f"{name:<8} {found.n_equal} of {folds} digests equal; one training"
+            f" {found.training_s:.1f} s, {folds} folds {found.folds_s:.1f} s ="
+            f" {found.folds_s / found.training_s:.2f} times one training,"
+            f" {folds} trainings {found.trainings_s:.1f} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)
