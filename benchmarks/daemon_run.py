@@ -37,6 +37,14 @@ PLAIN: Final[dict[str, Any]] = dict.fromkeys(("hybrid", *READING), False)
 UNIGRAMS: Final[dict[str, Any]] = {"ngrams": [1, 1], "negation": False} | PLAIN
 # The daemon's own default else: words and pairs, negations marked.
 PAIRS: Final[dict[str, Any]] = PLAIN
+# Nothing is said of the words: the hybrid of pairs that the daemon has by default.
+DEFAULT: Final[dict[str, Any]] = {}
+# The model of each row, by the name that the row has for it.
+MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "unigrams": UNIGRAMS,
+    "pairs and negation": PAIRS,
+    "default model": DEFAULT,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import msgspec
 
 from benchmarks import ours
 from benchmarks.alternate import alternate
-from benchmarks.daemon_run import PAIRS, UNIGRAMS, run_daemon
+from benchmarks.daemon_run import MODELS, PAIRS, run_daemon
 from benchmarks.kafka_topics import messages
 from benchmarks.result import Result
 from benchmarks.show import Show
@@ -36,25 +36,27 @@ _NO_MEMORY = {"learned": {"messages_max": 0}}
 
 
 def file_daemon(tweets: Tweets, show: Show) -> Result:
-    """Learn a file with two models, and its texts by the library alone."""
+    """Learn a file with three models, one of them the default, and its texts by the library."""
     result = Result("file_daemon", f"{MESSAGES:,} JSON lines of {tweets.origin}")
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as folder:
         source = write_lines(Path(folder), tweets, MESSAGES)
-        daemons = {"unigrams": UNIGRAMS, "pairs and negation": PAIRS}
-        timed = {name: _learned(source, MESSAGES, words) for name, words in daemons.items()}
+        alone = (ours.UNIGRAMS, ours.PAIRS, ours.DEFAULT)
+        timed = {name: _learned(source, MESSAGES, words) for name, words in MODELS.items()}
         timed |= {
             f"{name}, library alone": _in_library(tweets, words)
-            for name, words in {"unigrams": ours.UNIGRAMS, "pairs and negation": ours.PAIRS}.items()
+            for name, words in zip(MODELS, alone, strict=True)
         }
         turns = alternate(timed, TURNS, show)
     for name in timed:
         at_least = 400_000.0 if name == "unigrams" else None
         speed = MESSAGES / turns.median_s(name)
         result.add(name, speed, "messages/s", at_least=at_least)
-    for name in daemons:
+    for name in MODELS:
         ratio = turns.ratio(f"{name}, library alone", name)
         at_least = 0.6 if name == "unigrams" else None
         result.add(f"{name}: speed of the library", ratio, "times", at_least=at_least)
+    ratio = turns.ratio("pairs and negation", "default model")
+    result.add("default model: speed of pairs and negation", ratio, "times")
     return result
 
 

@@ -3,8 +3,8 @@
 A million JSON tweets of about 300 bytes in two partitions; the daemon reads, decodes, judges and
 learns all of them, publishes ten snapshots a second and writes a checkpoint each five seconds. The
 two clients do nothing with what they get. Broker and client share this machine's cores. The daemon
-runs as it does by default but without the hybrid, with page, store and corrections, and once more
-on the other client.
+runs as it does by default, with page, store and corrections: without the hybrid, once more on the
+other client, and with the model that it has by default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.alternate import alternate
-from benchmarks.daemon_run import PAIRS, UNIGRAMS, Run, run_daemon
+from benchmarks.daemon_run import DEFAULT, PAIRS, UNIGRAMS, Run, run_daemon
 from benchmarks.kafka_drain import drained
 from benchmarks.kafka_topics import PARTITIONS, fill, messages, running_broker
 from benchmarks.result import Result
@@ -31,12 +31,13 @@ _DRAINS = {
 _DAEMONS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "daemon, unigrams": (UNIGRAMS, {}),
     "daemon, pairs and negation": (PAIRS, {}),
+    "daemon, default model": (DEFAULT, {}),
     "daemon, unigrams, client: librdkafka": (UNIGRAMS, {"kafka": {"client": "librdkafka"}}),
 }
 
 
 def kafka_daemon(tweets: Tweets, show: Show) -> Result:
-    """Learn a topic with two models, and drain it with three clients, in turns."""
+    """Learn a topic with three models, one of them the default, and drain it with three clients."""
     with running_broker() as broker:
         broker.create_topic("tweets", PARTITIONS)
         fill(broker.address, "tweets", messages(tweets, MESSAGES))

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.tweets import CLASSES, Tweets
+from consumers.config.settings import Settings
+from consumers.features import build_model
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.columns import TextColumn
+from streamnb.inspection.words import word_group
 from streamnb.kernels.layout import Texts
 
 Likelihood = Bernoulli | Multinomial
@@ -18,6 +21,7 @@ MULTINOMIAL = Multinomial(Dirichlet(1.0))
 BERNOULLI = Bernoulli(Beta(1, 1))
 UNIGRAMS = Words(MULTINOMIAL)
 PAIRS = Words(MULTINOMIAL, ngrams=(1, 2), negation=True)
+DEFAULT = word_group(build_model(Settings().model).state, "text").spec  # the daemon's own
 
 
 def new_model(words: Words, n_threads: int = 1) -> NaiveBayes:

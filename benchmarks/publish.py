@@ -24,7 +24,7 @@ RECORDED: Final = "recorded tweets"
 BEGIN: Final = "<!-- {}: written by `make benchmark` -->"
 END: Final = "<!-- end of {} -->"
 # `[case: figure]` in a row of the README
-_REFERENCE: Final = re.compile(r"\[(\w+): ([^\]]+)\]")
+REFERENCE: Final = re.compile(r"\[(\w+): ([^\]]+)\]")
 
 Run = Mapping[str, Any]
 
@@ -35,11 +35,15 @@ class UnpublishedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the README's table: what was measured, its figures, the cases that measure it."""
+    """A row of the README's table: what was measured, its figures, the cases that measure it.
+
+    A row that `is_new` is left out if the run is older than its figures and has none of them.
+    """
 
     what: str
     figures: str
     cases: str
+    is_new: bool = False
 
 
 # What a reader decides by. `[case: figure]` stands for a figure of the run.
@@ -73,7 +77,8 @@ ROWS: Final = (
     ),
     Row(
         "the daemon on Kafka with its defaults, page on, but `hybrid`, `punctuation`, `ends`,"
-        " `entities` and `compose` off, as in all rows of the daemon; JSON of 300 bytes, unigrams",
+        " `entities` and `compose` off, as in all rows of the daemon that do not say *default"
+        " model*; JSON of 300 bytes, unigrams",
         "[kafka_daemon: daemon, unigrams] messages/s, all learned: [kafka_daemon: daemon, unigrams:"
         " faster than kafka-python] times what kafka-python only drains, [kafka_daemon: daemon,"
         " unigrams: speed of confluent-kafka] times confluent-kafka's",
@@ -86,11 +91,25 @@ ROWS: Final = (
         "kafka_daemon",
     ),
     Row(
+        "the same with the *default model*: hybrid, words, pairs and negation",
+        "[kafka_daemon: daemon, default model] messages/s",
+        "kafka_daemon",
+        is_new=True,
+    ),
+    Row(
         "the daemon on a file, unigrams / words, pairs and negation",
         "[file_daemon: unigrams] / [file_daemon: pairs and negation] messages/s: [file_daemon:"
         " unigrams: speed of the library] / [file_daemon: pairs and negation: speed of the library]"
         " times the library alone",
         "file_daemon",
+    ),
+    Row(
+        "the same with the *default model*",
+        "[file_daemon: default model] messages/s: [file_daemon: default model: speed of the"
+        " library] times the library alone, [file_daemon: default model: speed of pairs and"
+        " negation] times words, pairs and negation without the hybrid",
+        "file_daemon",
+        is_new=True,
     ),
     Row(
         "the daemon with page, store and API beside without; words and pairs / unigrams",
@@ -134,9 +153,24 @@ ROWS: Final = (
         "whole_stream",
     ),
     Row(
+        "the same with the *default model*, to the last positive tweet / the whole stream",
+        "accuracy [whole_stream: default model: accuracy to the last positive tweet] /"
+        " [whole_stream: default model: accuracy] %, log-loss [whole_stream: default model:"
+        " log-loss to the last positive tweet] / [whole_stream: default model: log-loss] nats",
+        "whole_stream",
+        is_new=True,
+    ),
+    Row(
         "memory of 10⁶ words and two snapshots",
         "[memory: model and two snapshots, RSS] MB",
         "memory",
+    ),
+    Row(
+        "the same with the *default model*",
+        "[memory: default model and two snapshots, RSS] MB, [memory: default model: memory of the"
+        " plain] times as much",
+        "memory",
+        is_new=True,
     ),
     Row(
         "process start to the end of a run of one message",
@@ -224,7 +258,9 @@ def readme_table(run: Run) -> Iterator[str]:
     yield "| what | figure | command |"
     yield "| --- | --- | --- |"
     for row in ROWS:
-        figures = _REFERENCE.sub(shown, row.figures)
+        if row.is_new and found.keys().isdisjoint(REFERENCE.findall(row.figures)):
+            continue
+        figures = REFERENCE.sub(shown, row.figures)
         yield f"| {row.what} | {figures} | `python -m benchmarks {row.cases}` |"
 
 

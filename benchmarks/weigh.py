@@ -1,6 +1,7 @@
 """The process that `memory.py` weighs: learns what comes, then says what it holds.
 
-In: lines of JSON, `[texts, labels]`. Out: after each line the number of words known; at the end of
+With `default` as its argument the model is the daemon's default one, else without its hybrid. In:
+lines of JSON, `[texts, labels]`. Out: after each line the number of words known; at the end of
 the input one JSON object of bytes, each above what the process held before learning.
 """
 
@@ -24,7 +25,8 @@ _NEVER = 1 << 62
 def main() -> None:
     """Learn, and weigh before and after."""
     board = SnapshotBoard()
-    model = build_model(plain_model(Settings().model))
+    settings = Settings().model
+    model = build_model(settings if sys.argv[1:] == ["default"] else plain_model(settings))
     learner = Learner(model, board, EveryExamples(_NEVER), time.monotonic)
     predictor = Predictor(board)
     predictor.start()

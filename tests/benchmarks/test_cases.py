@@ -30,9 +30,11 @@ from benchmarks import (
     kafka_drain,
     latency,
     numeric,
+    ours,
     page_cost,
     pages,
     predict_http,
+    publish,
     recent,
     scaling,
     vocabulary,
@@ -44,6 +46,7 @@ from benchmarks.show import Show, table_of
 from benchmarks.tweets import Tweets
 from consumers.config.settings import Settings
 from consumers.features import build_model
+from streamnb.inspection.words import word_group
 from tests.broker.broker import Broker
 
 KAFKA = ("kafka_daemon", "kafka_codecs")
@@ -112,6 +115,9 @@ def check(case: str, texts: Tweets) -> None:
         assert math.isfinite(figure.value), figure.name
     names = [figure.name for figure in result.figures]
     assert len(set(names)) == len(names)
+    # The next run of all cases has what waits for it.
+    new = [publish.REFERENCE.findall(row.figures) for row in publish.ROWS if row.is_new]
+    assert {name for found in new for of, name in found if of == case} <= set(names)
 
 
 def rare(cases: Iterable[str]) -> list[Any]:
@@ -204,3 +210,9 @@ def test_the_row_of_the_daemon_has_its_default_model() -> None:
     """The figure of `daemon` is that of a daemon whose configuration says nothing of its model."""
     found = accuracy.model_of(**accuracy.CHOICES["daemon"])
     assert found.describe() == build_model(Settings().model).describe()
+
+
+def test_the_library_beside_the_default_model_has_its_words() -> None:
+    """The library alone learns what the daemon learns, so their ratio is what the daemon adds."""
+    beside, own = ours.new_model(ours.DEFAULT), build_model(Settings().model)
+    assert word_group(beside.state, "text").spec == word_group(own.state, "text").spec
