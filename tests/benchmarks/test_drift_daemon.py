@@ -1,0 +1,21 @@
+"""The daemon behind a sudden change: a challenger that forgets takes over, and is soon as good."""
+
+from __future__ import annotations
+
+from benchmarks import drift_daemon
+
+BEFORE, AFTER = 6_000, 6_000
+
+
+def test_a_short_half_life_takes_over_and_keeps_up() -> None:
+    """A small version of `python -m benchmarks.drift_daemon`."""
+    found = drift_daemon.compare(1, BEFORE, AFTER)
+    fresh, default, reacted = (found[name] for name in ("fresh", "default", "side by side"))
+    assert (len(fresh.right), len(default.right), len(reacted.right)) == (
+        AFTER, BEFORE + AFTER, BEFORE + AFTER,
+    )  # fmt: skip
+    assert (default.serving, default.alarm_at, reacted.serving) == (None, None, "short")
+    assert reacted.alarm_at is not None
+    assert BEFORE < reacted.alarm_at < BEFORE + 500
+    ends = {name: float(each.right[-2_000:].mean()) for name, each in found.items()}
+    assert ends["default"] < ends["side by side"] <= ends["fresh"] + 0.01
