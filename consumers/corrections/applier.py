@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -54,6 +54,16 @@ class CorrectedMessage:
 
     state: Literal["teaches", "gone", "never", "before", "waits"]
     record: Any = None
+
+
+class DeletedMessage(NamedTuple):
+    """A message that a person deleted: id and place, and in which topic that was said, and where.
+
+    What the journal says is known by its line.
+    """
+
+    place: tuple[str, Partition, int]
+    said: tuple[str, int, int] | None
 
 
 class MessageMemory(Protocol):
@@ -111,7 +121,7 @@ class CorrectionApplier:
     ) -> None:
         self._is_own = is_own
         self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
-        self._deleted: list[tuple[str, Partition, int]] = []
+        self._deleted: list[DeletedMessage] = []
         self._reading = reading
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._metrics = metrics
@@ -228,8 +238,8 @@ class CorrectionApplier:
                 break
         return rejects
 
-    def take_deleted(self) -> list[tuple[str, Partition, int]]:
-        """Return id and place of the messages that were deleted since it was asked last."""
+    def take_deleted(self) -> list[DeletedMessage]:
+        """Return the messages that were deleted since it was asked last."""
         deleted, self._deleted = self._deleted, []
         return deleted
 
@@ -256,7 +266,8 @@ class CorrectionApplier:
         if own is not None and place not in {None, own}:
             fault = MISPLACED
         elif said.kind == "delete" and place is not None:
-            self._deleted.append((said.id, place, said.offset))
+            at = None if self._is_own else (*entry.partition, entry.offset)
+            self._deleted.append(DeletedMessage((said.id, place, said.offset), at))
         if fault is not None:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, fault))

@@ -86,14 +86,18 @@ Place = tuple[str, Partition, int]  # id, log, offset
 Taken = Callable[[bytes, AbstractSet[bytes]], bytes | None]
 
 
-class Deletion(msgspec.Struct, frozen=True):
-    """A deleted message: its id, the offset up to which it is erased, and who deleted it."""
+class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A deleted message: its id, the offset up to which it is erased, and who deleted it.
+
+    `said` is where a person's deletion stands in a topic of corrections: topic, partition, offset.
+    """
 
     id: str
     topic: str
     partition: int
     offset: int
     from_stream: bool
+    said: tuple[str, int, int] | None = None
 
 
 class MessageStore(Protocol):
@@ -191,10 +195,21 @@ class Erasure:
         """How many deletions are not erased yet."""
         return len(self._pending)
 
-    def add(self, places: Iterable[Place], *, from_stream: bool) -> None:
+    def add_said(self, deleted: Iterable[tuple[Place, tuple[str, int, int] | None]]) -> None:
+        """Add messages that people deleted, each with where that was said; see `add`."""
+        for place, said in deleted:
+            self.add([place], from_stream=False, said=said)
+
+    def add(
+        self,
+        places: Iterable[Place],
+        *,
+        from_stream: bool,
+        said: tuple[str, int, int] | None = None,
+    ) -> None:
         """Add messages to erase; called on the predictor's thread, after their predictions.
 
-        Of each id, messages behind the offset in that log stay.
+        Of each id, messages behind the offset in that log stay. `said`: see `Deletion`.
         """
         places = list(places)
         if places and self._elsewhere:
@@ -221,7 +236,7 @@ class Erasure:
             with self._lock:
                 self._is_saved = False
                 for name, offset in zip(ids, offsets, strict=True):
-                    self._pending[Deletion(name, *partition, offset, from_stream)] = done
+                    self._pending[Deletion(name, *partition, offset, from_stream, said)] = done
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
         """Sync the pending deletions, before a checkpoint passes over them."""
@@ -289,7 +304,7 @@ class Erasure:
             ) from error
         for each in found:
             place = each.id, Partition(each.topic, each.partition), each.offset
-            self.add([place], from_stream=each.from_stream)
+            self.add([place], from_stream=each.from_stream, said=each.said)
         if self._journal is not None:
             self.add(self._journal.deletions(), from_stream=False)
 
@@ -424,10 +439,14 @@ class Erasure:
 
 
 def _is_ahead(each: Deletion, applied: Mapping[Partition, int]) -> bool:
-    """Return whether a kept checkpoint is still to read the deletion in the stream.
+    """Return whether a kept checkpoint is still to read the deletion, wherever it stands.
 
-    An earlier run may have noted it, and been killed before a checkpoint passed over it.
+    An earlier run may have noted it, and been killed before a checkpoint passed over it. One that
+    stands in the journal is known by its line there.
     """
+    if each.said is not None:
+        topic, partition, offset = each.said
+        return applied.get(Partition(topic, partition), 0) <= offset
     place = Partition(each.topic, each.partition)
     return each.from_stream and applied.get(place, 0) <= each.offset
 

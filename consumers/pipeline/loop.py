@@ -449,7 +449,7 @@ class Pipeline:
                 self._after_predictions(partial(self._write_rejects, rejects))
             deleted = self.corrections.take_deleted()
             if self.erasure is not None and deleted:
-                self._after_predictions(partial(self.erasure.add, deleted, from_stream=False))
+                self._after_predictions(partial(self.erasure.add_said, deleted))
             self._is_mid_batch = False
         return self.corrections.has_backlog()
 

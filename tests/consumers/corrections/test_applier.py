@@ -117,6 +117,9 @@ def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
     assert learner.model.parts["t/0"].class_counts.sum() == 2.0
     assert positions[Partition("labels", 0)] == 4
     assert applier.take_deleted() == []
+    source.lines[0].append(encode(Correction("delete", "m2", 5, {}, None, None, None, first, 2)))
+    assert apply({first}) == []
+    assert applier.take_deleted() == [(("m2", first, 2), ("labels", 0, 4))]
     applier.give_up(first)
     applier.take_over(second, positions)
     assert apply({second}) == []
@@ -140,6 +143,9 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
     life.correct()
     assert life.positions[JOURNAL] == life.room.log.append(b"", b"").offset  # type: ignore[attr-defined]
     assert (life.value("delete"), life.value("label")) == (1.0, 1.0)
+    assert life.applier.take_deleted() == [
+        (("m", STREAM[1], 0), None)
+    ]  # the journal's line says it
     assert life.learner.model.parts["t/1"].class_counts.sum() == 0.0
 
 

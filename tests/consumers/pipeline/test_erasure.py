@@ -107,6 +107,33 @@ def test_what_the_stream_is_still_to_take_back_stays_in_the_memory(folder: Folde
         assert (memory.told, erasure.n_pending) == (["m7"], 1)  # the journal's line is further on
 
 
+@pytest.mark.parametrize("n_before", [0, 3])
+def test_what_a_topic_is_still_to_take_back_stays_in_the_memory(
+    tmp_path: Path, n_before: int
+) -> None:
+    """A person's deletion, noted before a kill, may be read again only after many checkpoints."""
+    topic, memory, applied = Partition("corrections", 2), NotingMemory(), {LOG: 1 << 40}
+    for is_again in (False, True):
+        erasure = Erasure(
+            tmp_path, lambda: applied, None, [], None, lambda: 0.0, learned=memory
+        )  # fmt: skip
+        if not is_again:
+            erasure.add_said([(("m1", LOG, 1), (*topic, 5)), (("m2", LOG, 2), (*topic, 6))])
+            erasure.flush(1.0)
+        for _ in range(n_before):
+            erasure.begin()
+            erasure._wait()
+        assert (memory.told, erasure.n_pending) == ([], 2)
+        erasure.close()
+    for at, told in ((5, []), (6, ["m1"]), (7, ["m1", "m2"])):
+        applied[topic] = at
+        erasure = Erasure(tmp_path, lambda: applied, None, [], None, learned=memory)
+        erasure.begin()
+        erasure.close()
+        assert memory.told == told
+    assert erasure.n_pending == 0
+
+
 def test_messages_behind_a_deletion_keep_their_texts(folder: Folder) -> None:
     """A message that came again under the id, later in its log, is another one."""
     journal = folder.path / "corrections.jsonl"
