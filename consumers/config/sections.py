@@ -525,13 +525,6 @@ class CorrectionsSettings(Section):
         return CorrectionsAddress.parse(self.to)
 
 
-class PageSettings(Section):
-    """What the page shows, and when it would rather say why it does not."""
-
-    unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
-    share_messages_min: int = Field(default=30, ge=1)
-
-
 class HttpSettings(Section):
     """The page, the API, metrics and health over HTTP."""
 

@@ -42,6 +42,7 @@ from consumers.config.model import (
     wrong_classes,
     wrong_priors,
 )
+from consumers.config.page import PageSettings, wrong_page_classes
 from consumers.config.sections import (
     SENTIMENT140,
     CheckpointSettings,
@@ -60,7 +61,6 @@ from consumers.config.sections import (
     LearningSettings,
     LiveSettings,
     OutputSettings,
-    PageSettings,
     PredictionsSettings,
     PredictorSettings,
     RecentSettings,
@@ -209,6 +209,7 @@ class Settings(Section):
             *_wrong_late_labels(self),
             *_wrong_decay(self),
             *_wrong_labelling(self),
+            *wrong_page_classes(self),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)

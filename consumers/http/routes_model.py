@@ -21,6 +21,8 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from consumers.config.page import message_names, question
+from consumers.config.settings import Settings
 from consumers.http import schemas
 from consumers.http.authorization import NOT_OPEN, check_change, is_open, needs_token
 from consumers.http.openapi import ApiOperation, ApiRoute
@@ -208,6 +210,7 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
     settings, recent = app_state.settings, app_state.recent
     return schemas.PageAnswer(
         version=__version__,
+        names=_names(settings),
         source=app_state.status().source,
         classes=list(app_state.classes),
         languages=_askable([] if recent is None else recent.languages()),
@@ -215,6 +218,22 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
         messages_min=settings.page.share_messages_min,
         corrections=_corrections(app_state),
         sample=None if recent is None else sample_of(recent.state()),
+    )
+
+
+def _names(settings: Settings) -> schemas.PageNames:
+    """Return what things are called on the page."""
+    one, several = message_names(settings)
+    return schemas.PageNames(
+        title=settings.page.title,
+        message=one,
+        messages=several,
+        question=question(settings),
+        placeholder=settings.page.placeholder,
+        classes=[
+            schemas.ClassDisplay(label, shown.name, shown.colour)
+            for label, shown in settings.page.classes.items()
+        ],
     )
 
 

@@ -319,10 +319,30 @@ class Corrections(Struct):
     reason: str | None
 
 
+class ClassDisplay(Struct):
+    """How the page shows a class; null: as it finds best."""
+
+    label: Label
+    name: str | None
+    colour: str | None
+
+
+class PageNames(Struct):
+    """What things are called on the page; classes that are listed stand first, in this order."""
+
+    title: str
+    message: str
+    messages: str
+    question: str
+    placeholder: str
+    classes: list[ClassDisplay]
+
+
 class PageAnswer(Struct):
     """What the page must know at its start."""
 
     version: str
+    names: PageNames
     source: str
     classes: list[Label]
     languages: list[str]

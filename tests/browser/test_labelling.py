@@ -81,7 +81,7 @@ def test_a_class_joins_an_open_page(
         row.get_by_test_id("message-why").click()
         expect(row.get_by_test_id("judged-now")).to_be_visible()
         page.get_by_test_id("search-box").fill("narwhal n")
-        expect(page.get_by_test_id("messages-heading")).to_have_text("Tweets about: narwhal")
+        expect(page.get_by_test_id("messages-heading")).to_have_text("Messages with narwhal")
         page.evaluate("window.still = true")
         book.write("a narwhal scores", label="sport")
         for test_id in ("share-row", "count-row"):

@@ -79,7 +79,7 @@ def test_new_tweets_wait_to_be_asked_for(book: Book, open_page: Callable[..., Op
     expect(show_new).to_have_text("Show 2 new")
     book.write("the ocelot rests")
     expect(show_new).to_have_text("Show 3 new")
-    expect(page.get_by_test_id("count-note")).to_have_text(re.compile(r"^5 in all"))
+    expect(page.get_by_test_id("count-note")).to_have_text(re.compile(r"^5 matches"))
     assert page.evaluate(MARKS) == before[::-1]
     assert page.evaluate("window.shifted") < 0.001
     show_new.click()

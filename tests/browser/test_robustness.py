@@ -299,7 +299,7 @@ def test_nothing_kept_and_nothing_learned(
         page.get_by_test_id("tab-model").click()
         expect(page.get_by_test_id("model-examples")).to_have_text("0")
         expect(page.get_by_test_id("model-accuracy")).to_have_text("–")
-        expect(page.get_by_test_id("confusion")).to_have_text("None yet.")
+        expect(page.get_by_test_id("confusion")).to_have_text("No labelled messages yet.")
         assert not re.search("NaN|null|undefined|Infinity", page.inner_text("main"))
         assert violations(page) == []
         page.get_by_test_id("tab-try").click()

@@ -53,7 +53,7 @@ def test_a_word(book: Book, open_page: Callable[..., Opened]) -> None:
     page, _ = open_page(book.address)
     ask(page, "marmoset")
     expect(page.get_by_test_id("search-heading")).to_have_text("Sentiment analysis for marmoset")
-    expect(page.get_by_test_id("messages-heading")).to_have_text("Tweets about: marmoset")
+    expect(page.get_by_test_id("messages-heading")).to_have_text("Messages with marmoset")
     shown(page, 36)
     expect(page.get_by_test_id("message-text").locator("b")).to_have_text(["marmoset"] * 36)
     counts = page.get_by_test_id("count-row").get_by_test_id("count").all_inner_texts()

@@ -81,3 +81,21 @@ def test_a_message_as_the_stream_brings_it(book: Book, open_page: Callable[..., 
     box.fill('{"text": "awful, horrible"}')
     expect(page.get_by_test_id("try-problem")).to_be_hidden()
     expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("negative", re.IGNORECASE))
+
+
+def test_nothing_known(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Of words that were never learned no class is said; one known word is enough to say one."""
+    page, _ = open_page(f"{book.address}/?view=try")
+    box, label = page.get_by_test_id("try-text"), page.get_by_test_id("try-label")
+    box.fill("xylophonist qwzrk")
+    expect(label).to_contain_text("None of these words is known to the model")
+    expect(page.get_by_test_id("try-share").first).to_be_hidden()
+    expect(page.get_by_test_id("explanation")).to_be_hidden()
+    assert "%" not in page.get_by_test_id("try-posterior").inner_text()
+    box.fill("xylophonist qwzrk awful")
+    expect(label).to_contain_text("negative")
+    expect(page.get_by_test_id("try-share").first).to_be_visible()
+    expect(page.locator("[data-testid=push-row][data-feature=awful]")).to_be_visible()
+    page.get_by_test_id("try-mode-json").check()
+    page.get_by_test_id("try-json").fill('{"text": "qwzrk"}')
+    expect(label).to_contain_text("Nothing in this is known to the model")

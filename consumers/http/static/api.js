@@ -15,12 +15,12 @@ export async function ask(path, { method, body, token } = {}) {
   try {
     response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });
   } catch {
-    throw problem(0, "The daemon does not answer.");
+    throw problem(0, "The daemon does not answer. Try again.");
   }
   if (response.ok) return response.json();
   // A proxy in between may answer with anything.
   const said = await response.json().catch(() => ({}));
-  throw problem(response.status, said.detail ?? said.title ?? `The answer has status ${response.status}.`);
+  throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
 }
 
 /** Return the query string of those values that say something. */

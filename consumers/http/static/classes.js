@@ -1,6 +1,7 @@
 /** How classes look: a colour, a mark and a pattern each, so that colour is never the only sign. */
 
 import { $, el, svg } from "./dom.js";
+import { names } from "./names.js";
 
 // Drawn in the page itself.
 const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path.getAttribute("d")]);
@@ -15,6 +16,8 @@ const KNOWN = {
   positive: ["positive", "up", "solid"],
 };
 const COLOURS = 8;
+// As the configuration calls them; the same shades as style.css has.
+const NAMED = { blue: "positive", red: "negative", grey: "neutral", orange: "k0", purple: "k1", green: "k2", pink: "k3", gold: "k4", indigo: "k5", brown: "k6", olive: "k7" };
 
 const looks = new Map();
 const listeners = [];
@@ -30,8 +33,9 @@ export function setClasses(labels) {
     const i = looks.size;
     const others = [`k${i % COLOURS}`, turn(MARKS, i), turn(PATTERNS, i)];
     const [name, mark, pattern] = KNOWN[label.toLowerCase()] ?? others;
-    const colour = `var(--${name})`;
-    looks.set(label, { colour, mark: MARKS.get(mark), pattern, fill: `url(#pattern-${i})` });
+    const own = names.classes.find((one) => one.label === label);
+    const colour = `var(--${NAMED[own?.colour] ?? name})`;
+    looks.set(label, { name: own?.name ?? label, colour, mark: MARKS.get(mark), pattern, fill: `url(#pattern-${i})` });
     return svg(
       "pattern",
       { id: `pattern-${i}`, width: 8, height: 8, patternUnits: "userSpaceOnUse", "--class": colour },
@@ -57,7 +61,15 @@ export const mark = (label) =>
     svg("path", { d: look(label).mark }),
   );
 
-export const named = (label) => el("span.named", mark(label), label);
+export const nameOf = (label) => looks.get(label)?.name ?? label;
+
+/** Return the classes in the order in which they are shown. */
+export function inOrder(labels) {
+  const first = names.classes.map(({ label }) => label).filter((label) => labels.includes(label));
+  return [...first, ...labels.filter((label) => !first.includes(label))];
+}
+
+export const named = (label) => el("span.named", mark(label), nameOf(label));
 
 export function bar(label, share, from = 0) {
   const { colour, pattern } = look(label);

@@ -1,7 +1,7 @@
 /** Teaching a label, and deleting a message. */
 
 import { ask, messagePath } from "./api.js";
-import { classNames } from "./classes.js";
+import { classNames, inOrder, nameOf } from "./classes.js";
 import { attr, $, copy, el, on, part, text } from "./dom.js";
 
 const TOKEN = "streamnb.token"; // kept for this visit only
@@ -57,7 +57,7 @@ export function makeTeaching(row, message) {
     const isThumbs = labels.toSorted().join() === "negative,positive";
     // The first option is none; classes only join, behind the others.
     const news = isThumbs ? [] : labels.slice(select.length - 1);
-    select.append(...news.map((label) => el("option", { value: label }, label)));
+    select.append(...inOrder(news).map((label) => el("option", { value: label }, nameOf(label))));
     select.hidden = isThumbs;
     const hadFocus = buttons.includes(document.activeElement);
     for (const button of buttons) button.hidden = !isThumbs;
@@ -71,7 +71,7 @@ export function makeTeaching(row, message) {
     isSending = true;
     const isSafe = await send(state, "/v1/labels", { method: "POST", body: { id: current.id, label } });
     // The change may come before the answer to what asked for it.
-    if (isSafe && current.corrected !== label) tell(state, "accepted", `taught ${label}, being learned…`);
+    if (isSafe && current.corrected !== label) tell(state, "accepted", `sent: ${nameOf(label)}; being learned…`);
     isSending = false;
     show();
   }
@@ -83,7 +83,7 @@ export function makeTeaching(row, message) {
   return (next) => {
     const isNews = next.corrected && next.corrected !== current.corrected;
     current = next;
-    if (isNews) tell(state, "changed", `learned as ${next.corrected}`);
+    if (isNews) tell(state, "changed", `learned: ${nameOf(next.corrected)}`);
     show();
   };
 }

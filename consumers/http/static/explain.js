@@ -40,7 +40,7 @@ export function explanationTable({ label, other, intercept, features }) {
   const rows = features
     .toSorted((a, b) => Math.abs(b.score) - Math.abs(a.score))
     .map((one) => row("tr@push-row", hasGroups ? `${one.group}: ${one.feature}` : one.feature, one.score, one));
-  part(node, "rows").append(...rows, row("tr.intercept@intercept-row", "before any word", intercept));
-  part(node, "sum").append(row("tr", "together", forces.reduce((sum, score) => sum + (score ?? NaN), 0)));
+  part(node, "rows").append(...rows, row("tr.intercept@intercept-row", "before any of them", intercept));
+  part(node, "sum").append(row("tr", "sum", forces.reduce((sum, score) => sum + (score ?? NaN), 0)));
   return node;
 }

@@ -1,8 +1,9 @@
 /** The figures of a search. */
 
-import { leading } from "./classes.js";
+import { inOrder, leading, nameOf } from "./classes.js";
 import { $, on, say, text } from "./dom.js";
 import { count, fine, percent, withError } from "./format.js";
+import { names } from "./names.js";
 import { makeSeries } from "./series.js";
 import { makeBars, makeRing } from "./shares.js";
 
@@ -11,24 +12,26 @@ export const sharesOf = ({ corrected, raw, classes }) =>
   Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
 
 export const inWords = (shares) =>
-  Object.entries(shares).map(([label, share]) => `${label} ${withError(share)}`).join(", ");
+  Object.entries(shares).map(([label, share]) => `${nameOf(label)} ${withError(share)}`).join(", ");
 
 function percentNote(summary) {
-  const least = `A share is shown from ${count(summary.messages_min)} on: fewer would say little.`;
-  if (!summary.enough) return `${count(summary.n)} found so far. ${least}`;
-  if (summary.corrected) return "Corrected for the model’s own mistakes, with 95% intervals.";
-  return `The raw share, as judged. ${summary.corrected_reason}`;
+  if (!summary.enough) {
+    return `At least ${count(summary.messages_min)} ${names.messages} needed for a share; ${count(summary.n)} found.`;
+  }
+  if (summary.corrected) return "Corrected for the model’s errors, with 95% intervals.";
+  return `Share of predictions, not corrected. ${summary.corrected_reason}`;
 }
 
 function countNote({ n, n_max: most, newest_only: isCut, n_unsure: unsure }) {
-  const which = isCut ? `The newest ${count(most)} of more.` : `${count(n)} in all.`;
-  return unsure ? `${which} Unsure of ${count(unsure)} (${percent(unsure / n)}).` : which;
+  const which = isCut ? `Latest ${count(most)} matches.` : `${count(n)} ${n === 1 ? "match" : "matches"}.`;
+  return unsure ? `${which} ${count(unsure)} unsure (${percent(unsure / n)}).` : which;
 }
 
 function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   if (share >= 0.995) return null;
-  const rates = `${count(stored)} of ${count(offered)} messages a second`;
-  return `A sample: ${percent(share, +(share < 0.095))} of the stream is kept here, ${rates}.`;
+  // Share and rates are of different stretches of time; they are shown together only where they agree.
+  const rates = stored / offered < 0.995 ? `, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
+  return `Sample: ${percent(share, +(share < 0.095))} of the stream is kept${rates}.`;
 }
 
 export function makeFigures() {
@@ -41,7 +44,8 @@ export function makeFigures() {
   let last = null;
 
   function drawPercent() {
-    const { enough, corrected, raw, classes: labels } = last;
+    const { enough, corrected, raw } = last;
+    const labels = inOrder(last.classes);
     text($("percent-note"), percentNote(last));
     $("raw-label").hidden = !enough || !corrected;
     $("percent").hidden = !enough;
@@ -51,7 +55,7 @@ export function makeFigures() {
     ring.update(labels, shares, inWords(shares));
     const lead = leading(Object.fromEntries(labels.map((label) => [label, shares[label].share])));
     text($("ring-share"), percent(shares[lead].share));
-    text($("ring-class"), lead);
+    text($("ring-class"), nameOf(lead));
     const wantsRaw = corrected && $("raw").checked;
     return shareBars.update(labels, (label) => {
       const share = shares[label];
@@ -63,7 +67,8 @@ export function makeFigures() {
   return (summary) => {
     last = summary;
     drawPercent();
-    const { classes: labels, counts } = summary;
+    const { counts } = summary;
+    const labels = inOrder(summary.classes);
     const most = Math.max(1, ...Object.values(counts));
     if (!countBars.isConnected) $("counts").replaceChildren(countBars);
     countBars.update(labels, (label) => ({ share: counts[label] / most, words: count(counts[label]) }));

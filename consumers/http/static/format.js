@@ -42,7 +42,7 @@ export function withError({ share, low, high }) {
 
 export function withinWords({ low, high, level }) {
   const [from, to] = [probability(low, 1), probability(high, 1)];
-  return `${from === to ? from : `${from} to ${to}`}, with ${percent(level)} credibility`;
+  return `${percent(level)} credible interval: ${from === to ? from : `${from} to ${to}`}`;
 }
 
 const time = (options) => new Intl.DateTimeFormat(locales, options).format;

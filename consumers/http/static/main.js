@@ -1,12 +1,13 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
 import { ask } from "./api.js";
-import { classNames, goOn, onClasses, setClasses } from "./classes.js";
+import { classNames, goOn, inOrder, nameOf, onClasses, setClasses } from "./classes.js";
 import { setCorrections } from "./correct.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { makeStream } from "./events.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
+import { names, setNames } from "./names.js";
 import { read, VIEWS, write } from "./route.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./saved.js";
 import { makeSearch } from "./search.js";
@@ -25,16 +26,16 @@ const silence = $("offline-why").textContent;
 
 function showConnection() {
   attr($("connection"), "data-state", state);
-  text($("connection-text"), state === "live" ? (note ?? `live${rate}`) : state);
+  text($("connection-text"), state === "live" ? (note ?? `live${rate}`) : state === "offline" ? "disconnected" : state);
   $("offline").hidden = state !== "offline";
 }
 
 /** Show whether the daemon is there, and where it refuses to answer, why. */
 function onState(next, error) {
   const isNews = next !== state || error !== undefined;
-  if (isNews) text($("offline-why"), error?.status ? `The daemon refuses: ${error.message}` : silence);
-  if (state === "offline" && next === "live") announce("The daemon is back.");
-  if (state === "live" && next === "offline") announce("The daemon does not answer.");
+  if (isNews) text($("offline-why"), error?.status ? `The daemon refused the request: ${error.message}` : silence);
+  if (state === "offline" && next === "live") announce("Connected again.");
+  if (state === "live" && next === "offline") announce("Disconnected.");
   state = next;
   showConnection();
 }
@@ -64,7 +65,7 @@ function show(isTyping = false) {
   }
   const query = { q: route.q, lang: route.lang };
   if (route.view === "search") search.show(query, isTyping);
-  else document.title = `${$(`tab-${route.view}`).textContent} · streamnb`;
+  else document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
   if (hasRecent) stream.watch([query, ...savedSearches()]);
   showModel(route.view === "model");
   if (route.view === "try") showTryIt(route.text);
@@ -85,7 +86,8 @@ function onSaved() {
   show(true); // what stands in the box stays
 }
 
-function build({ version, source, classes, languages, corrections, sample }) {
+function build({ version, names: given, source, classes, languages, corrections, sample }) {
+  setNames(given);
   setClasses(classes);
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
@@ -98,7 +100,7 @@ function build({ version, source, classes, languages, corrections, sample }) {
   showModel = makeModel();
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));
   const showFoot = () =>
-    text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${classNames().join(", ")}.`);
+    text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
   showFoot();
   onClasses(showFoot);
   hasRecent = sample !== null;

@@ -1,7 +1,7 @@
 /** The view of the model. It asks only while somebody looks. */
 
 import { ask } from "./api.js";
-import { setClasses } from "./classes.js";
+import { inOrder, setClasses } from "./classes.js";
 import { $, on, say, text } from "./dom.js";
 import * as format from "./format.js";
 import { classRows, confusionRows, drawCalibration, drawLine, movingWords, tellingWords } from "./quality.js";
@@ -22,10 +22,12 @@ function draw(model) {
   drawCalibration($("calibration"), model.calibration);
   setClasses(model.classes.map(({ label }) => label));
   put("confusion", confusionRows(model.confusion));
-  put("class-rows", classRows(model.classes));
-  put("telling", Object.entries(model.telling).map(([label, words]) => tellingWords(label, words)));
-  put("rising", movingWords(model.rising, "▲"));
-  put("falling", movingWords(model.falling, "▼"));
+  const rows = Object.fromEntries(model.classes.map((row) => [row.label, row]));
+  put("class-rows", classRows(inOrder(model.classes.map(({ label }) => label)).map((label) => rows[label])));
+  put("telling", inOrder(Object.keys(model.telling)).map((label) => tellingWords(label, model.telling[label])));
+  $("trend-note").hidden = !(model.trend_s >= 1);
+  put("rising", movingWords(model.rising.toSorted((a, b) => b.ratio - a.ratio), "▲"));
+  put("falling", movingWords(model.falling.toSorted((a, b) => a.ratio - b.ratio), "▼"));
   view.hidden = false;
   $("model-waiting").hidden = true;
   say($("model-problem"), model.trouble);

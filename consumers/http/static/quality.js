@@ -34,14 +34,14 @@ export function drawCalibration(chart, bins) {
     svg(
       "circle.dot",
       { cx: x(said), cy: y(accuracy), r: 1.2 + 2.4 * Math.sqrt(n / most) },
-      svg("title", `said ${fine(said)}, right ${fine(accuracy)} of ${count(n)}`),
+      svg("title", `predicted ${fine(said)}, right ${fine(accuracy)} of ${count(n)}`),
     ),
   );
   const corners = filled.map((bin) => `${x(bin.mean_probability)} ${y(bin.accuracy)}`);
-  const words = filled.map((bin) => `said ${percent(bin.mean_probability)}, was right ${percent(bin.accuracy)}`);
+  const words = filled.map((bin) => `predicted ${percent(bin.mean_probability)}, right ${percent(bin.accuracy)}`);
   attr(part(chart, "stroke"), "d", corners.length ? `M${corners.join("L")}` : "");
   part(chart, "dots").replaceChildren(...dots);
-  attr(chart, "aria-label", `Calibration: ${words.join("; ") || "nothing has been judged yet"}.`);
+  attr(chart, "aria-label", `Calibration: ${words.join("; ") || "no labelled messages yet"}.`);
 }
 
 const WORDS_MAX = 12;
@@ -56,16 +56,16 @@ export const classRows = (classes) =>
 
 /** What was judged as what: rows are the truth. */
 export function confusionRows({ classes, counts }) {
-  if (!counts.flat().some(Boolean)) return [el("caption", "None yet.")];
+  if (!counts.flat().some(Boolean)) return [el("caption", "No labelled messages yet.")];
   const rows = counts.map((row, i) => {
     const total = row.reduce((sum, n) => sum + n, 0) || 1;
     const cells = row.map((n, j) => {
       const props = { "--tint": `${((26 * n) / total).toFixed(0)}%`, "--class": look(classes[j]).colour };
       return el(`td.number.cell${i === j ? ".right" : ""}`, props, fine(n / total), el("small", count(n)));
     });
-    return el("tr", head("is ", named(classes[i])), cells);
+    return el("tr", head("true ", named(classes[i])), cells);
   });
-  const columns = classes.map((label) => el("th.number", { scope: "col" }, "judged ", named(label)));
+  const columns = classes.map((label) => el("th.number", { scope: "col" }, "predicted ", named(label)));
   return [el("thead", el("tr", el("td"), columns)), el("tbody", rows)];
 }
 
@@ -78,7 +78,7 @@ export function tellingWords(label, words) {
 }
 
 export function movingWords(words, sign) {
-  if (!words?.length) return [el("li.note", "None yet.")];
+  if (!words?.length) return [el("li.note", "No word has changed enough yet.")];
   return words.slice(0, WORDS_MAX).map(({ word: said, before, now, ratio }) => {
     const times = Number.isFinite(ratio) ? `× ${decimal(ratio, ratio < 10 ? 2 : 0)}` : "new";
     return el("li", { title: `${short(before)} before, ${short(now)} now` }, word(said), el("span.number", `${sign} ${times}`));

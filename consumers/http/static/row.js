@@ -1,7 +1,7 @@
 /** One message: who, when, what, how it was judged, and on a click why. */
 
 import { ask, messagePath } from "./api.js";
-import { classNames, look, mark, named } from "./classes.js";
+import { classNames, look, mark, named, nameOf } from "./classes.js";
 import { correctionsOn, makeDeleting, makeTeaching } from "./correct.js";
 import { attr, copy, el, on, part, text } from "./dom.js";
 import { explanationTable } from "./explain.js";
@@ -16,12 +16,12 @@ function tint(p) {
 }
 
 function detail({ id, label, explanation, interval, now, truth }, onGone) {
-  const then = now.label === label ? "." : `; when this came it said ${label}.`;
-  const sure = ` at ${probability(now.probabilities[now.label])}${then}`;
+  const then = now.label === label ? "." : `; on arrival: ${nameOf(label)}.`;
+  const sure = `, ${probability(now.probabilities[now.label])}${then}`;
   const facts = [
-    el("li@judged-now", "The model now says ", named(now.label), sure),
-    interval && el("li@credible-interval", "From what it has seen of these words: ", withinWords(interval), "."),
-    truth && el("li@stream-label", "The stream itself called it ", named(truth), "."),
+    el("li@judged-now", "Prediction now: ", named(now.label), sure),
+    interval && el("li@credible-interval", withinWords(interval), "."),
+    truth && el("li@stream-label", "Label in the stream: ", named(truth), "."),
   ];
   const why = explanation && explanationTable(explanation);
   return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
@@ -69,10 +69,10 @@ export function makeRow(message, onToggle, onGone) {
     node.style.setProperty("--class", look(label).colour);
     node.style.setProperty("--tint", `${unsure ? 0 : tint(next.probability).toFixed(1)}%`);
     text(part(node, "chance"), probability(next.probability));
-    text(part(node, "judged-label"), unsure ? "unsure" : label);
+    text(part(node, "judged-label"), unsure ? "unsure" : nameOf(label));
     part(node, "mark")?.remove();
     part(node, "judged").prepend(mark(label));
-    part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${corrected}`] : []));
+    part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${nameOf(corrected)}`] : []));
     if (teaching) teaching(next);
   };
   /** Show what depends on which classes there are. */
@@ -83,7 +83,7 @@ export function makeRow(message, onToggle, onGone) {
   };
 
   Object.assign(node.dataset, { key: message.key, id: message.id });
-  text(part(node, "user"), message.user ? `@${message.user}` : "somebody");
+  text(part(node, "user"), message.user ? `@${message.user}` : "");
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
   if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is

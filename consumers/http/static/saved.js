@@ -1,6 +1,6 @@
 /** Saved searches as cards. They are kept in this browser alone. */
 
-import { named } from "./classes.js";
+import { inOrder, named, nameOf } from "./classes.js";
 import { attr, $, copy, el, keyed, on, part, text } from "./dom.js";
 import { inWords, sharesOf } from "./figures.js";
 import { count, probability, withError } from "./format.js";
@@ -40,7 +40,7 @@ export function showSaveButton(search) {
   const isSaved = kept.some((one) => keyOf(one) === keyOf(search));
   attr(button, "aria-pressed", isSaved);
   const isFull = kept.length >= SAVED_MAX;
-  text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} are saved already` : "Save this search");
+  text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} searches saved (the most)` : "Save this search");
   button.disabled = isFull && !isSaved;
 }
 
@@ -54,7 +54,7 @@ function makeCard(search, onChange) {
   attr(node, "data-q", search.q);
   attr(open, "href", address({ view: "search", ...search }));
   text(open, name);
-  attr(remove, "aria-label", `Forget the search ${name}`);
+  attr(remove, "aria-label", `Remove the saved search ${name}`);
   on(remove, "click", () => {
     toggleSaved(search);
     onChange();
@@ -63,16 +63,17 @@ function makeCard(search, onChange) {
   part(node, "card-top").after(ring);
 
   node.summary = (summary) => {
-    const { enough, n, counts, classes } = summary;
+    const { enough, n, counts } = summary;
+    const classes = inOrder(summary.classes);
     const shares = sharesOf(summary);
     ring.classList.toggle("faint", !enough);
-    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "no share yet");
+    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "too few for a share");
     const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
     part(node, "card-figures").replaceChildren(...classes.slice(0, CLASSES_MAX).map(figure));
-    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} so far`);
+    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} found`);
   };
   node.messages = ({ messages: [first] }) =>
-    text(newest, first ? `${probability(first.probability)} ${first.label}: ${first.text}` : "");
+    text(newest, first ? `${probability(first.probability)} ${nameOf(first.label)}: ${first.text}` : "");
   node.problem = ({ detail }) => text(newest, detail);
   return node;
 }

@@ -6,6 +6,7 @@ import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./do
 import { inWords, makeFigures, sharesOf } from "./figures.js";
 import { count, language } from "./format.js";
 import { makeList } from "./list.js";
+import { capital, names } from "./names.js";
 import { asked } from "./route.js";
 import { showSaveButton, toggleSaved } from "./saved.js";
 
@@ -25,7 +26,7 @@ export function makeSearch(onQuery, onSaved) {
   const lang = $("lang");
   const drawFigures = makeFigures();
   const list = makeList((id) => {
-    announce("The message is deleted.");
+    announce(`The ${names.message} is deleted.`);
     change({ id, removed: true });
     $("follow").focus(); // what had the focus is gone
   });
@@ -81,13 +82,13 @@ export function makeSearch(onQuery, onSaved) {
   on($("follow"), "click", () => list.isLive() || turn());
 
   function sayResult() {
-    const shares = summary.enough ? inWords(sharesOf(summary)) : "too few for a share";
+    const shares = summary.enough ? inWords(sharesOf(summary)) : `too few ${names.messages} for a share`;
     announce(`${count(summary.n)} for ${query.q || "everything"}: ${shares}.`);
   }
 
   function showEmpty() {
     const about = query.q && ` with ${query.q}`;
-    say($("messages-empty"), list.size() ? null : `No tweet${about} yet. This page adds them as they come.`);
+    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.`);
   }
 
   function showMessages(messages) {
@@ -113,14 +114,14 @@ export function makeSearch(onQuery, onSaved) {
       }
       lang.value = next.lang;
       if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
-      document.title = next.q ? `${next.q} · streamnb` : "streamnb";
+      document.title = next.q ? `${next.q} · ${names.title}` : names.title;
       showSaveButton(next);
       if (query.q === next.q && query.lang === next.lang) return;
       query = next;
       isFresh = true;
       isSaid = false;
       text($("search-query"), next.q || "everything");
-      text($("messages-heading"), next.q ? `Tweets about: ${next.q}` : "All tweets");
+      text($("messages-heading"), next.q ? `${capital(names.messages)} with ${next.q}` : `All ${names.messages}`);
       say($("search-problem"), null);
       isBusy(true);
       $("columns").hidden = false;

@@ -1,6 +1,6 @@
 /** Shares by class over time, with the number of messages beneath. */
 
-import { leading, look } from "./classes.js";
+import { leading, look, nameOf } from "./classes.js";
 import { attr, $, keyed, svg, text } from "./dom.js";
 import { clock, count, percent } from "./format.js";
 
@@ -13,7 +13,7 @@ const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n,
 
 function inWords(point) {
   const lead = leading(point.counts);
-  return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${lead} of ${count(total(point))}`;
+  return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(total(point))}`;
 }
 
 export function makeSeries() {

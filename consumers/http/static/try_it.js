@@ -1,7 +1,7 @@
 /** Try it: the posterior moves as one types. */
 
 import { ask } from "./api.js";
-import { named, setClasses } from "./classes.js";
+import { inOrder, named, setClasses } from "./classes.js";
 import { $, debounced, el, on, say } from "./dom.js";
 import { explanationTable } from "./explain.js";
 import { probability, withinWords } from "./format.js";
@@ -16,6 +16,9 @@ function messageOf(said) {
   return message;
 }
 
+/** Return whether a feature says anything, or was seen at least. */
+const isLearned = ({ score, counts }) => score !== 0 || Object.values(counts).some(Boolean);
+
 /** Return the view; `onText(words)` hears what stands in the box. */
 export function makeTryIt(onText) {
   const sentence = $("try-text");
@@ -29,9 +32,15 @@ export function makeTryIt(onText) {
 
   function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, explanation }] }) {
     setClasses(classes);
+    const isKnown = !explanation || explanation.features.some(isLearned);
+    $("try-bars").hidden = $("try-reasons").hidden = n > 0 && !isKnown;
+    if (n && !isKnown) {
+      const words = isJson.checked ? "Nothing in this is known to the model." : "None of these words is known to the model.";
+      return $("try-label").replaceChildren(words, el("span.note", "It has no reason to prefer a class."));
+    }
     const sure = el("strong", probability(probabilities[label]));
     $("try-label").replaceChildren(named(label), sure, el("span.note", n ? interval && withinWords(interval) : "nothing is learned yet"));
-    bars.update(classes, (name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
+    bars.update(inOrder(classes), (name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
     $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation)] : []));
   }
 
@@ -50,7 +59,7 @@ export function makeTryIt(onText) {
       shown = turn;
       if (answer) draw(answer);
     } catch (error) {
-      problem = error instanceof SyntaxError ? "This is not a JSON object yet." : error.message;
+      problem = error instanceof SyntaxError ? "Not a JSON object. A message begins with { and ends with }." : error.message;
     }
     if (turn === asked) say($("try-problem"), problem);
   }

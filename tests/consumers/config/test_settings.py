@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.page import message_names, question
 from consumers.config.settings import (
     KafkaSettings,
     OutputAddress,
@@ -503,3 +504,36 @@ def test_what_is_in_force_can_be_read_back(tmp_path: Path) -> None:
     """The YAML that check-config prints is a configuration with the same meaning."""
     settings = load(None, {}, {"source": "kafka://h:1/t"})
     assert load(write(tmp_path, to_yaml(settings)), {}) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "asked"),
+    [
+        ("{}", ("tweet", "tweets"), "Sentiment analysis for"),
+        ("generator: {stream: loans}", ("application", "applications"), "Sentiment analysis for"),
+        ("source: 'file:x'", ("message", "messages"), "Sentiment analysis for"),
+        ("{source: 'file:x', message: mastodon}", ("post", "posts"), "Sentiment analysis for"),
+        ("model: {classes: [calm, cross]}", ("tweet", "tweets"), "Predictions for"),
+        ("page: {message_name: entry, message_name_plural: entries, question: Of}",
+         ("entry", "entries"), "Of"),
+    ],
+)  # fmt: skip
+def test_what_the_page_calls_things(
+    tmp_path: Path, text: str, names: tuple[str, str], asked: str
+) -> None:
+    """A message is called as the configuration says, else by its source; so is the question."""
+    settings = load(write(tmp_path, text), {})
+    assert message_names(settings) == names
+    assert question(settings) == asked
+
+
+def test_classes_of_the_page(tmp_path: Path) -> None:
+    """The page names classes of the model in colours that it has; with new classes any name."""
+    own = "classes: {sad: {name: low}}"
+    found = mistakes(tmp_path, f"page: {{{own}}}")
+    assert "page.classes.sad: is not in model.classes: 'negative', 'positive'" in found
+    assert "page.classes.positive.colour" in mistakes(
+        tmp_path, "page: {classes: {positive: {colour: '#ffffff'}}}"
+    )
+    settings = load(write(tmp_path, f"page: {{{own}}}\nmodel: {{new_classes: true}}"), {})
+    assert settings.page.classes["sad"].name == "low"
