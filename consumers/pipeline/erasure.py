@@ -27,7 +27,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +58,7 @@ from consumers.pipeline.learned_records import (
     parse,
 )
 from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at
-from consumers.sinks.records import is_output, without_message
+from consumers.sinks.records import Deleted, is_output, without_message
 from streamnb.kernels.layout import Texts
 
 FILE_NAME = "erasures.jsonl"
@@ -83,7 +82,7 @@ _NOT_APPLIED = (
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Place = tuple[str, Partition, int]  # id, log, offset
-Taken = Callable[[bytes, AbstractSet[bytes]], bytes | None]
+Taken = Callable[[bytes, Deleted], bytes | None]
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -352,12 +351,12 @@ class Erasure:
         A file that fails is logged, and the others and the journal are erased all the same.
         """
         offsets_by_id = _offsets_by_id(pending)
-        ids = {msgspec.json.encode(name) for name in offsets_by_id}
+        deleted = {msgspec.json.encode(name): at for name, at in offsets_by_id.items()}
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
         for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
             try:
-                if not self._erase_file(path, taken, ids):
+                if not self._erase_file(path, taken, deleted):
                     return None
             except OSError as error:
                 error.filename = str(path)
@@ -372,7 +371,7 @@ class Erasure:
             log.warning("texts_out_of_reach", places=places, detail=detail)
         left = self._erase_journal(offsets_by_id, applied)
         for trouble in failed[1:]:
-            log.error("texts_not_erased", n_deletions=len(ids), detail=str(trouble))
+            log.error("texts_not_erased", n_deletions=len(deleted), detail=str(trouble))
         if failed:  # all of them stay pending
             raise failed[0]
         return left
@@ -417,13 +416,13 @@ class Erasure:
                 if not is_ours and os.path.realpath(path) not in self._known:
                     yield path, None
 
-    def _erase_file(self, path: Path, taken: Taken | None, ids: AbstractSet[bytes]) -> bool:
+    def _erase_file(self, path: Path, taken: Taken | None, deleted: Deleted) -> bool:
         """Remove texts from a file, if it is an output; return whether its end was reached.
 
         Where nothing is given to remove them, it is guessed whether it is one.
         """
         if taken is not None:
-            return _overwrite(path, taken, ids, self._goes_on)
+            return _overwrite(path, taken, deleted, self._goes_on)
         if path.is_symlink() or not path.is_file():
             return True
         with path.open("rb") as file:
@@ -432,7 +431,7 @@ class Erasure:
             if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
                 return True
         # Its last line may be torn by a kill, and no sink will mend it.
-        return _overwrite(path, without_message, ids, self._goes_on, torn=True)
+        return _overwrite(path, without_message, deleted, self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
@@ -467,7 +466,7 @@ def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int
 def _overwrite(
     path: Path,
     taken: Taken,
-    ids: AbstractSet[bytes],
+    deleted: Deleted,
     goes_on: Callable[[], bool],
     *,
     torn: bool = False,
@@ -482,7 +481,7 @@ def _overwrite(
         if not stat.S_ISREG(status.st_mode):
             return True
         size = status.st_size
-        return overwrite_lines(fd, size, lambda line, _: taken(line, ids), goes_on, torn=torn)
+        return overwrite_lines(fd, size, lambda line, _: taken(line, deleted), goes_on, torn=torn)
     finally:
         os.close(fd)
 

@@ -13,9 +13,8 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -166,6 +165,10 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     decision: str | msgspec.UnsetType = msgspec.UNSET  # the cheapest class, with model.costs
     snapshot_version: int
     truth: str | msgspec.UnsetType = msgspec.UNSET  # the label, of a message that has one
+    # Where the message stands in the stream: by it a deletion spares what came later under its id.
+    topic: str | msgspec.UnsetType = msgspec.UNSET
+    partition: int | msgspec.UnsetType = msgspec.UNSET
+    offset: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +190,8 @@ class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
     value: str | msgspec.UnsetType = msgspec.UNSET
 
 
+# Of each deleted message, by its id as JSON: the offset up to which it is deleted, by log.
+Deleted: TypeAlias = Mapping[bytes, Mapping[Partition, int]]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -218,6 +223,7 @@ def prediction_record(
         snapshot_version=snapshot_version,
         truth=msgspec.UNSET if envelope.label is None else envelope.label,
         **decided,
+        **_stands_at(place),
     )
     value = _encode(prediction)
     if len(value) < _SHORT_FROM_BYTES:
@@ -227,6 +233,13 @@ def prediction_record(
         prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
     )
     return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)), place)
+
+
+def _stands_at(place: tuple[Partition, int] | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    (topic, partition), offset = place
+    return {"topic": topic, "partition": partition, "offset": offset}
 
 
 def decided_by(
@@ -306,7 +319,8 @@ _TEXTS = {"text", "fields"}
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
-_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision", "truth"}
+_PLACE = {"topic", "partition", "offset"}
+_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision", "truth"} - _PLACE
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
 _ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')
@@ -318,31 +332,45 @@ _BEGINNING = re.compile(
 _REJECT = b'{"reason":"'
 
 
-def prediction_without_text(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
-    """Return a prediction's line without text and fields if it belongs to one of some messages.
+def _is_newer(line: Mapping[str, Any], deleted: Mapping[Partition, int]) -> bool:
+    """Return whether a line is of a message that came behind the deletion of its id in its log.
 
-    `ids` are the messages' as JSON. The line may be torn behind its id if an overwrite was
-    interrupted. The new one is not longer; None if there is nothing to remove.
+    A line of an older version says no place, and is taken for one of before.
+    """
+    if not line.keys() >= _PLACE:
+        return False
+    at = deleted.get(Partition(line["topic"], line["partition"]))
+    return at is not None and bool(line["offset"] > at)
+
+
+def prediction_without_text(line: bytes, deleted: Deleted) -> bytes | None:
+    """Return a prediction's line without text and fields if it belongs to a deleted message.
+
+    One that came later in its log, under the same id, is another message. The line may be torn
+    behind its id if an overwrite was interrupted. The new one is not longer; None if there is
+    nothing to remove.
     """
     found = _ID.match(line)
-    if found is None or found[1] not in ids:
+    if found is None or found[1] not in deleted:
         return None
     try:
         prediction = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         new = found[0] + b"}"
         return None if line.rstrip(b" ") == new else new
+    if _is_newer(prediction, deleted[found[1]]):
+        return None
     kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
     return None if line.rstrip(b" ") == (new := _encode(kept)) else new
 
 
-def without_message(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
+def without_message(line: bytes, deleted: Deleted) -> bytes | None:
     """Return a line of an output without its message's text; see the two functions for its kinds.
 
     Both kinds may stand in one file, if the settings gave it to the one after the other.
     """
     remove = reject_without_bytes if line.startswith(_REJECT) else prediction_without_text
-    return remove(line, ids)
+    return remove(line, deleted)
 
 
 def is_output(data: bytes) -> bool:
@@ -371,8 +399,10 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
-    """Return a reject's line without the message's bytes if it is one of some messages.
+def reject_without_bytes(line: bytes, deleted: Deleted) -> bytes | None:
+    """Return a reject's line without the message's bytes if it is one of the deleted messages.
+
+    As with a prediction, one that came later in its log is another message if its id is known.
 
     A line without an id is of a message that was not decoded, or of an older version: every word
     and string of the bytes is compared. A line torn by an interrupted overwrite is emptied; see
@@ -393,7 +423,8 @@ def reject_without_bytes(line: bytes, ids: AbstractSet[bytes]) -> bytes | None:
     if not (key or value):
         return None
     names = {_encode(reject["id"])} if "id" in reject else _tokens(key, value)
-    if ids.isdisjoint(names):
+    meant = deleted.keys() & names
+    if not meant or ("id" in reject and _is_newer(reject, deleted[meant.pop()])):
         return None
     return _encode(
         {name: reject[name] for name in _WITHOUT_BYTES if name in reject}

@@ -100,7 +100,7 @@ def test_predictions_are_those_of_the_library(tmp_path: Path) -> None:
     assert ("positive", "negative") in decided  # the costs have made a difference
     assert len(sizes) > 1
     assert is_output(lines[0] + b"\n")
-    erased = prediction_without_text(lines[0], {b'"m3"'})
+    erased = prediction_without_text(lines[0], {b'"m3"': {}})
     assert erased is not None
     assert json.loads(erased)["prediction_set"] == json.loads(lines[0])["prediction_set"]
 

@@ -138,6 +138,32 @@ def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> N
     assert not words & {"morning", "evening", "night", "noon"}
 
 
+def test_a_message_that_comes_again_behind_its_deletion_keeps_its_text(tmp_path: Path) -> None:
+    """Deleted and then updated, its line holds the new text, in one batch or in several."""
+    first = {"id": "a", "text": f"good {STREAMED} dawn"}
+    again = {"id": "a", "text": f"good {MARKED} dusk", "operation": "update"}
+    for batch_bytes in (1 << 20, 1024):
+        folder = tmp_path / str(batch_bytes)
+        folder.mkdir()
+        stream = Stream(folder / "in.jsonl")
+        others = [{"id": f"o{i}", "text": "good " * 40} for i in range(20)]  # a batch and more
+        stream.add(first, *others, {"id": "a", "operation": "delete"}, *others[:9], again)
+        config = write_config(
+            folder / "config.yaml",
+            source=f"file:{folder}/in.jsonl",
+            file={"batch_bytes": batch_bytes},
+            predictions={"to": "file:state/predictions.jsonl"},
+            checkpoint={"folder": "state", "interval_s": 0.05},
+        )
+        with Daemon(config) as daemon:
+            daemon.until_page("/v1/messages/a", 200)
+            until_gone(daemon, stream, folder / "state", (STREAMED,))
+            assert daemon.stop() == 0
+        lines = (folder / "state" / "predictions.jsonl").read_text().splitlines()
+        told = [each for each in map(json.loads, lines) if each["id"] == "a"]
+        assert [each.get("text") for each in told] == [None, again["text"]]
+
+
 def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream) -> None:
     """Page, journal and outputs are off by now, and yet nothing in the folder holds what went."""
     state = tmp_path / "state"

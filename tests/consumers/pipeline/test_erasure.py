@@ -19,12 +19,13 @@ from structlog.testing import capture_logs
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
-from consumers.messages import Partition, Reason, Reject
+from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.learned_records import CREATED
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
+    prediction_record,
     prediction_without_text,
     reject_record,
     reject_without_bytes,
@@ -231,10 +232,10 @@ def test_a_reject_that_holds_a_marked_id_loses_its_bytes() -> None:
     reject = Reject(Reason.MISSING_TEXT, "no text", LOG, 3, 5, None, b'{"id": "log-0-1", "x": "y"}')
     line = reject_record(reject).value
     for name in (b'"log-0-1"', b'"~log-0-1"'):
-        emptied = reject_without_bytes(line, {name})
+        emptied = reject_without_bytes(line, {name: {}})
         assert emptied is not None
         assert json.loads(emptied)["value_base64"] is None
-    assert reject_without_bytes(line, {b'"~~log-0-1"', b'"log-0-2"'}) is None
+    assert reject_without_bytes(line, {b'"~~log-0-1"': {}, b'"log-0-2"': {}}) is None
 
 
 def test_odd_files_in_the_folder_hold_up_no_erasure(
@@ -327,8 +328,36 @@ def test_a_line_torn_behind_its_id_loses_its_text() -> None:
     """An interrupted overwrite may leave a line with blanks where its time stood."""
     line = b'{"id":"m1"                ,"text":"' + SECRET + b'"}'
     for torn in (line, line[:-2]):
-        assert prediction_without_text(torn, {b'"m1"'}) == b'{"id":"m1"}'
-        assert prediction_without_text(torn, {b'"m2"'}) is None
+        assert prediction_without_text(torn, {b'"m1"': {}}) == b'{"id":"m1"}'
+        assert prediction_without_text(torn, {b'"m2"': {}}) is None
+
+
+def test_what_came_behind_a_deletion_under_its_id_keeps_its_text(folder: Folder) -> None:
+    """The living message's lines stay whole, in any pass; a line without a place is erased."""
+    kept = Envelope("m1", 5, None, None, "alive", None, Operation.CREATE, {})
+    lines = [
+        prediction_record(kept, ["a"], [0.0], 7, place=(log, at)).value
+        for log, at in ((LOG, 3), (LOG, 9), (Partition("t", 1), 9))
+    ]
+    value = b'{"id":"m1","label":"unheard of"}'
+    rejects = [
+        reject_record(Reject(Reason.UNKNOWN_LABEL, "odd", LOG, at, 5, None, value, "m1")).value
+        for at in (3, 9)
+    ]
+    for name, added in (("predictions.jsonl", lines), ("rejects.jsonl", rejects)):
+        with (folder.path / name).open("ab") as file:
+            file.writelines(line + b"\n" for line in added)
+    with folder.opened() as erasure:
+        erasure.add([("m1", LOG, 4)], from_stream=False)
+        folder.erase(erasure)
+        folder.erase(erasure)
+    assert folder.holders() == set()
+    told = (folder.path / "predictions.jsonl").read_bytes().splitlines()[2:]
+    assert [json.loads(line).get("text") for line in told] == [None, "alive", None]
+    assert json.loads(told[0])["offset"] == 3
+    said = (folder.path / "rejects.jsonl").read_bytes().splitlines()[2:]
+    assert [json.loads(line)["value_base64"] is None for line in said] == [True, False]
+    assert (told[1], said[1]) == (lines[1], rejects[1])
 
 
 def erase_file(path: Path) -> None:
@@ -341,7 +370,7 @@ def erase_file(path: Path) -> None:
     taken = {"predictions.jsonl": prediction_without_text, "rejects.jsonl": reject_without_bytes}
     fd = os.open(path, os.O_RDWR)
     size = os.fstat(fd).st_size
-    assert overwrite_lines(fd, size, lambda line, _: taken[path.name](line, {b'"m1"'}))
+    assert overwrite_lines(fd, size, lambda line, _: taken[path.name](line, {b'"m1"': {}}))
     os.close(fd)
 
 

@@ -283,6 +283,6 @@ def test_rejects_are_known_by_their_place() -> None:
         for at in (7, 9)
     ]
     assert [key_of(each.value) for each in found] == [each.key for each in found]
-    erased = reject_without_bytes(found[0].value, {b'"7"'}) or b""
+    erased = reject_without_bytes(found[0].value, {b'"7"': {}}) or b""
     assert key_of(erased + b"  ") == found[0].key == b"t-3-7"
     assert [key_of(line) for line in (b"", b"{}", b"[1]", b"\xff", b'{"id":3}')] == [None] * 5
