@@ -5,7 +5,8 @@
 #   scripts/lock.sh --upgrade    take the newest of everything
 #
 # test.txt is run.txt with the tests' and the linters' tools added, at the same versions; bench.txt is
-# test.txt with the peers that the benchmarks run beside.
+# test.txt with the peers that the benchmarks run beside. spark.txt is the extra `spark` alone, less
+# what test.txt has.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -21,4 +22,8 @@ compile=("$uv" pip compile pyproject.toml --quiet --universal --python-version 3
     --output-file requirements/test.txt
 "${compile[@]}" "$@" --group bench --group lint --constraint requirements/test.txt \
     --output-file requirements/bench.txt
-say "requirements/{run,test,bench}.txt are written; run make test with them"
+# Of what the extra needs PySpark and its bridge to Java alone are not in test.txt.
+"$uv" pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-header --no-annotate --extra spark --constraint requirements/test.txt "$@" |
+    awk '/^[a-z]/ { own = /^py(spark|4j)==/ } own' >requirements/spark.txt
+say "requirements/{run,test,bench,spark}.txt are written; run make test with them"

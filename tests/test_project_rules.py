@@ -261,9 +261,12 @@ def test_every_test_is_run_by_test_all() -> None:
     def steps(script: str) -> set[str]:
         return set(re.findall(r"-m \"?(\w[^\"\n]*)\"?$", _script(script), flags=re.MULTILINE))
 
-    # What collects one folder misses nothing: no test elsewhere is marked so.
+    # What collects one folder misses nothing: no test elsewhere is marked so. Those with Spark are
+    # deep, and test_long.sh collects every folder.
     markers = {path for path in (ROOT / "tests").rglob("*.py") if ".mark.alone" in path.read_text()}
-    assert markers <= {ROOT / "tests/browser/conftest.py", Path(__file__)}
+    spark = ROOT / "tests/endtoend/test_spark.py"
+    assert markers <= {ROOT / "tests/browser/conftest.py", spark, Path(__file__)}
+    assert "pytestmark = [pytest.mark.deep, pytest.mark.alone]" in spark.read_text()
     assert steps("test.sh") == {"not alone and not deep", "alone and not deep"}
     assert steps("test_long.sh") >= {"deep and not alone", "deep and alone"}
 

@@ -28,6 +28,7 @@ MODULES = (
     "streamnb",
     "streamnb.river",
     "streamnb.sklearn",
+    "streamnb.spark",
     "consumers.http.client",
     "streamnb.checks",
     "streamnb.testing",

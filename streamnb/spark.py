@@ -1,0 +1,420 @@
+"""Learn, predict and evaluate Spark data frames, with the kernels of the library.
+
+PySpark is imported here and nowhere else, and only by what needs it. Each task learns its rows into
+a model of its own, from the untrained one that was shipped, and returns it as one row of bytes.
+These partial models are merged: by tasks of eight each as long as there are more, then on the
+driver. A task that Spark runs again gives the same row again, and that of a failed attempt is
+thrown away: retries change nothing.
+
+Counts add exactly. So the result has, bit for bit, the counts of one process that learned the same
+rows, as long as weights are whole numbers and no word has left a full vocabulary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.labels import Codes, Label
+from streamnb.model import NaiveBayes, merge
+
+if TYPE_CHECKING:  # an extra: what is read without it must not need it
+    from pyspark.sql import DataFrame
+
+__all__ = ["fit", "fit_logs", "predict"]
+
+_FAN_IN = 8  # partial models that one task, or the driver, holds at once
+_PARTIAL = "task long, log string, next long, model binary"
+_TYPES = {str: ("string", pa.string()), int: ("long", pa.int64()), bool: ("boolean", pa.bool_())}
+
+
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """Which columns of a frame are read, and as what."""
+
+    label: str
+    weight: str | None = None
+    time_s: str | None = None
+    log: str | None = None
+    offset: str | None = None
+
+
+def fit(
+    df: DataFrame,
+    model: NaiveBayes,
+    *,
+    label: str = "label",
+    weight: str | None = None,
+    time_s: str | None = None,
+    n_tasks: int | None = None,
+) -> NaiveBayes:
+    """Return a model that has learned all labelled rows of a data frame.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        With the fields that the model reads. A row whose label is null teaches nothing.
+    model : NaiveBayes
+        An untrained model, as which all tasks learn; it stays as it is.
+    label : str
+        The column of labels, of str, int or bool.
+    weight, time_s : str, optional
+        The columns of weights and of times in seconds; see `NaiveBayes.prequential_many`.
+    n_tasks : int, optional
+        How many tasks learn, at most; by default as many as the session runs at once. Each holds a
+        vocabulary of its own, so more of them mean more to merge.
+
+    Returns
+    -------
+    NaiveBayes
+        Of the given model's kind and hash key, kept whole.
+
+    Raises
+    ------
+    InputError
+        If the model has learned, has a half-life in examples, or a column is missing.
+    """
+    columns = _Roles(label, weight, time_s)
+    n_tasks = _check(df, model, columns, n_tasks)
+    partials = _partials(df, model, columns, n_tasks)
+    while n_tasks > _FAN_IN:
+        n_tasks = -(-n_tasks // _FAN_IN)
+        partials = _merged(partials)
+    rows = sorted(partials.toArrow().to_pylist(), key=lambda row: row["task"])
+    return merge(model, *(NaiveBayes.from_bytes(row["model"]) for row in rows))
+
+
+def fit_logs(
+    df: DataFrame,
+    model: NaiveBayes,
+    *,
+    log: str = "log",
+    offset: str = "offset",
+    label: str = "label",
+    weight: str | None = None,
+    time_s: str | None = None,
+    n_tasks: int | None = None,
+) -> tuple[NaiveBayes, dict[str, int]]:
+    """Return a model kept in parts, one for each log, and the logs' next offsets.
+
+    ``save(model, path, positions=positions, notes=...)`` makes a checkpoint of them that the daemon
+    goes on from.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        With the fields that the model reads, and each row once: one that stands twice is learned
+        twice.
+    model : NaiveBayes
+        An untrained model; it stays as it is.
+    log : str
+        The column that names each row's log, as the daemon does: ``tweets/0`` is partition 0 of the
+        topic `tweets`.
+    offset : str
+        The column of each row's offset in its log. A row whose label is null teaches nothing, and
+        its offset counts.
+    label, weight, time_s, n_tasks
+        As for `fit`.
+
+    Raises
+    ------
+    InputError
+        If the model has learned, has a half-life in examples, or a column is missing.
+    """
+    columns = _Roles(label, weight, time_s, log, offset)
+    n_tasks = _check(df, model, columns, n_tasks)
+    partials = _partials(df, model, columns, n_tasks)
+    while n_tasks > 1:
+        n_tasks = -(-n_tasks // _FAN_IN)
+        partials = _merged(partials)
+    total, positions = model.clone(), {}
+    # Behind a shuffle, what was learned is not learned again for each partition that is fetched.
+    for row in partials.repartition(_n_cores(df), "log").toLocalIterator():
+        total.set_part(row["log"], NaiveBayes.from_bytes(bytes(row["model"])))
+        positions[row["log"]] = row["next"]
+    return total, positions
+
+
+def predict(
+    df: DataFrame,
+    model: NaiveBayes,
+    *,
+    label: str = "prediction",
+    probabilities: str = "probabilities",
+) -> DataFrame:
+    """Return the frame with each row's most probable class and all classes' probabilities.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        With the fields that the model reads, and any others.
+    model : NaiveBayes
+        It is shipped with the tasks.
+    label, probabilities : str
+        Names of the new columns; probabilities are an array in the order of ``model.classes``.
+
+    Raises
+    ------
+    InputError
+        If the model has no classes or classes of several types, or a column is there already.
+    """
+    check_kind("model", model, NaiveBayes)
+    fields, shipped = _fields(df, model), _Shipped.of(model)
+    name, kind = _label_type(model.classes)
+    for each in (label, probabilities):
+        if each in df.columns:
+            raise InputError(
+                f"the frame has a column {each!r} already. Drop it, or name the new columns by"
+                " label and probabilities."
+            )
+
+    def add(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        judge = shipped.model()
+        for batch in batches:
+            found = np.exp(judge.predict_log_proba_many(_frame(batch, fields)))
+            labels = pa.array([judge.classes[c] for c in found.argmax(axis=1)], kind)
+            ends = np.arange(len(found) + 1, dtype=np.int32) * found.shape[1]
+            lists = pa.ListArray.from_arrays(ends, found.reshape(-1))
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, labels, lists], [*batch.schema.names, label, probabilities]
+            )
+
+    from pyspark.sql.types import ArrayType, DoubleType  # noqa: PLC0415 -- an extra
+
+    schema = copy.deepcopy(df.schema).add(label, name)  # `add` changes what it is called on
+    return _map(df, add, schema.add(probabilities, ArrayType(DoubleType())))
+
+
+# ---- what tasks do -------------------------------------------------------------------------------
+
+
+class _Shipped(NamedTuple):
+    """A model on its way to tasks."""
+
+    digest: bytes
+    data: bytes
+
+    @classmethod
+    def of(cls, model: NaiveBayes) -> _Shipped:
+        data = model.to_bytes()
+        return cls(hashlib.blake2b(data, digest_size=16).digest(), data)
+
+    def model(self) -> NaiveBayes:
+        """Return the model; a process that serves several tasks reads it once."""
+        if self.digest not in _RECEIVED:
+            _RECEIVED.clear()
+            _RECEIVED[self.digest] = NaiveBayes.from_bytes(self.data)
+        return _RECEIVED[self.digest]
+
+
+_RECEIVED: dict[bytes, NaiveBayes] = {}
+
+
+def _partials(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int) -> DataFrame:
+    """Return a frame of partial models: one a task, or one a log of each task."""
+    fields, untrained = _fields(df, model), model.to_bytes()
+
+    def learn(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        models: dict[str, NaiveBayes] = {}
+        following: dict[str, int] = {}
+        for batch in batches:
+            for log, rows in _by_log(batch, columns):
+                own = models.get(log)
+                if own is None:
+                    own = models[log] = NaiveBayes.from_bytes(untrained)
+                    following[log] = 0
+                if columns.offset is not None:
+                    following[log] = max(following[log], _next_offset(rows, columns.offset))
+                _learn(own, rows, fields, columns)
+        task = _task_number()
+        for log, own in models.items():
+            yield _row(task, log, following[log], own)
+
+    named = (columns.label, columns.weight, columns.time_s, columns.log, columns.offset)
+    wanted = dict.fromkeys([*fields, *(each for each in named if each is not None)])
+    return _map(df.select(*wanted).coalesce(n_tasks), learn, _PARTIAL)
+
+
+def _by_log(batch: pa.RecordBatch, columns: _Roles) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each log, in their order; all of them if no column names logs."""
+    if columns.log is None:
+        yield "", batch
+        return
+    names = batch.column(columns.log).dictionary_encode()
+    if names.null_count:
+        raise InputError(f"column {columns.log!r}: a row names no log. Filter such rows out.")
+    places = names.indices.to_numpy(zero_copy_only=False)
+    for place, name in enumerate(names.dictionary.to_pylist()):
+        yield str(name), batch.take(pa.array(np.flatnonzero(places == place)))
+
+
+def _next_offset(rows: pa.RecordBatch, column: str) -> int:
+    """Return the offset behind the largest of these rows."""
+    offsets = rows.column(column)
+    if offsets.null_count:
+        raise InputError(f"column {column!r}: a row has no offset. Filter such rows out.")
+    return int(max(offsets.to_pylist())) + 1
+
+
+def _learn(model: NaiveBayes, rows: pa.RecordBatch, fields: list[str], columns: _Roles) -> None:
+    """Learn the rows that have a label."""
+    labels = rows.column(columns.label)
+    if labels.null_count:
+        rows = rows.filter(labels.is_valid())
+    if not rows.num_rows:
+        return
+    coded = rows.column(columns.label).dictionary_encode()
+    codes = Codes(
+        coded.indices.to_numpy(zero_copy_only=False).astype(np.int32),
+        tuple(coded.dictionary.to_pylist()),
+    )
+    model.learn_many(
+        _frame(rows, fields),
+        codes,
+        weights=None if columns.weight is None else _floats(rows, columns.weight),
+        times_s=None if columns.time_s is None else _floats(rows, columns.time_s),
+    )
+
+
+def _floats(rows: pa.RecordBatch, column: str) -> NDArray[np.float64]:
+    """Return a column of numbers; a null is nan, which learning refuses by its row."""
+    return np.asarray(rows.column(column).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _frame(batch: pa.RecordBatch, fields: list[str]) -> pa.Table:
+    """Return the fields of a batch as a frame that the library reads."""
+    return pa.Table.from_arrays([batch.column(name) for name in fields], fields)
+
+
+def _row(task: int, log: str, following: int, model: NaiveBayes) -> pa.RecordBatch:
+    """Return one partial model as a row."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "task": pa.array([task], pa.int64()),
+            "log": pa.array([log], pa.string()),
+            "next": pa.array([following], pa.int64()),
+            "model": pa.array([model.to_bytes()], pa.binary()),
+        }
+    )
+
+
+def _merged(partials: DataFrame) -> DataFrame:
+    """Return a frame of fewer partial models: each group's of a log is one."""
+
+    def add(table: pa.Table) -> pa.Table:
+        rows = sorted(table.to_pylist(), key=lambda row: row["task"])
+        models = [NaiveBayes.from_bytes(row["model"]) for row in rows]
+        task = rows[0]["task"] // _FAN_IN
+        following = max(row["next"] for row in rows)
+        return pa.Table.from_batches([_row(task, rows[0]["log"], following, merge(*models))])
+
+    from pyspark.sql import functions  # noqa: PLC0415 -- an extra
+
+    groups = partials.groupBy("log", functions.expr(f"task div {_FAN_IN}"))
+    with _quiet():
+        return groups.applyInArrow(add, _PARTIAL)
+
+
+def _task_number() -> int:
+    """Return the number of the task that runs here: the same when it is run again."""
+    from pyspark import TaskContext  # noqa: PLC0415 -- an extra
+
+    return int(TaskContext.get().partitionId())
+
+
+# ---- what the driver does ------------------------------------------------------------------------
+
+
+def _check(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int | None) -> int:
+    """Refuse what cannot be learned in tasks; return how many there are at most."""
+    check_kind("model", model, NaiveBayes)
+    if model.n_examples or model.parts:
+        raise InputError(
+            f"the model has learned {model.n_examples:,} examples, and each task would count them"
+            " again. Give an untrained one, and merge the two afterwards."
+        )
+    half_life = model.state.clock.half_life
+    if half_life is not None and half_life.examples is not None:
+        raise InputError(
+            "a half-life in examples depends on the order of all rows, and tasks have none. Take a"
+            " half-life in seconds."
+        )
+    _require(
+        df,
+        {
+            "label": columns.label,
+            "weight": columns.weight,
+            "time_s": columns.time_s,
+            "log": columns.log,
+            "offset": columns.offset,
+        },
+    )
+    _fields(df, model)
+    if n_tasks is None:
+        return _n_cores(df)
+    check_whole("n_tasks", n_tasks, 1)
+    return n_tasks
+
+
+def _n_cores(df: DataFrame) -> int:
+    """Return how many tasks the session runs at once."""
+    return int(df.sparkSession.sparkContext.defaultParallelism)
+
+
+def _require(df: DataFrame, names: dict[str, str | None]) -> None:
+    """Refuse names of columns that the frame does not have."""
+    for argument, name in names.items():
+        if name is not None and name not in df.columns:
+            raise InputError(
+                f"{argument}={name!r}: the frame has no such column. It has"
+                f" {', '.join(df.columns)}."
+            )
+
+
+def _fields(df: DataFrame, model: NaiveBayes) -> list[str]:
+    """Return the model's fields that the frame has; without any the names are misspelt."""
+    fields = [name for name in dict.fromkeys(model.state.fields) if name in df.columns]
+    if not fields:
+        raise InputError(
+            f"the model reads {', '.join(model.state.fields)}, and the frame has"
+            f" {', '.join(df.columns)}: none of them. Rename a column."
+        )
+    return fields
+
+
+def _label_type(classes: tuple[Label, ...]) -> tuple[str, Any]:
+    """Return Spark's and Arrow's type of a column that holds these classes."""
+    kinds = {type(each) for each in classes}
+    if len(kinds) != 1:
+        raise InputError(
+            "a column holds classes of one type. The model has"
+            f" {', '.join(map(repr, classes)) or 'none'}."
+        )
+    return _TYPES[kinds.pop()]
+
+
+def _map(
+    df: DataFrame,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: Any,
+) -> DataFrame:
+    with _quiet():
+        return df.mapInArrow(function, schema)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out PySpark's warning of pandas 3: nothing here is a pandas frame."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
+        yield

@@ -1,0 +1,233 @@
+"""Spark: the same counts as one process, whatever the tasks, and the same answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streamnb as nb
+from streamnb import spark as nbs
+from streamnb.errors import InputError
+from streamnb.model import merge
+
+pytestmark = [pytest.mark.deep, pytest.mark.alone]
+
+CLASSES = ("ham", "spam")
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a session of two cores that tries a task three times."""
+    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
+        pytest.skip("no PySpark or no Java: run scripts/setup_spark.sh")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- an extra
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    }
+    builder = SparkSession.builder.master("local[2,3]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    found = builder.getOrCreate()
+    found.sparkContext.setLogLevel("OFF")
+    yield found
+    found.stop()
+
+
+def rows(n: int = 1000, seed: int = 0) -> pa.Table:
+    """Return random examples; every tenth has no label, and every seventh no text."""
+    rng = np.random.default_rng(seed)
+    words = [f"w{each}" for each in range(300)]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(n)]
+    return pa.table(
+        {
+            "id": pa.array(range(n)),
+            "text": [None if i % 7 == 6 else text for i, text in enumerate(texts)],
+            "size": rng.normal(1e6, 1.0, n),
+            "kind": rng.choice(["a", "b", "c"], n),
+            "weight": rng.integers(0, 4, n).astype(np.float64),
+            "time_s": rng.uniform(0, 1000, n),
+            "label": [None if i % 10 == 9 else CLASSES[rng.integers(2)] for i in range(n)],
+        }
+    )
+
+
+def untrained(**settings: Any) -> nb.NaiveBayes:
+    """Return a model of words, pairs, numbers and categories."""
+    features: dict[str, nb.Words | nb.Numbers | nb.Categories] = {
+        "text": nb.Words(nb.Multinomial(), ngrams=(1, 2)),
+        "size": nb.Numbers(fields=["size"]),
+        "kind": nb.Categories(fields=["kind"]),
+    }
+    return nb.NaiveBayes(**{"classes": CLASSES, "features": features} | settings)
+
+
+def labelled(table: pa.Table) -> dict[str, list[Any]]:
+    """Return the rows that have a label, as one process learns them."""
+    found: dict[str, list[Any]] = table.filter(table["label"].is_valid()).to_pydict()
+    return found
+
+
+def alone(model: nb.NaiveBayes, table: pa.Table, **columns: str) -> nb.NaiveBayes:
+    """Return what one process learns of the same rows."""
+    given = labelled(table)
+    fields = {name: given[name] for name in model.state.fields}
+    extra: dict[str, Any] = {name: given[column] for name, column in columns.items()}
+    model.learn_many(fields, given["label"], **extra)
+    return model
+
+
+def numbers_of(model: nb.NaiveBayes) -> dict[str, Any]:
+    """Return the numbers' statistics as the export has them."""
+    table = nb.export_dict(model)["groups"][1]["table"]
+    return {name: values for name, values in table.items() if name != "field"}
+
+
+@pytest.fixture(scope="module")
+def frame(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the rows as a frame of twenty partitions."""
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    pq.write_table(rows(), path)
+    return session.read.parquet(str(path)).repartition(20, "id")
+
+
+@pytest.mark.parametrize("n_tasks", [None, 20])
+def test_counts_equal_one_process(frame: Any, n_tasks: int | None) -> None:
+    """Counts are bit-equal and moments agree to 1e-12, merged by the driver or by tasks before."""
+    model = untrained()
+    found = nbs.fit(frame, model, n_tasks=n_tasks)
+    one = alone(untrained(), rows())
+    assert model.n_examples == 0
+    assert found.n_examples == one.n_examples == 900
+    assert found.digest(moments=False) == one.digest(moments=False)
+    ours, theirs = (numbers_of(each) for each in (found, one))
+    assert ours.keys() == theirs.keys() >= {"mean", "m2"}
+    for name, values in ours.items():
+        assert np.array(values) == pytest.approx(np.array(theirs[name]), rel=1e-12)
+
+
+def test_weights_times_and_joining_classes(frame: Any) -> None:
+    """Weights and a half-life in seconds count as in one process, and classes join."""
+
+    def model() -> nb.NaiveBayes:
+        return nb.NaiveBayes(
+            features={"text": nb.Words(nb.Multinomial())}, decay=nb.HalfLife(seconds=100.0)
+        )
+
+    found = nbs.fit(frame, model(), weight="weight", time_s="time_s", n_tasks=9)
+    one = alone(model(), rows(), weights="weight", times_s="time_s")
+    assert set(found.classes) == set(CLASSES)
+    words = one.words()
+    assert sorted(found.words()) == sorted(words)
+    order = [found.classes.index(each) for each in one.classes]
+    counts = found.word_counts(words)[:, order]
+    assert counts == pytest.approx(one.word_counts(words), rel=1e-12)
+
+
+def test_hybrid_weights_are_those_of_merged_parts(frame: Any) -> None:
+    """A hybrid's weights add as those of models that learned the tasks' rows apart."""
+    from pyspark.sql import functions  # noqa: PLC0415 -- an extra
+
+    words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+    empty = nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=7)
+    found = nbs.fit(frame, empty, n_tasks=3)
+    tasks = frame.coalesce(3).withColumn("task", functions.spark_partition_id()).toArrow()
+    parts = []
+    for task in range(3):
+        own = tasks.filter(pa.compute.equal(tasks["task"], task))
+        parts.append(alone(empty.clone(), own))
+    assert found.digest() == merge(*parts).digest()
+    texts = {"text": rows(50, seed=1)["text"].to_pylist()}
+    want = merge(*parts).predict_log_proba_many(texts)
+    assert found.predict_log_proba_many(texts).tobytes() == want.tobytes()
+
+
+def killed_once(flag: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a step whose process is killed the first time, in the midst of its rows."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for i, batch in enumerate(batches):
+            yield batch
+            if i and not Path(flag).exists():
+                Path(flag).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
+
+
+def test_a_killed_task_changes_nothing(frame: Any, tmp_path: Path) -> None:
+    """A task whose process is killed is run again, and counts once."""
+    flag = tmp_path / "killed"
+    once = frame.coalesce(2).mapInArrow(killed_once(str(flag)), frame.schema)
+    found = nbs.fit(once, untrained())
+    assert flag.exists()
+    assert found.digest(moments=False) == alone(untrained(), rows()).digest(moments=False)
+
+
+def test_predictions_are_the_models_own(frame: Any) -> None:
+    """Labels and probabilities are bit for bit the model's, and other columns go through."""
+    model = alone(untrained(), rows())
+    before = list(frame.columns)
+    found = nbs.predict(frame, model, label="guess").sort("id").toArrow()
+    assert frame.columns == before
+    assert found.column_names == [*before, "guess", "probabilities"]
+    table = rows()
+    assert found.select(before).to_pydict() == table.to_pydict()
+    fields = table.select(model.state.fields).to_pydict()
+    assert found["guess"].to_pylist() == model.predict_many(fields)
+    want = np.exp(model.predict_log_proba_many(fields))
+    assert np.array(found["probabilities"].to_pylist()).tobytes() == want.tobytes()
+
+
+def test_a_log_becomes_a_part_with_its_position(frame: Any) -> None:
+    """`fit_logs` keeps a part for each log, and the offset behind its last row."""
+    logs = frame.selectExpr("*", "concat('tweets/', id % 3) log", "id div 3 offset")
+    found, positions = nbs.fit_logs(logs, untrained(), n_tasks=10)
+    assert positions == {"tweets/0": 334, "tweets/1": 333, "tweets/2": 333}
+    assert set(found.parts) == set(positions)
+    table = rows()
+    for i in range(3):
+        own = alone(untrained(), table.take(list(range(i, 1000, 3))))
+        assert found.digest(f"tweets/{i}", moments=False) == own.digest(moments=False)
+    whole = alone(untrained(), table)
+    assert found.digest(moments=False) == whole.digest(moments=False)
+
+
+def test_what_cannot_be_learned_is_refused(frame: Any) -> None:
+    """An error names the place and the way out before any task starts."""
+    text = {"text": nb.Words(nb.Multinomial())}
+    with pytest.raises(InputError, match="label='y': the frame has no such column"):
+        nbs.fit(frame, untrained(), label="y")
+    learned = alone(untrained(), rows())
+    with pytest.raises(InputError, match="has learned 900 examples"):
+        nbs.fit(frame, learned)
+    with pytest.raises(InputError, match="half-life in examples"):
+        nbs.fit(frame, nb.NaiveBayes(features=text, decay=nb.HalfLife(examples=10)))
+    with pytest.raises(InputError, match=r"the model reads tweet.*none of them"):
+        nbs.fit(frame, nb.NaiveBayes(features={"tweet": nb.Words(nb.Multinomial())}))
+    with pytest.raises(InputError, match="has a column 'label' already"):
+        nbs.predict(frame, learned, label="label")
+    with pytest.raises(InputError, match=r"classes of one type\. The model has none"):
+        nbs.predict(frame, nb.NaiveBayes(features=text))
+    with pytest.raises(InputError, match="n_tasks must be a whole number"):
+        nbs.fit(frame, untrained(), n_tasks=0)
