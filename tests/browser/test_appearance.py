@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ PHONE = {
     "device_scale_factor": 2,
 }
 VIEWS = ("search", "model", "try")
+PHONE_FIRST_PX_MAX = 900
 
 # How light the page's background is, from 0 to 255.
 LIGHTNESS = """() => {
@@ -195,3 +197,28 @@ def test_reduced_motion(book: Book, open_page: Callable[..., Opened]) -> None:
     book.write("a vole jumps", "a vole digs")
     expect(page.get_by_test_id("message")).to_have_count(3)
     assert page.evaluate("window.moved") == []
+
+
+def test_the_first_message_on_a_phone(book: Book, open_page: Callable[..., Opened]) -> None:
+    """On a phone the messages begin on the first screen or soon below it, before the counts."""
+    page, _ = open_page(f"{book.address}/?q=coffee", **PHONE)
+    expect(page.get_by_test_id("ring")).to_be_visible()
+    expect(page.get_by_test_id("series-chart")).to_be_visible()
+    first = page.get_by_test_id("message").first.bounding_box()
+    counts = page.get_by_test_id("counts").bounding_box()
+    assert first is not None
+    assert counts is not None
+    assert first["y"] < PHONE_FIRST_PX_MAX
+    assert first["y"] < counts["y"]
+
+
+def test_a_slash_searches(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The key "/" goes to the search box from every view, but is a letter where one types."""
+    page, _ = open_page(f"{book.address}/?view=model")
+    expect(page.get_by_test_id("model-examples")).to_contain_text(re.compile(r"\d"))
+    page.keyboard.press("/")
+    box = page.get_by_test_id("search-box")
+    expect(box).to_be_focused()
+    expect(box).to_have_value("")
+    page.keyboard.type("a/b")
+    expect(box).to_have_value("a/b")

@@ -270,3 +270,36 @@ def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Open
     page.get_by_test_id("show-new").click()
     expect(page.get_by_test_id("message").first).to_have_attribute("data-id", last)
     shown(page, 2)
+
+
+def wilson(k: float, n: float) -> tuple[float, float]:
+    """Return the 95% interval of a share by Wilson's formula."""
+    middle, spread = (
+        k / n + 1.96**2 / (2 * n),
+        1.96 * (k * (n - k) / n**3 + (1.96 / n) ** 2 / 4) ** 0.5,
+    )
+    return ((middle - spread) / (1 + 1.96**2 / n), (middle + spread) / (1 + 1.96**2 / n))
+
+
+def test_shares_of_few_over_time(book: Book, open_page: Callable[..., Opened]) -> None:
+    """In the chart each share has its interval, and the last step is drawn as unfinished."""
+    book.write(*[f"the kodkod is great, number {i}" for i in range(24)])
+    book.write(*[f"the kodkod is awful, number {i}" for i in range(12)], label=0)
+    book.until_found("kodkod", 36)
+    page, _ = open_page(f"{book.address}/?q=kodkod")
+    interval = page.get_by_test_id("series-interval")
+    expect(interval).to_have_attribute("d", re.compile("^M"))
+    first = next(
+        p
+        for p in book.json("/v1/summary?q=kodkod")["series"]["points"]
+        if any(p["counts"].values())
+    )
+    low, high = wilson(first["counts"]["negative"], sum(first["counts"].values()))
+    corners = re.findall(r"([\d.]+) ([\d.]+)", interval.get_attribute("d") or "")
+    assert corners[0][0] == corners[-1][0] == "0.0"
+    assert float(corners[0][1]) == pytest.approx(120 * (1 - high), abs=0.06)
+    assert float(corners[-1][1]) == pytest.approx(120 * (1 - low), abs=0.06)
+    unfinished = page.get_by_test_id("series-unfinished")
+    x, width = (float(unfinished.get_attribute(name) or 0) for name in ("x", "width"))
+    assert width > 0
+    assert x + width == pytest.approx(400, abs=0.11)

@@ -107,6 +107,16 @@ function build({ version, names: given, source, classes, languages, corrections,
   document.body.dataset.recent = hasRecent;
 }
 
+/** Go to the search box by "/", unless somebody is typing. */
+function goToSearch(event) {
+  const isTyping = event.target.closest("input, textarea, select, dialog");
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || !hasRecent) return;
+  event.preventDefault();
+  if (read().view !== "search") $("tab-search").click();
+  $("q").focus();
+  $("q").select();
+}
+
 async function learnOfDaemon() {
   for (;;) {
     try {
@@ -129,6 +139,7 @@ async function begin() {
   if (isEarly) $("q").dispatchEvent(new Event("input"));
   on($("retry"), "click", stream.retry);
   on(document, "click", follow);
+  on(document, "keydown", goToSearch);
   on(window, "popstate", () => show());
   on(window, "storage", () => {
     loadSaved(); // another tab may have saved one

@@ -9,6 +9,14 @@ const WIDTH = 400;
 const HEIGHT = 120;
 const VOLUME = 26;
 
+const Z = 1.96; // of 95%
+
+/** Return Wilson's interval of a share, k of n: it holds for few, too. */
+function within(k, n) {
+  const [middle, half] = [(k + (Z * Z) / 2) / (n + Z * Z), (Z * Math.sqrt((k * (n - k)) / n + (Z * Z) / 4)) / (n + Z * Z)];
+  return [middle - half, middle + half];
+}
+
 const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
 
 function inWords(point) {
@@ -18,18 +26,26 @@ function inWords(point) {
 
 export function makeSeries() {
   const areas = svg("g");
+  const intervals = svg("g");
   const chart = $("series-chart");
-  chart.prepend(areas);
+  chart.prepend(areas, intervals);
   let points = [];
   let xs = [];
 
   function drawBands(labels) {
     const paths = keyed(areas, labels, String, (label) => svg("path.area", { fill: look(label).fill }));
     let lower = points.map(() => 0);
+    const between = (upper, under) => {
+      const at = (shares) => shares.map((share, i) => `${xs[i].toFixed(1)} ${((1 - share) * HEIGHT).toFixed(1)}`);
+      return `M${at(upper).join("L")}L${at(under).reverse().join("L")}Z`;
+    };
+    // Each border between classes is a share of its own: of all classes below it.
+    const borders = keyed(intervals, labels.slice(0, -1), String, () => svg("path.interval@series-interval"));
     labels.forEach((label, k) => {
       const upper = points.map((point, i) => lower[i] + point.counts[label] / total(point));
-      const at = (shares) => shares.map((share, i) => `${xs[i].toFixed(1)} ${((1 - share) * HEIGHT).toFixed(1)}`);
-      attr(paths[k], "d", `M${at(upper).join("L")}L${at(lower).reverse().join("L")}Z`);
+      attr(paths[k], "d", between(upper, lower));
+      const ends = points.map((point, i) => within(upper[i] * total(point), total(point)));
+      if (borders[k]) attr(borders[k], "d", between(ends.map(([, high]) => high), ends.map(([low]) => low)));
       lower = upper;
     });
   }
@@ -55,9 +71,11 @@ export function makeSeries() {
     const scale = WIDTH / (points.at(-1).time_ms - first.time_ms);
     xs = points.map((point) => (point.time_ms - first.time_ms) * scale);
     drawBands(labels);
+    attr($("series-unfinished"), "x", xs.at(-2).toFixed(1));
+    attr($("series-unfinished"), "width", (WIDTH - xs.at(-2)).toFixed(1));
     drawVolume(Math.max(0.5, stepMs * scale - 1).toFixed(1));
     text($("series-from"), clock(first.time_ms));
     text($("series-to"), clock(last.time_ms));
-    attr(chart, "aria-label", `From ${inWords(first)}, to ${inWords(last)}.`);
+    attr(chart, "aria-label", `From ${inWords(first)}, to ${inWords(last)}, which is unfinished.`);
   };
 }
