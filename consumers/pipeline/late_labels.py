@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from consumers.config.message import LateLabelsSettings
@@ -74,12 +75,14 @@ from consumers.pipeline.waiting_messages import (
     time_of,
     waiting_messages,
     waiting_records,
+    waiting_times,
 )
 from streamnb import Codes, Confidence, Learner
 from streamnb.labels import to_indices
 
 _CREATE = OPERATIONS.index(Operation.CREATE)
 _MORE = " more"  # the field behind the model's
+_LOOKED_AT = 256  # newest records that leave with a segment
 _WHY = {
     "no_message": "no message of this id came within late_labels.window_s of its time",
     "outside_window": "its message's time is further away than late_labels.window_s",
@@ -87,6 +90,7 @@ _WHY = {
     "forgotten": "too much came since for it to be remembered (learned.messages_max)",
     "message_gone": "its message was deleted, or updated with a label of its own",
 }
+log = structlog.get_logger(__name__)
 Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None], None]
 
 
@@ -122,6 +126,7 @@ class LateLabels:
         self._packed: Mapping[str, list[float | None]] = {}
         self._judged: dict[int, bytes] = {}
         self._rejects: list[Reject] = []
+        self._is_short = False  # the log has said that the memory is
 
     # ---- messages ------------------------------------------------------------------------------
 
@@ -187,6 +192,8 @@ class LateLabels:
             if asked:
                 self._join_early(partition, np.unique(np.array(asked, np.uint64)), first, learner)
         known.arrived.clear()
+        if leaving(memory) > known.floor:  # before defaults are remembered, which have no time
+            self._warn_if_short(partition, memory, known)
         due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, leaving(memory))
         if len(due):
             self._learn_default(partition, due, hashes, learner)
@@ -194,6 +201,26 @@ class LateLabels:
         due, hashes = known.labels_before(known.newest_ms - 2 * self._window_ms, known.floor)
         if len(due):
             self._give_up(partition, due, hashes)
+
+    def _warn_if_short(self, partition: Partition, memory: LogMemory, known: WaitingLog) -> None:
+        """Log it once if messages leave the memory whose label may still come."""
+        floor = leaving(memory)
+        first = max(memory.floor(memory.n), known.floor, floor - _LOOKED_AT)
+        times_ms = waiting_times(memory.read(np.arange(first, floor)), len(self._fields))
+        is_bounded = math.isfinite(self._horizon_ms)
+        wanted_ms = max(self._window_ms, self._horizon_ms if is_bounded else 0.0)
+        if self._is_short or not (known.newest_ms - times_ms < wanted_ms).any():
+            return
+        self._is_short = True
+        held_s = float(known.newest_ms - np.nanmax(times_ms)) / 1000.0
+        wanted = "late_labels.window_s" + (" or late_labels.horizon_s" if is_bounded else "")
+        log.warning(
+            "memory_too_short_for_late_labels",
+            partition=part_name(partition),
+            detail=f"messages leave the memory after {held_s:g} s, before {wanted} is over: labels"
+            " that come later teach nothing. Raise learned.messages_max from"
+            f" {memory.records_max}, or lower {wanted}",
+        )
 
     def _join_early(
         self, partition: Partition, hashes: Hashes, first: int, learner: Learner

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
@@ -282,6 +283,31 @@ def test_a_forgotten_label_is_rejected_once(tmp_path: Path) -> None:
     assert run.late.take_rejects() == []
     assert run.late.counts_now()["waiting"] == 0
     run.memory.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "apart_s", "wanted"),
+    [
+        (SETTINGS, 0, "late_labels.window_s"),
+        (DEFAULTS, 0, "late_labels.window_s or late_labels.horizon_s"),
+        (DEFAULTS, 10_000, None),
+    ],
+)
+def test_a_memory_too_short_for_the_window_is_said_once(
+    tmp_path: Path, settings: LateLabelsSettings, apart_s: int, wanted: str | None
+) -> None:
+    """What is forgotten while its label may come is no silent loss; what is over is none."""
+    run = LateRun(tmp_path, settings, 12)
+    log = [Said("create", f"m{i}", 100 + i * apart_s, "sun") for i in range(24)]
+    with capture_logs() as said:
+        run.read(log, 24)
+        run.read(log, 4)
+    run.memory.close()
+    found = [each for each in said if each["event"] == "memory_too_short_for_late_labels"]
+    assert len(found) == (wanted is not None)
+    for each in found:
+        assert "Raise learned.messages_max from 12, " in each["detail"]
+        assert each["detail"].endswith(f"or lower {wanted}")
 
 
 def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
