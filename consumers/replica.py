@@ -24,7 +24,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -149,6 +149,14 @@ class FolderFeed:
         return NewVersion(Snapshot(stored.model, number, replace(rule, costs=costs)), n_bytes)
 
 
+class NoRedirects(HTTPRedirectHandler):
+    """Takes a redirect for the error that it is here: the token would go along."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Return no request, so that the redirect itself is the answer."""
+        return
+
+
 class UrlFeed:
     """Asks a daemon, or another replica, for its newest snapshot; the version is the daemon's."""
 
@@ -158,7 +166,8 @@ class UrlFeed:
         token = settings.http.bearer_token
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._etag: str | None = None
-        self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
+        # The daemon is near: no proxy is between, and nobody else is given the token.
+        self._open = build_opener(ProxyHandler({}), NoRedirects()).open
 
     def newest(self) -> tuple[NewVersion | None, float]:
         """Return the snapshot if the daemon has another one than the last; see `ModelFeed`."""

@@ -311,6 +311,19 @@ def test_what_came_torn_or_changed_is_never_answered_from() -> None:
         assert replica.health.report().degraded is not None
 
 
+def test_a_token_goes_to_no_other_place() -> None:
+    """A redirect is not followed, also to where the model could be had."""
+    of = handing_out(http={"token": TOKEN})
+    with (
+        Source(of).served() as daemon,
+        answering_with(lambda: (302, {"Location": daemon + SNAPSHOT_ROUTE}, b"")) as address,
+    ):
+        replica = Replica(of, feed_of(address, of))
+        replica.turn()
+        assert replica.board.current() is None
+        assert "302" in str(replica.status().trouble)
+
+
 def test_a_folder_is_followed_file_by_file(tmp_path: Path) -> None:
     """A file that is not whole is passed over, and the next whole one is taken."""
     of = settings()
