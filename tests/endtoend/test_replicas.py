@@ -71,6 +71,7 @@ def test_replicas_outlive_their_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(900)
 def test_what_answers_is_whole_whoever_is_killed(tmp_path: Path) -> None:
     """While a daemon learns at full rate, one version gives one answer, at any replica."""
     config = write_config(
@@ -82,14 +83,14 @@ def test_what_answers_is_whole_whoever_is_killed(tmp_path: Path) -> None:
         follow={"interval_s": 0.02},
     )
     chance = random.Random(16)
-    for _ in range(4):
+    for _ in range(2):
         answers: dict[int, dict[str, Any]] = {}
         with Daemon(config) as daemon:
             daemon.until_metric("streamnb_snapshot_version", 2)
             with replica_of(config, daemon.address) as one:
                 for _ in range(2):
                     with replica_of(config, daemon.address) as two:
-                        for _ in range(chance.randrange(20, 200)):
+                        for _ in range(chance.randrange(10, 60)):
                             for each in (one, two, daemon):
                                 found = predicted(each)
                                 version = found["snapshot_version"]
