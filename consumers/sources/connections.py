@@ -34,6 +34,7 @@ _READ_BYTES = 1 << 16
 _DATA = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
 _READS_MAX = 16  # a call
 _REASON_BYTES_MAX = 2000
+_SECRET_CHARACTERS_MIN = 4
 _ID = re.compile(rb"[^\0\v\f]{0,4096}")  # what a header can hold
 
 
@@ -80,6 +81,22 @@ def _retry_after_s(text: str) -> float:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0
+
+
+def without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return what a server said without what it repeats of the secrets that it was sent.
+
+    One that is cut off at the end counts too.
+
+    >>> without_secrets("you sent hunter22, not hunt", ["hunter22"])
+    'you sent ***, not ***'
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+        for n in range(len(secret) - 1, _SECRET_CHARACTERS_MIN - 1, -1):
+            if text.endswith(secret[:n]):
+                text = f"{text[:-n]}***"
+    return text
 
 
 class _Protocol(Protocol):
@@ -194,7 +211,14 @@ def _connected(url: str, timeout_s: float, ca_file: Path | None) -> socket.socke
         if not secure:
             return plain
         context = ssl.create_default_context(cafile=ca_file)
-        return context.wrap_socket(plain, server_hostname=parts.hostname)
+        try:
+            return context.wrap_socket(plain, server_hostname=parts.hostname)
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message.rstrip(".")
+            raise ConnectionError(
+                f"the certificate of {parts.hostname} is refused: {why}; live.ssl_cafile names "
+                "whom to trust"
+            ) from error
     except BaseException:
         plain.close()
         raise

@@ -40,6 +40,7 @@ from consumers.sources.connections import (
     RefusedError,
     packed,
     unpacked,
+    without_secrets,
 )
 from consumers.sources.records import from_parts
 
@@ -49,6 +50,7 @@ _KEYS_WAITING = 1 << 17  # further ones, which may not be learned yet
 _PROOF = 50  # so many new ones, and none that is known, prove a gap; a server may change the order
 _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
 _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
+RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
 _CONNECTION = "connection"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -93,6 +95,11 @@ class Feed(ABC):
     collections: Sequence[str] = ()
     collection_idle_timeout_s = 0.0
     must_speak = False
+    secrets: Sequence[str] = ()  # what a server may repeat, and nobody else may see
+
+    def redacted(self, text: str) -> str:
+        """Return what a server said without secrets."""
+        return without_secrets(text, self.secrets)
 
     @abstractmethod
     def endpoint(self, host: str, past: Past) -> Endpoint:
@@ -127,6 +134,7 @@ class LiveSource(Source):
         self.partition = Partition(feed.name, 0)
         self.gaps = 0
         self._feed = feed
+        feed.secrets = settings.secrets
         self._settings = settings
         self._connect = connect or self._connection_to
         self._clock = clock
@@ -301,9 +309,8 @@ class LiveSource(Source):
             self._connection.close()
         self._connection = None
         pause_s = max(pause_s, self._settings.retry_pause_s)
-        for value in self._settings.secrets:  # a server may repeat what it was sent
-            why = why.replace(value, "***")
-        self._troubles.say(_CONNECTION, f"{self.name}: {why}", pause_s)
+        pause_s = min(pause_s, max(RETRY_AFTER_MAX_S, self._settings.retry_pause_s))
+        self._troubles.say(_CONNECTION, f"{self.name}: {self._feed.redacted(why)}", pause_s)
         self._host = (self._host + 1) % len(self._feed.hosts)
 
     def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
@@ -388,7 +395,7 @@ class LiveSource(Source):
     def _leave_cursor(self, why: str) -> None:
         """Go on with what comes next time, over a gap."""
         self._is_left = True
-        log.warning("cursor_left_behind", source=self.name, detail=why)
+        log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
     def _watch(self) -> None:
         """Lose a connection that is silent, or silent on one of its collections."""
@@ -534,7 +541,9 @@ class JetstreamFeed(Feed):
             raise FeedError(said, too_old=name in _NO_CURSOR)
         kind = payload.kind.rpartition("#")[2]
         if kind == "info":
-            log.warning("jetstream_info", detail=data[:500].decode("utf-8", "replace"))
+            log.warning(
+                "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
+            )
             return None
         time_us = (payload.time - _EPOCH) // timedelta(microseconds=1)
         key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)

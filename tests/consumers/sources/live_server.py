@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -83,8 +85,9 @@ Script = Callable[[Peer], None]
 class LiveServer:
     """Plays the next script to each connection that is made, the last one to all that follow."""
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
         self._scripts = list(scripts)
+        self._context = context  # to speak TLS
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self.peers: list[Peer] = []
@@ -120,12 +123,16 @@ class LiveServer:
             thread.start()
 
     def _play(self, script: Script, connection: socket.socket) -> None:
-        with connection:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
             try:
+                if self._context is not None:
+                    connection = self._context.wrap_socket(connection, server_side=True)
+                    stack.enter_context(connection)
                 peer = Peer(connection)
                 self.peers.append(peer)
                 script(peer)
-            except (ConnectionError, TimeoutError):
+            except (ConnectionError, TimeoutError, ssl.SSLError):
                 pass  # the client has gone
             except Exception as error:  # noqa: BLE001 -- the test is told
                 self.errors.append(error)

@@ -16,7 +16,7 @@ from consumers.errors import ConfigError
 from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
-from consumers.sources.live import JetstreamFeed, LiveSource, StreamFeed
+from consumers.sources.live import RETRY_AFTER_MAX_S, JetstreamFeed, LiveSource, StreamFeed
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -377,6 +377,58 @@ def test_a_refusal_is_told_and_waits_as_long_as_it_says() -> None:
         run.until_n(1)
         assert 1.0 <= run.clock.now - before < 3
         run.source.close()
+
+
+@pytest.mark.parametrize("asked", ["86400", "999999", "Fri, 31 Dec 2199 23:59:59 GMT"])
+def test_no_server_keeps_us_away_for_long(asked: str) -> None:
+    """A `Retry-After` of days, or one far ahead, is waited for a quarter of an hour at most."""
+    with LiveServer(
+        lambda peer: peer.answer("429 Too Many Requests", "", f"Retry-After: {asked}"),
+        playing(commits(commit2, 1)),
+    ) as server:
+        run = begun([server])
+        run.until(lambda: run.source.trouble() is not None)
+        before = run.clock.now
+        run.until_n(1)
+        assert RETRY_AFTER_MAX_S <= run.clock.now - before < RETRY_AFTER_MAX_S + 1
+        run.source.close()
+
+
+def test_what_a_server_repeats_of_secrets_is_shown_nowhere(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not in a refusal, cut off or whole, not in an error frame, and not in a note."""
+    token = "very-secret-token"
+    error = {"$type": "error", "error": "CursorTooOld", "message": f"{token} is too old"}
+    info = {"$type": "network.bsky.jetstream.subscribeEvents#info", "message": token}
+    note = {"$type": "message", "payload": info}
+    with LiveServer(
+        lambda peer: peer.answer("401 Unauthorized", f"{'x' * 1990}{token}"),
+        lambda peer: peer.answer("403 Forbidden", f"Bearer {token}"),
+        playing(frame(json.dumps(note).encode()), frame(json.dumps(error).encode()), wait=False),
+        playing(commits(commit2, 1)),
+    ) as server:
+        clock = Clock()
+        settings = Settings.model_validate({"live": {"token": token}, "jetstream": {"version": 2}})
+        feed = JetstreamFeed([f"ws://{server.host}"], settings.jetstream)
+        source = LiveSource(feed, settings.live, clock=clock, wait=clock.wait)
+        run = Run(source, clock)
+        troubles = set[str]()
+
+        def came() -> bool:
+            troubles.add(source.trouble() or "")
+            return len(run.values) == 1
+
+        run.until(came)
+        source.close()
+        assert server.peers[0].header("Authorization") == f"Bearer {token}"
+    assert any("HTTP 401: xxx" in each and each.endswith("***") for each in troubles)
+    assert "jetstream: refused with HTTP 403: Bearer ***" in troubles
+    printed = capsys.readouterr()
+    shown = "\n".join([*troubles, caplog.text, printed.out, printed.err])
+    for event in ("jetstream_info", "cursor_left_behind"):
+        assert event in shown
+    assert token[:10] not in shown
 
 
 def test_a_flood_is_taken_piece_by_piece() -> None:

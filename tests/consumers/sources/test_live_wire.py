@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import ssl
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pydantic import SecretStr
 
 from consumers.config.sections import LiveSettings
 from consumers.config.settings import Settings
@@ -23,6 +27,7 @@ from consumers.sources.connections import (
     _Http,
 )
 from consumers.sources.live import LiveSource, StreamFeed
+from tests.broker.secure import Certificates
 from tests.consumers.sources.live_server import LiveServer, Peer, commit1, frame, time_us
 from tests.consumers.sources.test_live import Clock, Run, begun, playing, streamed
 
@@ -164,6 +169,44 @@ def test_a_refusal_without_an_end_is_told(framing: Framing) -> None:
     assert "HTTP 401" in said
     assert "very-secret" not in said
     assert "ey2" not in said
+
+
+def test_a_wrong_certificate_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Of an authority that is not trusted, or another host's: nothing is sent, and the line says
+    what to do; with the authority named it reads.
+    """
+    files = Certificates(tmp_path / "certificates")
+
+    def serving(name: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files.chain(name))
+        return context
+
+    def hello(peer: Peer) -> None:
+        peer.accept()
+        peer.send(frame(b"hello"))
+        peer.until_closed()
+
+    way_out = "; live.ssl_cafile names whom to trust"
+    for name, trusted, why in (
+        ("broker", files.stranger, r"unable to get local issuer certificate|self.signed.*"),
+        ("elsewhere", files.authority, r"(Hostname|IP address) mismatch, certificate is .*"),
+        ("broker", files.authority, None),
+    ):
+        with LiveServer(hello, context=serving(name)) as server:
+            feed = StreamFeed(f"wss://{server.host}/x", "websocket")
+            settings = LiveSettings(ssl_cafile=trusted, token=SecretStr("very-secret"))
+            clock = Clock()
+            run = Run(LiveSource(feed, settings, clock=clock, wait=clock.wait), clock)
+            if why is None:
+                run.until_n(1)
+            else:
+                run.until(lambda: run.source.trouble() is not None)  # noqa: B023
+                said = run.source.trouble() or ""
+                begin = f"wss://{server.host}/x: the certificate of 127.0.0.1 is refused: "
+                assert re.fullmatch(f"{re.escape(begin)}({why}){re.escape(way_out)}", said), said
+                assert not server.peers
+            run.source.close()
 
 
 def test_retry_after_may_be_a_date() -> None:
