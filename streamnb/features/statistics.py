@@ -22,7 +22,7 @@ from streamnb.kernels.flags import FlagCounts
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.hybrid import N_WORD_GROUPS, Weights
 from streamnb.kernels.layout import LIVE, Counts, Table
-from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS
+from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS, WHOLE_BELOW
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -65,7 +65,6 @@ _DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, a
 # Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
 _KEPT_SHARE = 0.75
 UNBOUNDED = 1 << 62
-_EXACT = 2.0**53  # below, whole numbers are themselves
 _CHUNK_ROWS = 1 << 14  # temporary arrays of so many rows stay in the processor's cache
 
 
@@ -244,8 +243,11 @@ def left_of(counts: Floats, taken: Floats) -> Floats:
     is kept, or found to be missing.
     """
     left = counts - taken
-    parts = np.where(taken < EXACT_BELOW, EXACT_PARTS, 1.0) * left
-    is_exact = (parts == np.rint(parts)) & (taken < _EXACT)
+    parts = EXACT_PARTS * left
+    are_whole = (taken == np.rint(taken)) & (counts == np.rint(counts))
+    is_exact = np.where(
+        taken < EXACT_BELOW, parts == np.rint(parts), are_whole & (taken < WHOLE_BELOW)
+    )
     return np.where((np.abs(left) < DUST * taken) & ~is_exact, 0.0, left)
 
 

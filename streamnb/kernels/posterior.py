@@ -15,7 +15,7 @@ from streamnb.kernels.layout import F64, I32, F64Grid, Flags, Int, RowUpdates
 # Of the weight taken away: a smaller rest is what rounding left of fractional weights. Multiples of
 # 1/1024 leave none, below where they are exact by far.
 DUST = 1e-9
-EXACT_PARTS, EXACT_BELOW = 1024.0, 2.0**33
+EXACT_PARTS, EXACT_BELOW, WHOLE_BELOW = 1024.0, 2.0**33, 2.0**53
 _TINY = 1e-200
 _HUGE = 1e200
 
@@ -117,13 +117,23 @@ def normalise(joint: F64Grid, prior: F64Grid) -> int:
 
 
 @inner
+def _is_exact(count: float, taken: float) -> bool:
+    """Return whether what is left of a count is no rest of rounding.
+
+    Multiples of 1/1024 leave none, nor do larger whole numbers.
+    """
+    if taken < EXACT_BELOW:
+        parts = (count - taken) * EXACT_PARTS
+        return bool(parts == np.floor(parts))
+    return bool(taken < WHOLE_BELOW and taken == np.floor(taken) and count == np.floor(count))
+
+
+@inner
 def add_weight(count: float, change: float) -> float:
     """Return a count after a change; what is left of it by rounding alone is nothing."""
     left = count + change
     if change < 0.0 and left < -DUST * change:
-        parts = left * EXACT_PARTS
-        is_exact = parts > 0.0 and parts == np.floor(parts) and change > -EXACT_BELOW
-        return left if is_exact else 0.0
+        return left if left > 0.0 and _is_exact(count, -change) else 0.0
     return left
 
 
@@ -140,7 +150,11 @@ def find_short(
         column, y = columns[at], labels[at]
         known = 0 <= column < len(held)
         before[at] = held[column, y] if known and y >= 0 else 0.0
-        short[at] = y >= 0 and (not known or before[at] < wanted[at] * (1.0 - DUST))
+        short[at] = y >= 0 and (
+            not known
+            or before[at] < wanted[at] * (1.0 - DUST)
+            or (before[at] < wanted[at] and _is_exact(before[at], wanted[at]))
+        )
         if y >= 0 and not short[at]:
             held[column, y] = add_weight(before[at], -wanted[at])
     for at in range(len(columns) - 1, -1, -1):

@@ -170,3 +170,23 @@ def test_the_largest_weight_leaves_the_least_whole(likelihood: Any) -> None:
     merged = model - part
     model.unlearn_one({"text": "sun sun sun"}, "a", weight=1e6)
     assert facts(model) == facts(merged) == before
+
+
+@pytest.mark.parametrize("weight", [2.0**20, 2.0**33 - 1, 2.0**33, 2.0**40, 2.0**51])
+@pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli()])
+def test_the_very_last_one_of_a_great_weight(likelihood: Any, weight: float) -> None:
+    """Whole weights are exact: one that was there stays, and one too many is refused."""
+
+    def learned(weights: list[float]) -> NaiveBayes:
+        model = NaiveBayes(["x", "y"], features={"t": Words(likelihood)}, hash_key=1)
+        for each in weights:
+            model.learn_one({"t": "a b"}, "x", weight=each)
+        return model
+
+    model = learned([1.0, weight])
+    model.unlearn_one({"t": "a b"}, "x", weight=weight)
+    assert model.digest() == learned([1.0]).digest()
+    model = learned([weight - 1.0])
+    with pytest.raises(InputError, match="cannot be unlearned"):
+        model.unlearn_one({"t": "a b"}, "x", weight=weight)
+    assert model.digest() == learned([weight - 1.0]).digest()
