@@ -61,7 +61,7 @@ kafka:
 http:
   port: 70000
 view: window
-poll: 3
+quick: 3
 port: 1
 """,
     )
@@ -72,7 +72,7 @@ port: 1
     assert "line 4: kafka.retry_pause_max_s: must be a finite number; found '.inf'" in text
     assert "line 6: http.port: must be less than or equal to 65535; found '70000'" in text
     assert "line 7: view: must be 'auto', 'live' or 'log'; found 'window'" in text
-    assert "line 8: poll: is no known key; known here: source, generator" in text
+    assert "line 8: quick: is no known key; known here: source, generator" in text
     assert "line 9: port: is no known key; did you mean http.port?" in text
 
 
