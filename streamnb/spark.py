@@ -14,27 +14,36 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fcntl
 import hashlib
+import io
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.labels import Codes, Label
+from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
+from streamnb.storage import older_files, read, save
 
 if TYPE_CHECKING:  # an extra: what is read without it must not need it
     from pyspark.sql import DataFrame
 
-__all__ = ["fit", "fit_logs", "predict"]
+__all__ = ["FrameEvaluation", "StreamLearner", "evaluate", "fit", "fit_logs", "predict"]
 
+_NOTE = "spark"  # what a file's notes say of the stream
+_LOG_TINY = float(np.log(np.finfo(np.float64).tiny))  # what log 0 counts as in a log-loss
 _FAN_IN = 8  # partial models that one task, or the driver, holds at once
 _PARTIAL = "task long, log string, next long, model binary"
+_COUNTS = "unknown long, loss double, confusion array<long>"
 _TYPES = {str: ("string", pa.string()), int: ("long", pa.int64()), bool: ("boolean", pa.bool_())}
 
 
@@ -69,7 +78,7 @@ def fit(
     label : str
         The column of labels, of str, int or bool.
     weight, time_s : str, optional
-        The columns of weights and of times in seconds; see `NaiveBayes.prequential_many`.
+        The columns of weights and times; see `NaiveBayes.prequential_many`.
     n_tasks : int, optional
         How many tasks learn, at most; by default as many as the session runs at once. Each holds a
         vocabulary of its own, so more of them mean more to merge.
@@ -124,12 +133,7 @@ def fit_logs(
         The column of each row's offset in its log. A row whose label is null teaches nothing, and
         its offset counts.
     label, weight, time_s, n_tasks
-        As for `fit`.
-
-    Raises
-    ------
-    InputError
-        If the model has learned, has a half-life in examples, or a column is missing.
+        As for `fit`, and refused alike.
     """
     columns = _Roles(label, weight, time_s, log, offset)
     n_tasks = _check(df, model, columns, n_tasks)
@@ -195,6 +199,188 @@ def predict(
     return _map(df, add, schema.add(probabilities, ArrayType(DoubleType())))
 
 
+@dataclass(frozen=True, slots=True)
+class FrameEvaluation:
+    """How a model judged the labelled rows of a data frame."""
+
+    classes: tuple[Label, ...]
+    confusion: NDArray[np.int64] = field(repr=False)  # by true class, then by predicted one
+    log_loss: float  # −log p of the true class in nats, on average
+    n_unknown: int  # rows whose label is none of the classes: left out of all figures
+
+    @property
+    def n(self) -> int:
+        """How many rows were judged."""
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows judged right; nan without rows."""
+        return float(np.trace(self.confusion) / self.n) if self.n else float("nan")
+
+
+def evaluate(df: DataFrame, model: NaiveBayes, *, label: str = "label") -> FrameEvaluation:
+    """Judge the labelled rows of a data frame by a model, which learns nothing.
+
+    `label` names the column of true classes; a row whose label is null is left out.
+    """
+    check_kind("model", model, NaiveBayes)
+    _label_type(model.classes)
+    _require(df, {"label": label})
+    fields, shipped, k = _fields(df, model), _Shipped.of(model), len(model.classes)
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = shipped.model()
+        places = {c: i for i, c in enumerate(own.classes)}
+        confusion, loss, unknown = np.zeros((k, k), dtype=np.int64), 0.0, 0
+        for batch in batches:
+            found = own.predict_log_proba_many(_frame(batch, fields))
+            given = [places.get(each, -1) for each in batch.column(label).to_pylist()]
+            true = np.array(given, dtype=np.int64)
+            unknown += int((true < 0).sum()) - batch.column(label).null_count
+            rows = np.flatnonzero(true >= 0)
+            np.add.at(confusion, (true[rows], found[rows].argmax(axis=1)), 1)
+            loss -= float(np.maximum(found[rows, true[rows]], _LOG_TINY).sum())
+        counts = [[unknown], [loss], [confusion.reshape(-1).tolist()]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(each) for each in counts], ["unknown", "loss", "confusion"]
+        )
+
+    rows = _map(df.select(*fields, label), judge, _COUNTS).toArrow().to_pylist()
+    confusion = np.zeros(k * k, dtype=np.int64)
+    for row in rows:
+        confusion += np.array(row["confusion"], dtype=np.int64)
+    n = int(confusion.sum())
+    return FrameEvaluation(
+        model.classes,
+        confusion.reshape(k, k),
+        sum(row["loss"] for row in rows) / n if n else float("nan"),
+        sum(row["unknown"] for row in rows),
+    )
+
+
+class StreamLearner:
+    """Learns the batches of a structured stream into one model file, each of them once.
+
+    The file holds the model and, in its notes, the query and the number of its last batch: one that
+    Spark runs again after a crash is left out. It is locked until `close` or the process's end, as
+    two drivers would overwrite each other's counts.
+
+    Parameters
+    ----------
+    path : path
+        The file. One that is there goes on, if this class or `fit` made it.
+    model : NaiveBayes
+        An untrained model, as which every batch is learned.
+    label, weight, time_s, n_tasks
+        As for `fit`.
+    keep : int
+        How many files to keep; see `save`.
+
+    Raises
+    ------
+    InputError
+        If the model has learned, or the file's does not count the same things.
+    StoreError
+        If another process learns into the file, or it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        model: NaiveBayes,
+        *,
+        label: str = "label",
+        weight: str | None = None,
+        time_s: str | None = None,
+        n_tasks: int | None = None,
+        keep: int = 1,
+    ) -> None:
+        _check_untrained(model)
+        check_whole("keep", keep, 1)
+        self.path = Path(path)
+        self._untrained, self._keep = model, keep
+        self._roles: dict[str, Any] = {"label": label, "weight": weight, "time_s": time_s}
+        self._n_tasks = n_tasks
+        self._query: str | None = None  # of the last batch in the model
+        self._batch = -1
+        self._lock = _lock(self.path)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self.model = self._stored()
+            undo.pop_all()
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Learn a batch and save the model, unless the file has the batch."""
+        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if query is None:
+            raise InputError("only a query's batches are learned: call writeStream.foreachBatch.")
+        if self._has(query, batch_id):
+            return
+        learned = fit(df, self._untrained, **self._roles, n_tasks=self._n_tasks)
+        total = merge(self.model, learned)
+        notes = {_NOTE: {"query": query, "batch": batch_id}}
+        save(total, self.path, notes=notes, keep=self._keep)
+        self.model, self._query, self._batch = total, query, batch_id
+
+    def close(self) -> None:
+        """Unlock the file; calling it again does nothing."""
+        self._lock.close()
+
+    def _stored(self) -> NaiveBayes:
+        """Return the file's model, or an untrained one if there is no file yet."""
+        if not self.path.exists() and not older_files(self.path):
+            return self._untrained.clone()
+        stored = read(self.path)
+        if stored.model.parts:
+            raise InputError(
+                f"{self.path}: its model is kept in {len(stored.model.parts)} parts, each with its"
+                " log's position, and a stream's batches have none. Name another file."
+            )
+        check_alike(self._untrained.state, stored.model.state)
+        note = stored.header["notes"].get(_NOTE)
+        if note is not None:
+            self._query, self._batch = note["query"], note["batch"]
+        return stored.model
+
+    def _has(self, query: str, batch_id: int) -> bool:
+        """Return whether the model has a batch; refuse one that does not follow its last."""
+        if query == self._query and batch_id == self._batch:
+            return True
+        if self._query is not None and query != self._query:
+            raise StoreError(
+                f"{self.path}: it has learned from query {self._query} up to batch {self._batch},"
+                f" and this is query {query}: its checkpoint is a new one, and it would learn again"
+                " what was learned. Put the checkpoint's folder back, or move the file away to"
+                " learn anew."
+            )
+        if batch_id != self._batch + 1:
+            raise StoreError(
+                f"{self.path}: batch {batch_id} does not follow batch {self._batch}, the last in"
+                " the model (-1: none), so the file or the checkpoint is an older copy. Put back"
+                " those that belong together, or move both away to learn anew."
+            )
+        return False
+
+
+def _lock(path: Path) -> io.FileIO:
+    """Lock a file by another beside it, as the file itself is replaced by every save."""
+    try:
+        lock = io.FileIO(path.with_name(f".{path.name}.lock"), "w")
+    except OSError as error:
+        raise StoreError(
+            f"{path}: its folder cannot be written ({error.strerror}). Name another file."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StoreError(
+            f"{path}: another process learns into it. Stop that one, or name another file."
+        ) from None
+    return lock
+
+
 # ---- what tasks do -------------------------------------------------------------------------------
 
 
@@ -240,8 +426,7 @@ def _partials(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int) -
         for log, own in models.items():
             yield _row(task, log, following[log], own)
 
-    named = (columns.label, columns.weight, columns.time_s, columns.log, columns.offset)
-    wanted = dict.fromkeys([*fields, *(each for each in named if each is not None)])
+    wanted = dict.fromkeys([*fields, *filter(None, asdict(columns).values())])
     return _map(df.select(*wanted).coalesce(n_tasks), learn, _PARTIAL)
 
 
@@ -337,6 +522,17 @@ def _task_number() -> int:
 
 def _check(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int | None) -> int:
     """Refuse what cannot be learned in tasks; return how many there are at most."""
+    _check_untrained(model)
+    _require(df, asdict(columns))
+    _fields(df, model)
+    if n_tasks is None:
+        return _n_cores(df)
+    check_whole("n_tasks", n_tasks, 1)
+    return n_tasks
+
+
+def _check_untrained(model: NaiveBayes) -> None:
+    """Refuse a model that tasks cannot begin from."""
     check_kind("model", model, NaiveBayes)
     if model.n_examples or model.parts:
         raise InputError(
@@ -349,21 +545,6 @@ def _check(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int | Non
             "a half-life in examples depends on the order of all rows, and tasks have none. Take a"
             " half-life in seconds."
         )
-    _require(
-        df,
-        {
-            "label": columns.label,
-            "weight": columns.weight,
-            "time_s": columns.time_s,
-            "log": columns.log,
-            "offset": columns.offset,
-        },
-    )
-    _fields(df, model)
-    if n_tasks is None:
-        return _n_cores(df)
-    check_whole("n_tasks", n_tasks, 1)
-    return n_tasks
 
 
 def _n_cores(df: DataFrame) -> int:
@@ -403,11 +584,7 @@ def _label_type(classes: tuple[Label, ...]) -> tuple[str, Any]:
     return _TYPES[kinds.pop()]
 
 
-def _map(
-    df: DataFrame,
-    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: Any,
-) -> DataFrame:
+def _map(df: DataFrame, function: Callable[[Any], Iterator[Any]], schema: Any) -> DataFrame:
     with _quiet():
         return df.mapInArrow(function, schema)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import importlib.util
+import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -18,8 +22,11 @@ import pytest
 
 import streamnb as nb
 from streamnb import spark as nbs
-from streamnb.errors import InputError
+from streamnb.errors import InputError, StoreError
 from streamnb.model import merge
+from streamnb.storage import read
+from tests.endtoend.daemon_process import ROOT, Daemon, write_config
+from tests.endtoend.expected_counts import examples, messages
 
 pytestmark = [pytest.mark.deep, pytest.mark.alone]
 
@@ -231,3 +238,170 @@ def test_what_cannot_be_learned_is_refused(frame: Any) -> None:
         nbs.predict(frame, nb.NaiveBayes(features=text))
     with pytest.raises(InputError, match="n_tasks must be a whole number"):
         nbs.fit(frame, untrained(), n_tasks=0)
+
+
+def test_evaluation_counts_what_the_model_says(frame: Any) -> None:
+    """Confusion and log-loss are those of the model's own answers; unknown labels are told."""
+    model = alone(untrained(), rows(seed=1))
+    found = nbs.evaluate(frame, model)
+    given = labelled(rows())
+    fields = {name: given[name] for name in model.state.fields}
+    log_p = model.predict_log_proba_many(fields)
+    true = np.array([CLASSES.index(each) for each in given["label"]])
+    confusion = np.zeros((2, 2), dtype=np.int64)
+    np.add.at(confusion, (true, log_p.argmax(axis=1)), 1)
+    assert found.confusion.tolist() == confusion.tolist()
+    assert (found.n, found.n_unknown) == (900, 0)
+    assert found.accuracy == np.trace(confusion) / 900
+    assert found.log_loss == pytest.approx(-log_p[np.arange(900), true].mean(), rel=1e-12)
+    other = nbs.evaluate(frame.selectExpr("text", "replace(label, 'spam', 'eggs') label"), model)
+    assert (other.n, other.n_unknown) == (confusion[0].sum(), confusion[1].sum())
+
+
+def run_query(session: Any, folder: Path, learner: nbs.StreamLearner) -> None:
+    """Let a query learn the files that are there and that it has not had yet, one a batch."""
+    stream = session.readStream.schema("text string, label string")
+    stream = stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    query = stream.writeStream.foreachBatch(learner)
+    query = query.option("checkpointLocation", str(folder / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+def texts_only() -> nb.NaiveBayes:
+    """Return an untrained model of texts."""
+    return nb.NaiveBayes(CLASSES, features={"text": nb.Words(nb.Multinomial())})
+
+
+def test_a_stream_is_learned_once(session: Any, tmp_path: Path) -> None:
+    """A file of `fit` goes on; a batch run again is left out, an old file or new query refused."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 -- an extra
+
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "model.nb"
+    tables = [rows(100, seed).select(["text", "label"]) for seed in range(4)]
+
+    def write(i: int) -> None:
+        pq.write_table(tables[i], tmp_path / "in" / f"{i}.parquet")
+
+    def expected(n: int) -> str:
+        return alone(texts_only(), pa.concat_tables([tables[3], *tables[:n]])).digest()
+
+    nb.save(alone(texts_only(), tables[3]), path)
+    write(0)
+    write(1)
+    with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
+        run_query(session, tmp_path, learner)
+        with pytest.raises(StoreError, match="another process learns into it"):
+            nbs.StreamLearner(path, texts_only())
+    assert nb.load(path).digest() == expected(2)
+    shutil.copy(path, tmp_path / "old")
+    # As if the driver had been killed between its save and Spark's commit.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    write(2)
+    with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
+        run_query(session, tmp_path, learner)
+        assert learner.model.digest() == nb.load(path).digest() == expected(3)
+    write(3)
+    shutil.copy(path, tmp_path / "new")
+    shutil.copy(tmp_path / "old", path)
+    with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
+        with pytest.raises(StreamingQueryException, match="batch 3 does not follow batch 1"):
+            run_query(session, tmp_path, learner)
+        assert learner.model.digest() == nb.load(path).digest() == expected(2)
+    shutil.copy(tmp_path / "new", path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
+        with pytest.raises(StreamingQueryException, match="its checkpoint is a new one"):
+            run_query(session, tmp_path, learner)
+        assert learner.model.digest() == nb.load(path).digest() == expected(3)
+
+
+def test_a_file_that_no_stream_goes_on_from_is_refused(frame: Any, tmp_path: Path) -> None:
+    """A checkpoint, or what counts other things, is refused and left unlocked."""
+    path = tmp_path / "model.nb"
+    with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
+        assert learner.model.n_examples == 0
+        with pytest.raises(InputError, match="only a query's batches are learned"):
+            learner(frame, 0)
+    nb.save(untrained(), path)
+    with pytest.raises(InputError, match="they differ in features"):
+        nbs.StreamLearner(path, texts_only())
+    parted = texts_only()
+    parted.set_part("tweets/0", alone(texts_only(), rows(10)))
+    nb.save(parted, path, positions={"tweets/0": 10})
+    with pytest.raises(InputError, match="kept in 1 parts"):
+        nbs.StreamLearner(path, texts_only())
+    nb.save(texts_only(), path)
+    nbs.StreamLearner(path, texts_only()).close()
+    with pytest.raises(StoreError, match="its folder cannot be written"):
+        nbs.StreamLearner(tmp_path / "none" / "model.nb", texts_only())
+
+
+def test_the_guides_programs_run(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each program of docs/spark.md does what it is there for.
+
+    The last one learns the first half of an archived topic, and the daemon goes on behind it: its
+    counts are those of a daemon that read all of it.
+    """
+    texts, labels = zip(*examples(100), strict=True)
+    (tmp_path / "tweets").mkdir()
+    pq.write_table(pa.table({"text": texts, "label": labels}), tmp_path / "tweets" / "0.parquet")
+    write_archive(tmp_path / "tweets.jsonl.gz", n_partitions=2, n=200)
+    whole = tmp_path / "whole.jsonl.gz"
+    write_archive(whole, n_partitions=2, n=400)
+    source = f"recording:{whole}"
+    config = write_config(tmp_path / "config.yaml", source=source, checkpoint={"folder": "state"})
+    monkeypatch.chdir(tmp_path)
+    first, stream, to_daemon = programs(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(first, "docs/spark.md", "exec"), names)
+    predicted = session.read.parquet(str(tmp_path / "predictions")).toArrow()
+    assert predicted.column_names == ["text", "label", "prediction", "probabilities"]
+    assert len(predicted) == names["model"].n_examples == 100
+    exec(compile(stream, "docs/spark.md", "exec"), names)
+    names["learner"].close()
+    assert nb.load("stream.nb").digest() == nb.load("tweets.nb").digest()
+    exec(compile(to_daemon, "docs/spark.md", "exec"), names)
+    assert names["positions"] == {"tweets/0": 200, "tweets/1": 200}
+    assert learned(config) == 400
+    alone_config = write_config(
+        tmp_path / "alone.yaml", source=source, checkpoint={"folder": "alone"}
+    )
+    assert learned(alone_config) == 800
+    ours, theirs = (read(tmp_path / name / "model.nb") for name in ("state", "alone"))
+    assert ours.positions == theirs.positions == {"tweets/0": 400, "tweets/1": 400}
+    for part in ours.positions:
+        assert ours.model.digest(part) == theirs.model.digest(part)
+
+
+def programs(folder: Path) -> list[str]:
+    """Return the programs of docs/spark.md; Spark's own paths are below the given folder."""
+    text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    paths = r'"(tweets/|predictions/|checkpoint/|tweets\.jsonl\.gz)"'
+    return [re.sub(paths, lambda path: repr(str(folder / path[1])), each) for each in found]
+
+
+def learned(config: Path) -> int:
+    """Let the daemon learn to the end of its source; return how many messages it learned."""
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0, daemon.lines[-3:]
+        return int(daemon.summary["learned"])
+
+
+def write_archive(path: Path, n_partitions: int, n: int) -> None:
+    """Write a recording of a topic, as docs/recording.md describes the format."""
+    stream = {"source": "kafka", "topic": "tweets"}
+    form = {"kind": "jsonl", "columns": [], "encoding": "utf-8"}
+    lines: list[dict[str, Any]] = [{"streamnb_recording": 1, "stream": stream, "format": form}]
+    for partition in range(n_partitions):
+        for offset, value in enumerate(messages(examples(n, first=1000 * partition))):
+            place = {"topic": "tweets", "partition": partition, "offset": offset}
+            lines.append(place | {"key": None, "value": value.decode()})
+    names = [f"tweets/{partition}" for partition in range(n_partitions)]
+    begins = {name: {"begin": 0} for name in names}
+    lines.append({"positions": dict.fromkeys(names, n), "logs": begins})
+    path.write_bytes(gzip.compress("".join(json.dumps(each) + "\n" for each in lines).encode()))
