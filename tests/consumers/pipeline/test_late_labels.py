@@ -310,6 +310,32 @@ def test_a_memory_too_short_for_the_window_is_said_once(
         assert each["detail"].endswith(f"or lower {wanted}")
 
 
+def test_what_leaves_the_memory_is_learned_as_the_default(tmp_path: Path) -> None:
+    """It is, before its horizon is over; a label that comes later teaches nothing."""
+    run = LateRun(tmp_path, DEFAULTS, 12)
+    log = [Said("create", f"m{i}", 100, f"sun{i}") for i in range(12)]
+    run.read(log, 8)
+    assert "defaulted" not in run.late.counts_now()
+    run.read(log, 4)
+    assert run.late.counts_now()["defaulted"] == 4
+    as_defaults = run.counts
+    assert as_defaults[0] == [4.0, 0.0]
+    run.read_labels([Label("m0", 100, "positive")], 1)
+    assert run.counts == as_defaults
+    run.memory.close()
+
+
+def test_a_batch_beyond_the_memory_is_not_all_learned_as_the_default(tmp_path: Path) -> None:
+    """What comes and leaves within one batch teaches nothing; what is left of it does."""
+    run = LateRun(tmp_path, DEFAULTS, 12)
+    log = [Said("create", f"m{i}", 100, f"sun{i}") for i in range(24)]
+    run.read(log, 24)
+    assert run.late.counts_now()["defaulted"] == 4
+    assert {"sun12", "sun15"} <= run.counts[1].keys()
+    assert "sun0" not in run.counts[1]
+    run.memory.close()
+
+
 def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
     """It is counted as waiting so long, after a restart too, and is not given up later."""
     run = LateRun(tmp_path, SETTINGS)
