@@ -42,6 +42,7 @@ def search(page: Page) -> None:
     expect(page.get_by_test_id("ring")).to_be_visible()
     expect(page.get_by_test_id("series-chart")).to_be_visible()
     page.get_by_test_id("message-why").first.click()
+    page.get_by_test_id("numbers").click()
     expect(page.get_by_test_id("intercept-row").first).to_be_visible()
 
 

@@ -43,6 +43,7 @@ def filled(page: Page, view: str) -> None:
         expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
         expect(page.get_by_test_id("ring")).to_be_visible()
         page.get_by_test_id("message-why").first.click()
+        page.get_by_test_id("numbers").click()
         expect(page.get_by_test_id("intercept-row")).to_be_visible()
     elif view == "model":
         expect(page.get_by_test_id("calibration")).to_be_visible()
@@ -107,6 +108,7 @@ def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) 
     )
     expect(page.get_by_test_id("message")).to_have_count(1)
     page.get_by_test_id("message-why").click()
+    page.get_by_test_id("numbers").click()
     expect(page.get_by_test_id("intercept-row")).to_be_visible()
     for view in (None, "tab-model", "tab-try"):
         if view is not None:
@@ -152,7 +154,11 @@ def test_by_keyboard_alone(book: Book, open_page: Callable[..., Opened]) -> None
     expect(page.get_by_test_id("message")).to_have_count(1)
     tab_to(page, "message-why")
     page.keyboard.press("Enter")
+    expect(page.get_by_test_id("numbers")).to_be_visible()
+    tab_to(page, "numbers")
+    page.keyboard.press("Enter")
     expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    page.reload()
     tab_to(page, "teach", "positive")
     page.keyboard.press("Space")
     expect(page.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")

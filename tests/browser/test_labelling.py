@@ -54,6 +54,7 @@ def test_three_classes(guarded: Book, open_page: Callable[..., Opened]) -> None:
     for test_id in ("share-row", "count-row"):
         expect(page.get_by_test_id(test_id)).to_have_count(3)
     page.get_by_test_id("message-why").first.click()
+    page.get_by_test_id("numbers").click()
     expect(page.get_by_test_id("intercept-row")).to_be_visible()
     assert violations(page) == []
     page.get_by_test_id("tab-model").click()

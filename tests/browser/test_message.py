@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 
@@ -24,6 +27,7 @@ def opened_row(page: Page) -> Locator:
     """Open the only tweet; return its row, once the explanation is there."""
     row = only_row(page)
     row.get_by_test_id("message-why").click()
+    row.get_by_test_id("numbers").click()
     expect(row.get_by_test_id("intercept-row")).to_be_visible()
     return row
 
@@ -168,6 +172,7 @@ def test_markup_is_text(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(page.get_by_test_id("message-user").first).to_contain_text("onerror")
     row = page.get_by_test_id("message").first
     row.get_by_test_id("message-why").click()
+    row.get_by_test_id("numbers").click()
     expect(row.get_by_test_id("intercept-row")).to_be_visible()
     page.get_by_test_id("save-search").click()
     expect(page.get_by_test_id("saved-newest")).to_contain_text("svg onload")
@@ -177,3 +182,83 @@ def test_markup_is_text(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(page.get_by_test_id("search-heading")).to_contain_text(query)
     assert page.evaluate("window.fell ?? null") is None
     assert page.locator("main :is(img, script, style)").count() == 0
+
+
+# The least contrast of ink and ground of a coloured word, as drawn, over all classes' colours.
+CONTRAST = """word => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+    const luminance = colour => {
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        const [red, green, blue] = [...canvas.getImageData(0, 0, 1, 1).data].map(value => {
+            const part = value / 255;
+            return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const others = [0, 1, 2, 3, 4, 5, 6, 7].map(i => `k${i}`);
+    const names = ["positive", "negative", "neutral", ...others];
+    return Math.min(...names.map(name => {
+        word.style.setProperty("--class", `var(--${name})`);
+        word.style.setProperty("--strength", "42%");
+        const {color, backgroundColor} = getComputedStyle(word);
+        const [low, high] = [luminance(color), luminance(backgroundColor)].sort((a, b) => a - b);
+        return (high + 0.05) / (low + 0.05);
+    }));
+}"""
+CONTRAST_MIN = 4.5  # WCAG 2 AA
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_are_coloured(book: Book, open_page: Callable[..., Opened], scheme: str) -> None:
+    """Why? colours the words of the message by class and strength, and says it in a sentence."""
+    animal = {"light": "tarsier", "dark": "loris"}[scheme]
+    book.write(f"an AWFUL boring, sad {animal} but awful lovely", label=None)
+    book.until_found(animal, 1)
+    page, _ = open_page(f"{book.address}/?q={animal}", color_scheme=scheme)
+    row = only_row(page)
+    text = row.get_by_test_id("message-text")
+    words = row.get_by_test_id("word-effect")
+    expect(words).to_have_count(0)
+    said = text.inner_text()
+    row.get_by_test_id("message-why").click()
+    because = row.get_by_test_id("because")
+    expect(because).to_have_text(
+        re.compile(r"“.*awful.*” speaks? most for negative, “.+” for positive\.$")
+    )
+    assert not re.search(r"[¬^$<>]", because.inner_text())
+    expect(page.get_by_test_id("announcer")).to_have_text(because.inner_text())
+    shown: dict[str, list[Any]] = dict(
+        words.evaluate_all("""words => words.map(word => [word.textContent, [
+            word.style.getPropertyValue("--class"), word.title,
+            parseFloat(word.style.getPropertyValue("--strength"))]])""")
+    )
+    assert shown["AWFUL"] == shown["awful"]
+    assert shown["awful"][:2] == ["var(--negative)", "speaks for negative"]
+    assert shown["lovely"][:2] == ["var(--positive)", "speaks for positive"]
+    strengths = {word: strength for word, (_, _, strength) in shown.items()}
+    assert max(strengths.values()) == 42
+    assert min(strengths.values()) >= 3
+    assert strengths["boring"] < strengths["awful"]
+    assert text.inner_text() == said
+    expect(row.get_by_test_id("explanation")).to_be_hidden()  # until it is unfolded
+    assert violations(page) == []
+    row.locator("[data-testid=teach][data-label=negative]").click()
+    expect(row).to_have_attribute("data-corrected", "negative")
+    assert words.count() == len(shown)  # what is learned now changes no open row
+    assert words.first.evaluate(CONTRAST) >= CONTRAST_MIN
+    row.get_by_test_id("message-why").click()
+    expect(words).to_have_count(0)
+    assert text.inner_text() == said
+
+
+def test_nothing_to_colour(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Of unknown words none is coloured, and the sentence says so."""
+    book.write("zyzzyva qwyjibo", label=None)
+    book.until_found("zyzzyva", 1)
+    page, _ = open_page(f"{book.address}/?q=zyzzyva")
+    row = opened_row(page)
+    expect(row.get_by_test_id("because")).to_have_text(
+        "Nothing in it speaks for one class more than for another."
+    )
+    expect(row.get_by_test_id("word-effect")).to_have_count(0)

@@ -62,6 +62,7 @@ def test_odd_tweets(book: Book, open_page: Callable[..., Opened], media: str) ->
     assert height < 400
     page.emulate_media(media="screen")
     first.get_by_test_id("message-why").click()
+    first.get_by_test_id("numbers").click()
     expect(first.get_by_test_id("intercept-row")).to_be_visible()
     assert first.get_by_test_id("message-text").evaluate("text => text.offsetHeight") > height
 

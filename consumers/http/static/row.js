@@ -3,11 +3,12 @@
 import { ask, messagePath } from "./api.js";
 import { classNames, look, mark, named, nameOf } from "./classes.js";
 import { correctionsOn, makeDeleting, makeTeaching } from "./correct.js";
-import { attr, copy, el, on, part, text } from "./dom.js";
-import { explanationTable } from "./explain.js";
+import { announce, attr, copy, el, on, part, text } from "./dom.js";
+import { colouring, explanationTable } from "./explain.js";
 import { ago, fullTime, language, probability, withinWords } from "./format.js";
 
 const TINT_MAX = 24; // per cent: text stays readable on it
+const plain = (words) => [words];
 
 /** Return how strong a tint is: none where all classes are as probable. */
 function tint(p) {
@@ -36,16 +37,32 @@ export function makeRow(message, onToggle, onGone) {
   const teaching = correctionsOn() && makeTeaching(node, message);
   let current = null;
 
+  let colour = plain; // of the words, while the reasons are open
+
+  /** Write the text; every second piece is a word of the query. */
+  function writeText() {
+    words.replaceChildren(...current.marked.flatMap((piece, i) => (i % 2 ? [el("b", colour(piece))] : colour(piece))));
+  }
+
   async function toggle() {
     const isOpen = why.matches("[aria-expanded=true]");
     attr(why, "aria-expanded", !isOpen);
-    if (isOpen) part(node, "detail").remove();
+    if (isOpen) {
+      part(node, "detail").remove();
+      colour = plain;
+      writeText();
+    }
     onToggle();
     if (isOpen) return;
     const place = el("div.detail@message-detail", el("p.note", "asking the model…"));
     node.append(place);
     try {
-      place.replaceChildren(...detail(await ask(messagePath(message.id)), onGone));
+      const answer = await ask(messagePath(message.id));
+      place.replaceChildren(...detail(answer, onGone));
+      if (!answer.explanation || !place.isConnected) return; // closed meanwhile
+      colour = colouring(answer.explanation);
+      writeText();
+      announce(part(place, "because").textContent);
     } catch (error) {
       place.replaceChildren(el("p.problem@detail-problem", error.message));
     }
@@ -58,11 +75,9 @@ export function makeRow(message, onToggle, onGone) {
   node.tick = (nowMs) => text(time, ago(message.time_ms, nowMs));
   node.update = (next) => {
     if (next === current) return;
-    // Every second piece is a word of the query, which may be another one.
-    if (String(next.marked) !== String(current?.marked)) {
-      words.replaceChildren(...next.marked.map((piece, i) => (i % 2 ? el("b", piece) : piece)));
-    }
+    const isOther = String(next.marked) !== String(current?.marked);
     current = next;
+    if (isOther) writeText(); // the query may be another one
     const { label, unsure, corrected } = next;
     Object.assign(node.dataset, { label, unsure });
     attr(node, "data-corrected", corrected);

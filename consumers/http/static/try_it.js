@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { inOrder, named, setClasses } from "./classes.js";
-import { $, debounced, el, on, say } from "./dom.js";
+import { $, debounced, el, on, part, say } from "./dom.js";
 import { explanationTable } from "./explain.js";
 import { probability, withinWords } from "./format.js";
 import { makeBars } from "./shares.js";
@@ -41,7 +41,8 @@ export function makeTryIt(onText) {
     const sure = el("strong", probability(probabilities[label]));
     $("try-label").replaceChildren(named(label), sure, el("span.note", n ? interval && withinWords(interval) : "nothing is learned yet"));
     bars.update(inOrder(classes), (name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
-    $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation)] : []));
+    const isOpen = part($("try-reasons"), "numbers")?.open ?? true; // as it was left
+    $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation, isOpen)] : []));
   }
 
   /** Judge what stands there; an answer after a newer one is dropped. */
