@@ -519,6 +519,7 @@ def _recent(
         clock=clock,
         is_moved=is_moved,
         times_made_up=stream_identity(settings)["source"] == "generator",
+        history=settings.history,
     )
 
 

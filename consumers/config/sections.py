@@ -503,6 +503,15 @@ class RecentSettings(Section):
     processor_share_max: float = Field(default=0.02, gt=0, le=1)
 
 
+class HistorySettings(Section):
+    """Counts of all messages over time, beside the newest; so many steps that have messages."""
+
+    enabled: bool = True
+    minutes_max: int = Field(default=2_880, ge=60, le=100_000)
+    hours_max: int = Field(default=2_400, ge=24, le=100_000)
+    days_max: int = Field(default=3_650, ge=1, le=100_000)
+
+
 class LabellingSettings(Section):
     """Which messages people are asked to label."""
 

@@ -52,6 +52,7 @@ from consumers.config.sections import (
     FieldLabels,
     FileSettings,
     GeneratorSettings,
+    HistorySettings,
     HttpSettings,
     JetstreamSettings,
     KafkaSettings,
@@ -79,6 +80,7 @@ __all__ = [
     "FileSettings",
     "FlagsSettings",
     "GeneratorSettings",
+    "HistorySettings",
     "HttpSettings",
     "KafkaSettings",
     "LabellingSettings",
@@ -138,6 +140,7 @@ class Settings(Section):
     rejects: OutputSettings = OutputSettings()
     predictor: PredictorSettings = PredictorSettings()
     recent: RecentSettings = RecentSettings()
+    history: HistorySettings = HistorySettings()
     labelling: LabellingSettings = LabellingSettings()
     corrections: CorrectionsSettings = CorrectionsSettings()
     page: PageSettings = PageSettings()

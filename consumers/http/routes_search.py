@@ -1,5 +1,6 @@
 """`GET /v1/search`, `/v1/summary`, `/v1/messages/{id}` and `/v1/events`: the recent messages.
 
+`GET /v1/history` has counts of all messages, the recent and those long gone.
 Events tell open pages what changes, as server-sent events.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from consumers.config.addresses import Bound
 from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import (
@@ -30,6 +33,7 @@ from consumers.http.requests import (
 from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
+from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.query_syntax import parse
 from consumers.search.rows import MessageRow
@@ -79,6 +83,26 @@ MESSAGE = ApiOperation(
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
     problems=_PROBLEMS | {404: "The store does not hold it, or recent.enabled is false."},
 )
+_TIME = {"type": "string"}
+HISTORY_S = 86_400
+HISTORY = ApiOperation(
+    "Counts of all messages over time",
+    schemas.HistoryAnswer,
+    parameters=(
+        parameter("from", _TIME, "Unix milliseconds or an ISO time; 24 hours before `to`."),
+        parameter("to", _TIME, "Unix milliseconds or an ISO time; by default now."),
+        parameter(
+            "step",
+            {"type": "string", "enum": list(STEPS_S)},
+            "By default the finest that is known since `from` and gives 1,500 steps at most.",
+        ),
+    ),
+    problems=_PROBLEMS
+    | {
+        404: "recent.enabled or history.enabled is false.",
+        422: "A parameter is wrong, or there would be too many steps.",
+    },
+)
 EVENTS = ApiOperation(
     "What changes, as it changes",
     "text/event-stream",
@@ -125,11 +149,51 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         shown = serializer.message(row, (row.text,))
         return json_response(await batcher.ask(partial(_message_answer, row, shown)))
 
+    async def history(request: Request) -> Response:
+        recent = _store(app_state)
+        if not recent.has_history:
+            raise component_is_off("messages are not counted over time", "history.enabled: true")
+        given = QueryParameters(request, ("from", "to", "step"))
+        step = given.text("step") or None
+        if step is not None and step not in STEPS_S:
+            raise ProblemError(
+                422, f"step is {step[:80]!r}; one of {', '.join(STEPS_S)} is wanted, or none"
+            )
+        now_ms = int(time.time() * 1000)
+        to_ms = _time_ms(given, "to", now_ms)
+        from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
+        if from_ms >= to_ms:
+            raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); swap them")
+        if step is not None and (to_ms - from_ms) / (1000 * STEPS_S[step]) > POINTS_MAX:
+            raise ProblemError(
+                422, f"more than {POINTS_MAX:,} steps; ask for a shorter time or a longer step"
+            )
+        span_s = (from_ms // 1000, -(-to_ms // 1000))
+        found = await workers.run(partial(recent.history, *span_s, step))
+        return json_response(serializer.history((from_ms, to_ms, now_ms), found))
+
     return [
+        ApiRoute("/v1/history", history, HISTORY),
         ApiRoute("/v1/search", search, SEARCH),
         ApiRoute("/v1/summary", summary, SUMMARY),
         ApiRoute("/v1/messages/{id:path}", message, MESSAGE),
     ]
+
+
+def _time_ms(given: QueryParameters, name: str, default: int) -> int:
+    """Return a time in Unix milliseconds; 422 if it is none."""
+    text = given.text(name)
+    if not text:
+        return default
+    try:
+        bound = Bound.parse(text)
+    except ValueError:
+        bound = None
+    if bound is None or bound.kind != "time":
+        raise ProblemError(
+            422, f"{name} is {text[:80]!r}; Unix milliseconds or an ISO time are wanted"
+        )
+    return bound.at
 
 
 def _store(app_state: AppState) -> RecentStore:

@@ -240,6 +240,23 @@ class ApiSummary(Struct):
     sample: Sample
 
 
+class HistoryAnswer(Struct):
+    """How many messages of each class came over time, all of them, by when they came.
+
+    Steps begin at whole minutes, hours and days of UTC; those without messages are left out. One
+    that goes on at `now_ms` is not whole yet. What came before `kept_from_ms` is no longer known by
+    steps of this length; null: all is.
+    """
+
+    from_ms: int
+    to_ms: int
+    now_ms: int
+    kept_from_ms: int | None
+    n: int
+    classes: list[Label]
+    series: Series
+
+
 class LabelRequest(Struct, forbid_unknown_fields=True):
     """A label for a message of the store (`id`), or for an example that comes along."""
 

@@ -20,6 +20,7 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
+from consumers.search.history import CountsOverTime
 from consumers.sinks.records import decided_by
 from streamnb import AnswerRule, Predictor
 
@@ -156,6 +157,26 @@ class Serializer:
                 ],
             ),
             sample=sample_of(state),
+        )
+
+    def history(
+        self, span_ms: tuple[int, int, int], found: CountsOverTime
+    ) -> schemas.HistoryAnswer:
+        """Return counts over time, from and to a time as they are known now."""
+        classes = self._classes[: len(found.counts[0])] if found.counts else self._classes
+        kept_from_s = found.kept_from_s
+        return schemas.HistoryAnswer(
+            *span_ms,
+            kept_from_ms=None if kept_from_s is None else 1000 * kept_from_s,
+            n=sum(map(sum, found.counts)),
+            classes=list(classes),
+            series=schemas.Series(
+                found.step_s,
+                [
+                    schemas.Step(1000 * begins_s, dict(zip(classes, own, strict=True)))
+                    for begins_s, own in zip(found.begins_s, found.counts, strict=True)
+                ],
+            ),
         )
 
 

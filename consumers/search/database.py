@@ -1,10 +1,11 @@
 """The SQLite file of the store: its tables, the statements that read and write them, opening it.
 
 Each chunk has a table of rows and a full-text index of them; `gone`, `place`, `lang`, `class` and
-`chunk` are there once, as are those of `chunk_columns`. A file that is damaged, of another version
-or of other classes is moved aside, and a new one begun: what it held are copies of messages, and
-the stream brings new ones. Only one is kept aside, until a message is deleted: what it holds of
-that cannot be taken out. One that may itself hold words of removed messages is deleted instead.
+`chunk` are there once, as are those of `chunks` and `history`. A file that is damaged, of
+another version or of other classes is moved aside, and a new one begun: what it held are copies of
+messages, and the stream brings new ones. Only one is kept aside, until a message is deleted: what
+it holds of that cannot be taken out. One that may itself hold words of removed messages is deleted
+instead.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
@@ -27,8 +28,15 @@ import structlog
 
 from consumers.messages import Partition
 from consumers.private_files import open_private
-from consumers.search.chunk_columns import columns_of, create_tables, packed_columns
-from consumers.search.chunks import Chunk, Keys, restored
+from consumers.search.chunks import (
+    Chunk,
+    Keys,
+    columns_of,
+    create_tables,
+    packed_columns,
+    restored,
+)
+from consumers.search.history import create_tables as create_history
 from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, QueryError
 
 LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
@@ -291,6 +299,7 @@ def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:
             _convert(db)
         elif (application, version) != (_APPLICATION, _VERSION):
             raise UnfitFileError(f"it is of version {version} of application {application:x}")  # noqa: TRY301 -- as SQLite does
+        create_history(db)
         return _read(db, classes, capacity)
     except BaseException:
         db.close()

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
+from consumers.search.history import MessageCounter
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
@@ -248,6 +249,7 @@ class Sampler:
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         thread_time: Callable[[], float] = time.thread_time,
+        counter: MessageCounter | None = None,
     ) -> None:
         self._row_builder = row_builder
         self._rate_max_per_s = rate_max_per_s
@@ -257,6 +259,7 @@ class Sampler:
         self._wall_clock = wall_clock
         self._clock = clock
         self._thread_time = thread_time
+        self._counter = counter
         self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
         self._lock = threading.Lock()
@@ -288,7 +291,10 @@ class Sampler:
     def offer(
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
-        """Take what may be taken of some rows; see `RecentStore.offer`."""
+        """Count some rows, and take what may be taken of them; see `RecentStore.offer`."""
+        arrived_ms = int(self._wall_clock() * 1000)
+        if self._counter is not None and self.is_open and len(rows):
+            self._counter.add(messages, rows, log_posteriors, arrived_ms)
         began_s = self._thread_time()
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
@@ -307,7 +313,6 @@ class Sampler:
             if not n:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
-        arrived_ms = int(self._wall_clock() * 1000)
         raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
         # It may wait as it is, unless most of what it holds would be of use to nobody.
         is_whole = len(raw) >= _WHOLE_SHARE * n_raw

@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.sections import RecentSettings
+from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, located
+from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
 from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, expression, pieces
 from consumers.search.rows import (
     Change,
@@ -63,7 +64,8 @@ class RecentStore:
     Each of `listeners` is called on the store's thread with every batch of rows that was stored,
     oldest first; each of `change_listeners` with what a person or the stream changed. Both are to
     be filled before `start`, and must be quick. Once `is_moved` says that the folder of the file
-    has left its path, nothing is stored any more.
+    has left its path, nothing is stored any more. `history` says how much is counted over time;
+    None: nothing.
     """
 
     def __init__(  # noqa: PLR0913 -- two clocks and a flag are for tests and the daemon alone
@@ -78,6 +80,7 @@ class RecentStore:
         is_moved: Callable[[], bool] = lambda: False,
         *,
         times_made_up: bool = False,
+        history: HistorySettings | None = None,
     ) -> None:
         self.classes = classes
         self._unsure_below = unsure_below
@@ -91,9 +94,23 @@ class RecentStore:
         self._path = path
         row_builder = RowBuilder(classes, tuple(fields), times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
-        self._sampler = Sampler(settings.rate_max_per_s, budget, row_builder, wall_clock, clock)
+        self._history_steps: dict[int, int] = {}
+        if history is not None and history.enabled:
+            kept = (history.minutes_max, history.hours_max, history.days_max)
+            self._history_steps = dict(zip(STEPS_S.values(), kept, strict=True))
+        counter = MessageCounter(self._history_steps) if self._history_steps else None
+        self._sampler = Sampler(
+            settings.rate_max_per_s, budget, row_builder, wall_clock, clock, counter=counter
+        )
         self._writer = Writer(
-            path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved
+            path,
+            self._sampler,
+            self._bounds,
+            classes,
+            wall_clock,
+            clock,
+            is_moved,
+            counter,
         )
         self.listeners: list[Callable[[Sequence[MessageRow]], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
@@ -340,6 +357,16 @@ class RecentStore:
         counts[:1] = 0  # unknown
         order = np.argsort(-counts, kind="stable")[:LANGUAGES_MAX]
         return [names[code] for code in order.tolist() if counts[code]]
+
+    @property
+    def has_history(self) -> bool:
+        """Whether messages are counted over time."""
+        return bool(self._history_steps)
+
+    def history(self, begin_s: int, end_s: int, step: str | None) -> CountsOverTime:
+        """Return counts of all messages that came in a span of Unix seconds; see `history.read`."""
+        with self._view(self._file()) as (db, _):
+            return read(db, (begin_s, end_s), step, len(self.classes), self._history_steps)
 
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""

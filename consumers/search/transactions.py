@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Partition
-from consumers.search import chunk_columns, database
+from consumers.search import chunks as chunk_columns
+from consumers.search import database, history
 from consumers.search.chunks import Chunk, Retention
 from consumers.search.rows import Change, RowMapper, crc_of, placed
 from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
@@ -53,6 +54,12 @@ class Held(NamedTuple):
         """Its place in the stream."""
         own, i = self.chunk.columns, self.key - self.chunk.first_key
         return int(own["place"][i]), int(own["offset"][i])
+
+    @property
+    def judged(self) -> tuple[int, int]:
+        """When it came, in Unix milliseconds, and the number of the class it was judged to be."""
+        own, i = self.chunk.columns, self.key - self.chunk.first_key
+        return int(own["arrived_ms"][i]), int(own["label"][i])
 
 
 def is_behind(one: Held, last: Mapping[int, int]) -> bool:
@@ -185,7 +192,8 @@ class Transactions:
     """The store's only writer.
 
     `contents`, `mapper` and `readers` are for searches too; `published` are the chunks that are
-    safe in the file, oldest first. A file without rows begins with `first_key`.
+    safe in the file, oldest first. A file without rows begins with `first_key`. `history_steps`
+    are how many steps of history are kept, by their length in seconds; None: nothing is counted.
     `sqlite3.OperationalError`: the file cannot be opened.
     """
 
@@ -196,6 +204,7 @@ class Transactions:
         classes: Sequence[str],
         clock: Callable[[], float],
         first_key: int = 1,
+        history_steps: Mapping[int, int] | None = None,
     ) -> None:
         self._path = path
         self._bounds = bounds
@@ -220,14 +229,31 @@ class Transactions:
         self._log_holds_words = True  # of rows that were removed
         self._is_marked = database.is_unpurged(path)
         self.next_key, self._next_number = first_key, 1  # above those of all rows that were let go
+        self._history_steps = history_steps
+        self._counted_since = history.counted_since(
+            self._db,
+            max([first_key, *(chunk.next_key for chunk in self._chunks)]),
+            is_on=history_steps is not None,
+        )
 
-    def apply(self, items: Sequence[Item], n_offered: int) -> Applied:
+    def counted(self) -> dict[history.Stretch, int]:
+        """Return how far each partition was counted for the history."""
+        partitions = [database.partition_at(name) for name in self.contents.places.names]
+        return history.counted(self._db, partitions)
+
+    def apply(
+        self, items: Sequence[Item], n_offered: int, counts: history.Uncounted | None = None
+    ) -> Applied:
         """Do what waits, all of it or nothing; `n_offered` messages came since the last time.
+
+        `counts` are new in the history.
 
         `sqlite3.Error`: it cannot be written, and nothing was.
         """
         done = Applied()
         with self._transaction():
+            if counts is not None and self._history_steps is not None:
+                history.write(self._db, counts, self.contents.place_code, self._history_steps)
             for is_forget, own in groupby(items, lambda item: isinstance(item, Forget)):
                 if is_forget:
                     self._forget([item for item in own if isinstance(item, Forget)], done)
@@ -350,6 +376,9 @@ class Transactions:
 
     def _let_go_of(self, held: Sequence[Held], done: Applied) -> None:
         self._remove(held)
+        if self._history_steps is not None:
+            counted = [one for one in held if one.key >= self._counted_since]
+            history.take_out(self._db, [(one.at, *one.judged) for one in counted])
         removed = dict.fromkeys(one.id for one in held)
         done.changes += [Change(name, None, removed=True) for name in removed]
 

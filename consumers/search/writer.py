@@ -20,6 +20,7 @@ import structlog
 
 from consumers.search.chunks import Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
+from consumers.search.history import MessageCounter, Uncounted
 from consumers.search.rows import Change, MessageRow, NewRows
 from consumers.search.sampler import Forget, Item, Offer, Remove, Sampler
 from consumers.search.transactions import Applied, Transactions
@@ -48,6 +49,7 @@ class Writer:
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         is_moved: Callable[[], bool],
+        counter: MessageCounter | None,
     ) -> None:
         self._path = path
         self._is_moved = is_moved
@@ -61,6 +63,8 @@ class Writer:
         self._said_s: float | None = None
         self._n_offered = 0
         self._taken: Sequence[Item] = ()  # out of the sampler, and not yet written
+        self._counter = counter
+        self._counts = Uncounted()  # out of the counter, and not yet written
         self.file: Transactions | None = None
         self.n_stored = 0
         self.n_failed = 0
@@ -112,6 +116,8 @@ class Writer:
         n_offered = self._sampler.n_offered
         began_s = time.thread_time()
         self._taken = taken = self._sampler.take()
+        if self._counter is not None and self.file is not None:
+            self._counts = self._counter.take()  # all that was taken has been counted
         if self._is_moved():
             self._lose_taken()
             self._close()
@@ -124,13 +130,13 @@ class Writer:
             self._lose_taken()
             return
         try:
-            if taken:
+            if taken or self._counts:
                 if any(isinstance(item, Forget | Remove) for item in taken):
                     # Whether the file that was moved aside holds it nobody knows, and none can take
                     # it out. A kill must find the removal undone, or no such file.
                     drop_aside(self._path)
-                done = self.file.apply(taken, n_offered - self._n_offered)
-                self._n_offered, self._taken = n_offered, ()
+                done = self.file.apply(taken, n_offered - self._n_offered, self._counts)
+                self._n_offered, self._taken, self._counts = n_offered, (), Uncounted()
                 self._tell(taken, done)
             self.file.let_go(int(self._wall_clock() * 1000))
             self.file.purge()
@@ -160,6 +166,9 @@ class Writer:
     def _lose_taken(self) -> None:
         """Count messages that are lost; keep what people and the stream want changed."""
         items, self._taken = self._taken, ()
+        counts, self._counts = self._counts, Uncounted()
+        if self._counter is not None:
+            self._counter.put_back(counts)
         self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
         self._sampler.put_back([item for item in items if not isinstance(item, Offer)])
 
@@ -176,8 +185,15 @@ class Writer:
     def _open(self) -> None:
         try:
             self.file = Transactions(
-                self._path, self._bounds, self._classes, self._clock, self._first_key
+                self._path,
+                self._bounds,
+                self._classes,
+                self._clock,
+                self._first_key,
+                None if self._counter is None else self._counter.steps_max,
             )
+            if self._counter is not None:
+                self._counter.begin(self.file.counted())
         except (sqlite3.Error, OSError) as error:
             self._say(error)
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from consumers.config.sections import LabellingSettings
+from consumers.config.sections import HistorySettings, LabellingSettings
 from consumers.corrections import CorrectionService
 from consumers.corrections.model import LogPosition
 from consumers.corrections.service import ExampleReader
@@ -233,6 +233,47 @@ def test_problems_are_json(http: httpx.Client) -> None:
         answer = http.get(path)
         assert answer.headers["content-type"] == "application/problem+json"
         assert json.loads(answer.content)["status"] == answer.status_code
+
+
+def test_history_answers_over_a_time() -> None:
+    """Its steps are those that have messages; what is wrong in the address is a 422."""
+    minute_ms = 1_700_000_000_000 // 60_000 * 60_000
+    with (
+        running(None, history=HistorySettings()) as store,
+        app_state(settings()) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
+    ):
+        tell(store, ["good day"] * 5)
+        span = {"from": "2023-11-14T22:13Z", "to": "2023-11-14T23:00"}
+        answer = client.get("/v1/history", params=span).json()
+        assert (answer["n"], answer["series"]["step_s"], answer["kept_from_ms"]) == (5, 60, None)
+        assert answer["classes"] == ["negative", "positive"]
+        counts = {"negative": 3, "positive": 2}
+        assert answer["series"]["points"] == [{"time_ms": minute_ms, "counts": counts}]
+        assert (answer["from_ms"], answer["to_ms"]) == (minute_ms, 1_700_002_800_000)
+        months = client.get("/v1/history?from=1690000000000&step=day&to=1710000000000").json()
+        assert [point["counts"] for point in months["series"]["points"]] == [counts]
+        now = client.get("/v1/history").json()
+        assert (now["n"], now["to_ms"] - now["from_ms"]) == (0, 86_400_000)
+        for query, expected in (
+            ("from=yesterday", "from is 'yesterday'; Unix milliseconds or an ISO time"),
+            ("to=offset:7", "to is 'offset:7'"),
+            ("from=5&to=5", r"from (5) is not before to (5)"),
+            ("step=week", "step is 'week'; one of minute, hour, day"),
+            ("from=0&step=minute", "more than 3,000 steps"),
+            ("since=0", "there is no parameter 'since'"),
+        ):
+            refused = client.get(f"/v1/history?{query}")
+            assert refused.status_code == 422, query
+            assert expected in refused.json()["detail"]
+
+
+def test_history_that_is_off_says_so(http: httpx.Client) -> None:
+    """The answer names the setting that turns it on."""
+    answer = http.get("/v1/history")
+    assert answer.status_code == 404
+    assert "history.enabled: true" in answer.json()["detail"]
 
 
 def test_a_language_that_is_offered_can_be_asked_for() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from consumers.config.sections import RecentSettings
+from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.messages import Messages, Partition
 from consumers.search import RecentStore, parse
 from tests.consumers.decoded_messages import messages
@@ -37,12 +37,14 @@ def made(
     *,
     times_made_up: bool = False,
     classes: Sequence[str] = CLASSES,
+    history: HistorySettings | None = None,
     **settings: Any,
 ) -> RecentStore:
     """Return a store that was not started, of these settings."""
     return RecentStore(
         SETTINGS.model_copy(update=settings), path, classes, ("text",), UNSURE_BELOW,
         wall_clock=Clock(1_700_000_000.0), clock=Clock(100.0), times_made_up=times_made_up,
+        history=history,
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.search import RecentStore, chunk_columns, database, parse
+from consumers.search import RecentStore, database, parse
+from consumers.search import chunks as chunk_columns
 from consumers.search.chunks import Chunk, restored
 from consumers.search.transactions import Transactions
 from tests.consumers.search.stores import (

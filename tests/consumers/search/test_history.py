@@ -1,0 +1,235 @@
+"""History: every message is counted once, whatever is sampled, fails or is restarted."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumers.config.sections import HistorySettings
+from consumers.search import RecentStore
+from consumers.search.history import CountsOverTime
+from tests.consumers.search.stores import (
+    CLASSES,
+    clock_of,
+    forget,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+    wall_of,
+)
+
+BEGAN_S = 1_700_000_000
+MINUTE_S = BEGAN_S // 60 * 60
+ON = HistorySettings()
+
+
+def whole(store: RecentStore, step: str | None = "minute") -> CountsOverTime:
+    """Return the whole history."""
+    return store.history(0, 4 * BEGAN_S, step)
+
+
+def totals(store: RecentStore) -> list[int]:
+    """Return how many messages of each class were counted; by all steps they are the same."""
+    sums = [np.sum(whole(store, step).counts, axis=0) for step in ("minute", "hour", "day")]
+    assert all(np.array_equal(one, sums[0]) for one in sums)
+    found: list[int] = np.atleast_1d(sums[0]).tolist() if np.ndim(sums[0]) else [0, 0]
+    return found
+
+
+def test_all_messages_are_counted_by_minute_hour_and_day(tmp_path: Path) -> None:
+    """Of a stream of which a sample is kept too; steps begin at round times."""
+    with running(tmp_path / "recent.db", history=ON, rate_max_per_s=10.0) as store:
+        wall = wall_of(store)
+        for minute in range(3):
+            wall.now_s = MINUTE_S + 60.0 * minute + 59
+            tell(store, ["good day"] * 1_000, first=1_000 * minute)
+        assert store.state().n_messages < 1_000
+        found = whole(store)
+        assert (found.step_s, found.kept_from_s) == (60, None)
+        assert list(found.begins_s) == [MINUTE_S, MINUTE_S + 60, MINUTE_S + 120]
+        assert found.counts == [[500, 500]] * 3
+        assert whole(store, "day").begins_s == [BEGAN_S // 86_400 * 86_400]
+        assert totals(store) == [1_500, 1_500]
+        span = store.history(MINUTE_S + 61, MINUTE_S + 120, "minute")
+        assert list(span.begins_s) == [MINUTE_S + 60]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.integers(1, 5)),
+        st.tuples(st.just("rewind"), st.integers(1, 12)),
+        st.tuples(st.sampled_from(["remove", "forget"]), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["restart", "wait"]), st.just(0)),
+    ),
+    max_size=15,
+)
+
+
+@settings(max_examples=25)
+@given(steps=STEPS)
+def test_the_counts_are_those_of_a_set(
+    steps: Sequence[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Messages that come again are counted once, those removed not at all, over restarts."""
+    path = tmp_path_factory.mktemp("law") / "recent.db"
+    at, told, removed = 0, 0, set[int]()
+    store = made(path, history=ON)
+    store.start()
+    now_s = wall_of(store).now_s
+    for step, k in [("tell", 5), *steps, ("restart", 0)]:
+        if step == "tell":
+            offer(store, tweets(["good day"] * k, at))  # before the file is open, too
+            at, told = at + k, max(told, at + k)
+        elif step == "rewind":
+            at = max(0, at - k)
+        elif step in {"remove", "forget"}:
+            settle(store)
+            removed |= {k} if k < told else set()
+            store.remove(f"m{k}") if step == "remove" else forget(store, [f"m{k}"])
+            settle(store)
+        elif step == "wait":
+            now_s += 45
+            wall_of(store).now_s = now_s
+        else:
+            settle(store)
+            store.stop()
+            store = made(path, history=ON)
+            wall_of(store).now_s = now_s
+            store.start()
+    settle(store)
+    left = [i for i in range(told) if i not in removed]
+    assert totals(store) == [sum(i % 2 == c for i in left) for c in (0, 1)]
+    store.stop()
+
+
+def test_a_kill_at_any_statement_neither_loses_nor_doubles(tmp_path: Path) -> None:
+    """Copied as a kill would leave it, and told all again: each message is counted once."""
+    path, copies = tmp_path / "recent.db", tmp_path / "copies"
+    made_copies: list[Path] = []
+
+    def copy(_: str) -> None:
+        folder = copies / str(len(made_copies))
+        folder.mkdir(parents=True)
+        for each in tmp_path.glob("recent.db*"):
+            if each.suffix != ".db-shm":
+                shutil.copy(each, folder / each.name)
+        made_copies.append(folder / "recent.db")
+
+    with running(path, history=ON) as store:
+        tell(store, ["good day"] * 5)
+        file = store._writer.file
+        assert file is not None
+        file._db.set_trace_callback(copy)
+        tell(store, ["good day"] * 5, first=5)
+        store.remove("m3")
+        settle(store)
+        file._db.set_trace_callback(None)
+    assert len(made_copies) > 15
+    outcomes = set()
+    for copied in made_copies:
+        with running(copied, history=ON) as store:
+            tell(store, ["good day"] * 10)
+            is_removed = store.get("m3") is None
+            outcomes.add(is_removed)
+            assert totals(store) == [5, 5 - is_removed]
+    assert outcomes == {False, True}
+
+
+def test_a_deletion_that_comes_again_takes_out_nothing_more(tmp_path: Path) -> None:
+    """After a restart the stream may bring a message and its deletion a second time."""
+    path = tmp_path / "recent.db"
+    for _ in range(3):
+        with running(path, history=ON) as store:
+            tell(store, ["good day"] * 4)
+            forget(store, ["m0"])
+            settle(store)
+            assert totals(store) == [1, 2]
+
+
+def test_labelled_and_judged_messages_are_counted_apart() -> None:
+    """Those that are judged on another thread come late, and are counted all the same."""
+    with running(None, history=ON) as store:
+        first = tweets([{"text": "a"}, {"text": "b", "label": None}])
+        second = tweets([{"text": "c"}, {"text": "d", "label": None}], first=2)
+        for told in (first, second, first):
+            store.offer(told, told.to_learn, np.log([[0.2, 0.8]]))
+        for told in (first, second, second):
+            store.offer(told, told.to_predict, np.log([[0.8, 0.2]]))
+        settle(store)
+        assert totals(store) == [2, 2]
+
+
+def test_a_full_disk_delays_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written is counted when there is room, and a removal takes out one."""
+    with running(tmp_path / "recent.db", history=ON) as store:
+        tell(store, ["good day"] * 4)
+
+        def refuse(*_: object) -> int:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as full:
+            full.setattr("consumers.search.database.delete", refuse)
+            store.remove("m0", wait=False)
+            offer(store, tweets(["good day"] * 4, first=4))
+            while store.state().trouble is None:
+                store._sampler.closed.wait(0.005)
+            assert totals(store) == [2, 2]
+        settle(store)
+        assert totals(store) == [3, 4]
+
+
+def test_so_many_steps_are_kept_as_are_set(tmp_path: Path) -> None:
+    """The newest that have messages; of what is older the longer steps still know."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON.model_copy(update={"minutes_max": 60})) as store:
+        wall = wall_of(store)
+        for minute in range(70):
+            wall.now_s = MINUTE_S + 60.0 * minute
+            tell(store, ["good day"], first=minute)
+        found = whole(store)
+        assert list(found.begins_s) == [MINUTE_S + 60 * k for k in range(10, 70)]
+        assert found.kept_from_s == MINUTE_S + 600
+        assert np.sum(whole(store, "hour").counts) == 70
+        assert store.history(MINUTE_S + 600, MINUTE_S + 9_000, None).step_s == 60
+        assert store.history(MINUTE_S, MINUTE_S + 9_000, None).step_s == 3_600
+        assert store.history(MINUTE_S, MINUTE_S + 9_000 * 3_600, None).step_s == 86_400
+
+
+def test_what_came_while_it_was_off_is_not_taken_out(tmp_path: Path) -> None:
+    """A row that was not counted leaves no gap when it is removed."""
+    path = tmp_path / "recent.db"
+    for first, history in ((0, ON), (4, None), (8, ON)):
+        with running(path, history=history) as store:
+            assert store.has_history == (history is not None)
+            tell(store, ["good day"] * 4, first)
+    with running(path, history=ON) as store:
+        assert totals(store) == [4, 4]
+        store.remove("m4")
+        assert totals(store) == [4, 4]
+        store.remove("m8")
+        assert totals(store) == [3, 4]
+
+
+def test_classes_may_join(tmp_path: Path) -> None:
+    """Counts of before have none of the class that joined."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON) as store:
+        tell(store, ["good day"] * 3)
+    with running(path, history=ON, classes=(*CLASSES, "sport")) as store:
+        told = tweets(["goal day"], first=3)
+        store.offer(told, told.to_learn, np.log([[0.1, 0.1, 0.8]]))
+        settle(store)
+        assert totals(store) == [2, 1, 1]
+    with running(path, history=ON) as store:
+        assert totals(store) == [2, 1]
+        assert clock_of(store)() == 100.0
