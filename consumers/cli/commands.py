@@ -25,7 +25,6 @@ from rich.console import Console
 from consumers.cli import evaluate
 from consumers.cli.conventions import (
     DEBUG_VARIABLE,
-    EXIT_CODES,
     EXIT_DIFFERENT,
     EXIT_READER_GONE,
     ConfigOption,
@@ -38,6 +37,7 @@ from consumers.cli.conventions import (
     SourceOption,
     ToOption,
     UntilOption,
+    app,
     fail,
     find_config,
     load_settings,
@@ -52,58 +52,7 @@ if TYPE_CHECKING:
     from consumers.monitoring.status import Summary
     from streamnb import NaiveBayes
 
-_EPILOG = "\n".join(
-    [
-        "[bold]Examples[/bold]",
-        "  streamnb run",
-        "  streamnb run --source kafka://127.0.0.1:9092/tweets",
-        "  streamnb run --source file:tweets.jsonl --until-end --json",
-        '  streamnb predict "what a lovely day"',
-        "",
-        "[bold]Exit codes[/bold]",
-        *(f"  {code:>3}  {text}" for code, text in EXIT_CODES.items()),
-        "",
-        f"Set {DEBUG_VARIABLE}=1 to see the traceback of an error.",
-    ]
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as version_of
-
-        try:
-            typer.echo(f"streamnb {version_of('streamnb')}")
-        except PackageNotFoundError:
-            typer.echo("streamnb from its source folder, not installed")
-        raise typer.Exit
-
-
-app = typer.Typer(
-    help="Naive Bayes that learns from a stream, one message at a time, and answers as it learns.",
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            help="Print the version; `streamnb version` prints more.",
-            callback=_print_version,
-            is_eager=True,
-        ),
-    ] = False,
-) -> None:
-    """Take the options that stand before a command."""
+__all__ = ["app", "main"]
 
 
 @app.command(
@@ -474,8 +423,9 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     as_json: JsonOption = False,
 ) -> None:
     """Record a stream."""
-    from consumers.cli.record import SUFFIXES, RecordLimits, duration_s
+    from consumers.cli.record import RecordLimits, duration_s
     from consumers.cli.record import record as record_stream
+    from consumers.sources.recording import SUFFIXES
 
     if file.suffix not in SUFFIXES:
         raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")

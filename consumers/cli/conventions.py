@@ -1,4 +1,4 @@
-"""What commands share: options, JSON, exit codes, how errors are printed, how a source is read.
+"""The program, and what its commands share: options, JSON, exit codes, errors, reading a source.
 
 Exit codes above 63 are those of sysexits.h, so that a supervisor can tell a wrong configuration,
 which a restart does not mend, from a source that is away.
@@ -159,6 +159,59 @@ EXIT_CODES = {
     130: "a command other than run and record was interrupted",
     141: "nobody reads the output of a command other than run any more",
 }
+
+_EPILOG = "\n".join(
+    [
+        "[bold]Examples[/bold]",
+        "  streamnb run",
+        "  streamnb run --source kafka://127.0.0.1:9092/tweets",
+        "  streamnb run --source file:tweets.jsonl --until-end --json",
+        '  streamnb predict "what a lovely day"',
+        "",
+        "[bold]Exit codes[/bold]",
+        *(f"  {code:>3}  {text}" for code, text in EXIT_CODES.items()),
+        "",
+        f"Set {DEBUG_VARIABLE}=1 to see the traceback of an error.",
+    ]
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 -- only asked for
+        from importlib.metadata import version as version_of  # noqa: PLC0415 -- the same
+
+        try:
+            typer.echo(f"streamnb {version_of('streamnb')}")
+        except PackageNotFoundError:
+            typer.echo("streamnb from its source folder, not installed")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    help="Naive Bayes that learns from a stream, one message at a time, and answers as it learns.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version; `streamnb version` prints more.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def fail(error: BaseException) -> NoReturn:

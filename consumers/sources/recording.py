@@ -1,4 +1,4 @@
-"""A recording, a stream as a file of compressed JSON lines: its format, and it as a source.
+"""A recording, a stream as a file of compressed JSON lines: its format, reader and writer.
 
 The first line is the head: the format's version, which stream it was, how its values are written.
 Then a line for each message, with topic, partition, offset, time, key, value and headers, byte for
@@ -6,32 +6,43 @@ byte: a value that is no UTF-8 stands in base64. `docs/recording.md` describes e
 
 The file consists of frames (members of gzip, frames of Zstandard) of about a megabyte, each whole
 in itself and ending with a line of positions: the next offset of each partition. A writer that was
-killed leaves a torn frame at most. The next one (`consumers.cli.record`) cuts it off and goes on at
-the positions of the last whole one, so nothing stands twice and nothing is left out.
+killed leaves a torn frame at most. The next one cuts it off and goes on at the positions of the
+last whole one, so nothing stands twice and nothing is left out.
 """
 
 from __future__ import annotations
 
+import fcntl
+import gzip
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import structlog
+import zstandard
 
 from consumers.config.settings import FileSettings
 from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
-from consumers.errors import ReplacedError, SourceError
-from consumers.messages import Headers, Partition, RawColumns, partition_of
+from consumers.errors import ReplacedError, SinkError, SourceError
+from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
+from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
 from consumers.sources.base import LogFacts, Source
 from consumers.sources.file import CUT_OFF, FileBytes
 from consumers.sources.records import from_parts
 
 VERSION: Final = 1
 LINE_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX  # JSON writes a control character in six bytes
+FRAME_BYTES: Final = 1 << 20
+FRAME_S: Final = 1.0  # how long a message may wait for its frame to be full
 
+_FRAME_BYTES_MAX: Final = LINE_BYTES_MAX + (FRAME_BYTES << 4)
+_MAGICS: Final = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
+SUFFIXES: Final = tuple(_MAGICS)
 _HEAD_BYTES: Final = 1 << 16
 _OFFSET_MAX: Final = (1 << 63) - 2
 _READS_MAX: Final = 64  # reads a poll: how much is skipped before the caller has its turn
@@ -366,3 +377,170 @@ class RecordingSource(Source):
             f"{self._path}: {what} (line {self._n_lines}); all before it was handed over. Get an "
             "undamaged copy, or record the stream once more"
         )
+
+
+class RecordingWriter:
+    """Writes a recording, or goes on with one of the same stream; its owner alone may read it.
+
+    `path` ends with one of `SUFFIXES`, which says how it is compressed. `positions` has the next
+    offset of each partition, `logs` where its recording began, `n_bytes` the size of the file.
+    `clock` returns monotonic seconds.
+
+    A file that is no recording, is damaged, belongs to another stream or is being written by
+    another process is a `SinkError`, and is left as it is; so is one that cannot be written.
+    """
+
+    def __init__(
+        self, path: Path, head: RecordingHead, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self.positions: dict[Partition, int] = {}
+        self.logs: dict[Partition, LogFacts] = {}
+        self.n_bytes = 0
+        self._lines = bytearray()
+        self._began_s: float | None = None  # when the oldest news came that is not written
+        try:
+            make_private_folder(path.absolute().parent)
+            self._fd = open_private(path, os.O_RDWR)
+        except OSError as error:
+            raise self._error("cannot be opened", error) from error
+        try:
+            self._lock()
+            self._resume(head)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Note where partitions begin, before anything of them is added.
+
+        If nothing comes of one until a kill, the next run begins there all the same.
+        """
+        if logs.items() <= self.logs.items():
+            return
+        self.logs |= logs
+        for partition, facts in logs.items():
+            self._move(partition, self.positions.get(partition, facts.begin))
+        self._began_s = self._clock()
+        self._lines += self._positions_line()
+
+    def add(self, raw: RawColumns) -> None:
+        """Take a batch; write the frames that are full."""
+        for line in lines_of(raw):
+            self._lines += msgspec.json.encode(line)
+            self._lines += b"\n"
+            if len(self._lines) >= FRAME_BYTES:
+                self._move(raw.partition, line.offset + 1)
+                self.flush()
+        self._move(raw.partition, raw.next_offset)
+
+    def flush_if_due(self) -> None:
+        """Write what has waited for `FRAME_S`."""
+        if self._began_s is not None and self._clock() - self._began_s >= FRAME_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write everything that was added as one frame, and sync it; or raise `SinkError`."""
+        if self._began_s is None:
+            return
+        frame = self._compressed(bytes(self._lines) + self._positions_line())
+        try:
+            write_at(self._fd, frame, self.n_bytes)
+            os.fdatasync(self._fd)
+        except OSError as error:
+            with suppress(OSError):  # the next run would cut it off as well
+                os.ftruncate(self._fd, self.n_bytes)
+            raise self._error("cannot be written on; start again once it can be", error) from error
+        self.n_bytes += len(frame)
+        self._lines.clear()
+        self._began_s = None
+
+    def close(self) -> None:
+        """Close the file; what was not flushed is recorded again by the next run."""
+        os.close(self._fd)
+
+    def _move(self, partition: Partition, position: int) -> None:
+        if self.positions.get(partition) != position:
+            self.positions[partition] = position
+            if self._began_s is None:
+                self._began_s = self._clock()
+
+    def _positions_line(self) -> bytes:
+        positions = {part_name(each): at for each, at in self.positions.items()}
+        logs = {part_name(each): facts for each, facts in self.logs.items()}
+        return msgspec.json.encode(RecordingLine(positions=positions, logs=logs)) + b"\n"
+
+    def _compressed(self, data: bytes) -> bytes:
+        if self._path.suffix == ".gz":
+            return gzip.compress(data, 6, mtime=0)
+        return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SinkError(
+                f"{self._path}: another `streamnb record` writes it; name another file"
+            ) from None
+        except OSError as error:
+            log.warning("recording_without_lock", detail=str(error))
+
+    def _resume(self, head: RecordingHead) -> None:
+        """Cut off a torn frame and go on behind the last whole one, or begin."""
+        size = os.fstat(self._fd).st_size
+        if size == 0:
+            self._lines += msgspec.json.encode(head) + b"\n"
+            self._began_s = self._clock()
+            self.flush()
+            sync_folder(self._path.absolute().parent)
+            return
+        if os.pread(self._fd, 2, 0) != _MAGICS[self._path.suffix][:2]:
+            raise SinkError(f"{self._path}: is not compressed as its name says; name another file")
+        there = read_head(self._path)
+        if there != head:
+            raise SinkError(
+                f"{self._path}: holds another stream, {there.stream} as {there.format.kind}, than "
+                f"{head.stream} as {head.format.kind}; name another file"
+            )
+        self.n_bytes = self._read_whole()
+        if self.n_bytes < size:
+            log.warning("recording_mended", path=str(self._path), cut_bytes=size - self.n_bytes)
+            os.ftruncate(self._fd, self.n_bytes)
+
+    def _read_whole(self) -> int:
+        """Take the positions at the end of the last whole frame; return where that ends."""
+        file = FileBytes(self._path)
+        try:
+            self.positions, self.logs = positions_in(self._last_line(file))
+            wrong = None if file.damage == CUT_OFF else file.damage
+        except ValueError as error:
+            wrong = str(error)
+        finally:
+            file.close()
+        if wrong is not None:
+            raise SinkError(
+                f"{self._path}: cannot be continued behind byte {file.whole[0]} ({wrong}); keep it "
+                "as it is, and name another file"
+            )
+        return file.whole[0]
+
+    def _last_line(self, file: FileBytes) -> bytes:
+        """Return the last line of the last whole frame; the file is read to its end."""
+        last, whole, begin, size = b"", 0, 0, 0
+        pieces: list[bytes] = []
+        while data := file.read(1):
+            pieces.append(data)
+            size += len(data)
+            if file.whole[1] > whole:
+                whole = file.whole[1]
+                text = b"".join(pieces)
+                last = text[: whole - begin].rstrip(b"\n").rpartition(b"\n")[2]
+                rest = text[whole - begin :]
+                pieces, begin, size = [rest], whole, len(rest)
+            elif size > _FRAME_BYTES_MAX:
+                raise ValueError("a frame is larger than any that is written")
+        return last
+
+    def _error(self, what: str, error: OSError) -> SinkError:
+        return SinkError(f"{self._path}: {what} ({error.strerror})")

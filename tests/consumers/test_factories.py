@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.cli.record import RecordingWriter
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
@@ -36,7 +35,7 @@ from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
-from consumers.sources.recording import RecordingHead, RecordingSource
+from consumers.sources.recording import RecordingHead, RecordingSource, RecordingWriter
 from tests.consumers.raw_batches import strings
 
 NOBODY = "127.0.0.1:9"  # the port of discarded messages: no broker is there

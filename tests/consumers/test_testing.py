@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from consumers.cli.record import RecordingWriter
 from consumers.decode.rows import RecordFormat
 from consumers.messages import Partition
-from consumers.sources.recording import RecordingHead
+from consumers.sources.recording import RecordingHead, RecordingWriter
 from consumers.sources.records import from_parts
 from consumers.testing import RecordedMessage, RecordedStream
 from streamnb import load

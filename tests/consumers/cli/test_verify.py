@@ -15,7 +15,6 @@ from rich.console import Console
 
 from consumers import daemon
 from consumers.cli.conventions import EXIT_DIFFERENT
-from consumers.cli.record import RecordingWriter
 from consumers.cli.verify import verify, without_slice
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.model import READING
@@ -27,7 +26,7 @@ from consumers.features import build_model
 from consumers.messages import Partition
 from consumers.monitoring import logs
 from consumers.sources.base import LogFacts
-from consumers.sources.recording import RecordingHead
+from consumers.sources.recording import RecordingHead, RecordingWriter
 from consumers.sources.records import from_parts
 from consumers.terminal import make_view
 from streamnb import NaiveBayes, load

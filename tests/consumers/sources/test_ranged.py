@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.cli.record import RecordingWriter
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
 from consumers.messages import Partition
-from consumers.sources.recording import RecordingHead
+from consumers.sources.recording import RecordingHead, RecordingWriter
 from consumers.sources.records import from_parts
 from tests.broker.broker import Broker
 from tests.consumers.cli.test_record import Row, produce

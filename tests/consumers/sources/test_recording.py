@@ -16,15 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from consumers.cli import record as recorder
-from consumers.cli.record import RecordingWriter
 from consumers.config.settings import FileSettings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns
 from consumers.sources import recording
 from consumers.sources.base import LogFacts
-from consumers.sources.recording import RecordingHead, RecordingSource, is_recording
+from consumers.sources.recording import (
+    RecordingHead,
+    RecordingSource,
+    RecordingWriter,
+    is_recording,
+)
 from consumers.sources.records import from_parts
 
 HEAD = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
@@ -124,7 +127,7 @@ def plain(n: int, first: int = 0) -> RawColumns:
     return columns(0, found, first - 1)
 
 
-@given(found=batches, suffix=st.sampled_from(recorder.SUFFIXES), frame_each=st.booleans())
+@given(found=batches, suffix=st.sampled_from(recording.SUFFIXES), frame_each=st.booleans())
 def test_any_message_comes_back_as_it_was(
     found: list[tuple[int, list[Message]]], suffix: str, frame_each: bool
 ) -> None:
@@ -137,7 +140,7 @@ def test_any_message_comes_back_as_it_was(
         assert is_recording(path)
 
 
-@given(found=batches, suffix=st.sampled_from(recorder.SUFFIXES), data=st.data())
+@given(found=batches, suffix=st.sampled_from(recording.SUFFIXES), data=st.data())
 def test_a_file_cut_anywhere_is_continued_without_gap_or_repeat(
     found: list[tuple[int, list[Message]]], suffix: str, data: st.DataObject
 ) -> None:
@@ -367,7 +370,7 @@ def test_a_bomb_takes_no_memory(
 ) -> None:
     """A line without end, 150 MB in a few kilobytes, is refused by reader and writer."""
     monkeypatch.setattr(recording, "LINE_BYTES_MAX", 1 << 20)
-    monkeypatch.setattr(recorder, "_FRAME_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(recording, "_FRAME_BYTES_MAX", 1 << 20)
     path = tmp_path / f"r{suffix}"
     bomb = msgspec.json.encode(HEAD) + b"\n" + b" " * n
     pack = zstandard.ZstdCompressor().compress if suffix == ".zst" else gzip.compress
